@@ -1,0 +1,118 @@
+"""Makes the virtual environment from a lock file and puts this project into it.
+
+Runs under the system's Python before anything is installed, so it uses the standard library only.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+OLDEST_PYTHON = (3, 11)
+
+Command = list[str]
+
+
+def main(venv: str, lock: str) -> None:
+    environment = PROJECT / venv
+    make_environment(environment)
+    python = str(environment / "bin" / "python")
+    lock_path = PROJECT / lock
+    if have_uv(python, lock_path):
+        installer = [python, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+        settings = {**uv_settings(pip_settings(python)), **os.environ}
+        if install(installer, lock_path, settings):
+            return
+        print("uv could not install the lock file; trying pip", file=sys.stderr)
+    installer = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if not install(installer, lock_path, dict(os.environ)):
+        sys.exit(f"install: {lock} could not be installed; the lines above say why")
+
+
+def make_environment(environment: Path) -> None:
+    if sys.version_info < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        sys.exit(
+            f"install: {sys.executable} is Python {sys.version.split()[0]}, but {wanted} or newer "
+            "is needed. Name one: make PYTHON=/path/to/python3.11 …"
+        )
+    if works(environment / "bin" / "python"):
+        return
+    try:
+        import ensurepip  # noqa: F401, PLC0415 - only asks whether Debian split it off
+        import venv  # noqa: PLC0415 - Debian ships Python without it
+    except ImportError:
+        version = "{}.{}".format(*sys.version_info)
+        sys.exit(
+            "install: this Python cannot make virtual environments. Type this, then run make "
+            f"again:\n\n  sudo apt-get install -y python{version}-venv"
+        )
+    venv.create(environment, clear=environment.exists(), with_pip=True)
+
+
+def works(python: Path) -> bool:
+    """False also for an environment whose Python was removed or upgraded since."""
+    try:
+        return (
+            subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
+        )
+    except OSError:
+        return False
+
+
+def have_uv(python: str, lock: Path) -> bool:
+    """The locked uv, installed by pip, which knows how this machine reaches packages."""
+    block = re.search(r"^uv==(\S+).*?(?=^\S)", lock.read_text() + "\n#", re.MULTILINE | re.DOTALL)
+    if not block:
+        return False
+    asked = subprocess.run([python, "-m", "uv", "--version"], capture_output=True, text=True)
+    if asked.stdout.split()[1:2] == [block[1]]:
+        return True
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
+        requirements.write(block[0])
+        requirements.flush()
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", requirements.name])
+    return done.returncode == 0
+
+
+def install(installer: Command, lock: Path, environ: dict[str, str]) -> bool:
+    locked = [*installer, "--require-hashes", "-r", str(lock)]
+    # The build backend is in the lock, so building needs neither isolation nor a network.
+    project = [*installer, "--no-deps", "--no-build-isolation", "--editable", str(PROJECT)]
+    return all(subprocess.run(step, env=environ).returncode == 0 for step in (locked, project))
+
+
+def pip_settings(python: str) -> dict[str, str]:
+    """What pip would use: the environment over `[install]` over `[global]` of its files."""
+    asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True)
+    found: dict[str, dict[str, str]] = {}
+    for line in asked.stdout.splitlines():
+        name, _, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        found.setdefault(section, {})[key] = str(ast.literal_eval(value))
+    return {**found.get("global", {}), **found.get("install", {}), **found.get(":env:", {})}
+
+
+def uv_settings(pip: dict[str, str]) -> dict[str, str]:
+    """uv reads none of pip's settings; these are the ones that decide where packages come from."""
+    several = {key: " ".join(pip.get(key, "").split()) for key in ("extra-index-url", "find-links")}
+    settings = {
+        "UV_DEFAULT_INDEX": pip.get("index-url", ""),
+        "UV_INDEX": several["extra-index-url"],
+        "UV_FIND_LINKS": several["find-links"].replace(" ", ","),
+        "UV_NO_INDEX": "1" if pip.get("no-index", "") in ("1", "true", "yes", "on") else "",
+        "UV_INSECURE_HOST": pip.get("trusted-host", ""),
+        "SSL_CERT_FILE": pip.get("cert", ""),
+        # pip looks at every index for a version; the hashes decide which file is the right one.
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

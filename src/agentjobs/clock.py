@@ -1,0 +1,21 @@
+"""Time as the service keeps it: integer milliseconds since the epoch, in UTC."""
+
+import time
+from datetime import UTC, datetime
+
+SECOND_MS = 1_000
+DAY_MS = 86_400_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def iso_utc(at_ms: int) -> str:
+    """ISO 8601 with milliseconds and `Z`, the only form that leaves the service."""
+    moment = datetime.fromtimestamp(at_ms // 1_000, UTC)
+    return f"{moment.isoformat()[:19]}.{at_ms % 1_000:03d}Z"
+
+
+def iso_utc_or_none(at_ms: int | None) -> str | None:
+    return None if at_ms is None else iso_utc(at_ms)

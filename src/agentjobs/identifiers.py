@@ -1,0 +1,33 @@
+"""Identifiers: a type prefix and a body that sorts by time (ULID). Opaque to clients."""
+
+import secrets
+import threading
+
+from agentjobs.clock import now_ms
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_BODY_LENGTH = 26
+_RANDOM_BITS = 80
+
+_lock = threading.Lock()
+_last = 0
+
+
+def new_id(prefix: str) -> str:
+    """A fresh identifier, e.g. `job_01jd…`; later ones of this process sort after earlier ones."""
+    global _last  # noqa: PLW0603 - the order of identifiers is a matter of the whole process
+    with _lock:
+        fresh = (now_ms() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+        _last = max(fresh, _last + 1)
+        value = _last
+    return f"{prefix}_{_encode(value)}"
+
+
+def first_id_at(prefix: str, at_ms: int) -> str:
+    """The smallest identifier of that moment: a time as a bound in a query by identifier."""
+    return f"{prefix}_{_encode(at_ms << _RANDOM_BITS)}"
+
+
+def _encode(value: int) -> str:
+    digits = [_ALPHABET[(value >> shift) & 31] for shift in range(5 * (_BODY_LENGTH - 1), -1, -5)]
+    return "".join(digits)

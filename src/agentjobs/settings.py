@@ -1,0 +1,220 @@
+"""One frozen Settings, read once: flags over `AGENTJOBS_*` environment over `agentjobs.toml`.
+
+Owns names, defaults and types. Refuses to know what a feature does with a value.
+"""
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from agentjobs.settings_file import SettingsFileError, line_of
+
+ENVIRONMENT_PREFIX = "AGENTJOBS_"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it and says what would be accepted."""
+
+
+def fault_at(settings: "Settings", path: str, reason: str) -> SettingsError:
+    """A fault a feature found in the file; `path` is like `agents[0].command`."""
+    fault = SettingsFileError(path, reason)
+    try:
+        text = Path(settings.config_file).read_text(encoding="utf-8")
+    except OSError:
+        return SettingsError(fault.reason)
+    return SettingsError(f"{settings.config_file}, line {line_of(text, path)}: {fault.reason}")
+
+
+class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan, as `[[plans]]` in the file; their order is their rank."""
+
+    name: str
+    concurrent_jobs: int
+
+
+class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent, as `[[agents]]` in the file; `agents/` gives it meaning."""
+
+    id: str
+    name: str
+    command: list[str]
+    plan_required: str = "free"
+    timeout_seconds: int = 3600
+    environment: dict[str, str] = {}
+    network: list[str] = []
+
+
+_NOT_IN_THE_FILE = {
+    "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",
+    "config_file": "AGENTJOBS_CONFIG",
+}
+DEFAULT_PLANS = (PlanTable("free", 1), PlanTable("pro", 5), PlanTable("enterprise", 50))
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data_dir: str
+    config_file: str = ""
+    database_url: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    public_url: str = ""
+    trusted_proxies: list[str] = []
+    log_level: str = "info"
+
+    plans: tuple[PlanTable, ...] = DEFAULT_PLANS
+    agents: tuple[AgentTable, ...] = ()
+    queue_limit: int = 1_000
+    rate_limit_per_second: float = 100
+    rate_limit_burst: int = 500
+
+    slots: int = 0
+    lease_seconds: float = 10
+    lease_renew_seconds: float = 3
+    lost_worker_retries: int = 2
+    drain_grace_seconds: float = 30
+    sandbox: str = "bubblewrap"
+    sandbox_uid_base: int = 900_000
+    max_job_log_bytes: int = 16 * 1024 * 1024
+
+    author_name: str = "agentjobs"
+    author_email: str = "agentjobs@localhost"
+    committer_name: str = ""
+    committer_email: str = ""
+
+    log_retention_days: int = 30
+    job_retention_days: int = 365
+
+    metrics_token: str = ""
+    metrics_bind: str = ""
+
+    @property
+    def data_path(self) -> Path:
+        return Path(self.data_dir)
+
+    @property
+    def effective_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_path / 'agentjobs.db'}"
+
+    @property
+    def effective_public_url(self) -> str:
+        """The address every link is made from, without a trailing slash."""
+        return (self.public_url or f"http://{_in_url(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def own_url(self) -> str:
+        """Where a worker in this process reaches the API half of this process."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - a comparison, not a bind
+        return f"http://{_in_url(host)}:{self.port}"
+
+    @property
+    def effective_slots(self) -> int:
+        return self.slots or os.cpu_count() or 1
+
+
+def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Read everything once. A flag given as None counts as not given."""
+    environ = os.environ if environ is None else environ
+    given = {name: value for name, value in flags.items() if value is not None}
+    data_dir = Path(
+        given.get("data_dir") or environ.get("AGENTJOBS_DATA_DIR") or _default_data_dir(environ)
+    ).expanduser()
+    named_file = environ.get("AGENTJOBS_CONFIG")
+    path = Path(named_file) if named_file else data_dir / "agentjobs.toml"
+    values = _from_file(path, must_exist=bool(named_file))
+    values.update(_from_environment(environ))
+    values.update(given)
+    values["data_dir"] = str(data_dir.absolute())
+    values["config_file"] = str(path.absolute())
+    try:
+        settings = msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"a setting cannot be used: {error}") from None
+    _check(settings)
+    return settings
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _default_data_dir(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return f"{base}/agentjobs"
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
+        if text is None or field.name in {"plans", "agents"}:
+            continue
+        found[field.name] = text.split(",") if field.type == list[str] else text
+    return found
+
+
+def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if must_exist:
+            raise SettingsError(f"AGENTJOBS_CONFIG names {path}, which does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    try:
+        values = tomllib.loads(text)
+        for name, flag in _NOT_IN_THE_FILE.items():
+            if name in values:
+                raise SettingsFileError(name, f"set it with {flag}")
+        _convert_file(values)
+    except tomllib.TOMLDecodeError as error:
+        end = f"at line {len(text.splitlines()) or 1}, the end of the document"
+        reason = str(error).replace("at end of document", end)
+        raise SettingsError(f"{path} is not valid TOML: {reason}") from None
+    except SettingsFileError as error:
+        line = line_of(text, error.path)
+        raise SettingsError(f"{path}, line {line}: {error.reason}") from None
+    return values
+
+
+def _convert_file(values: Mapping[str, Any]) -> None:
+    try:
+        msgspec.convert({**values, "data_dir": "."}, Settings, strict=True)
+    except msgspec.ValidationError as error:
+        raise SettingsFileError.from_msgspec(str(error)) from None
+
+
+def _check(settings: Settings) -> None:
+    for name in ("lease_seconds", "lease_renew_seconds"):
+        if getattr(settings, name) <= 0:
+            raise SettingsError(f"{name} must be above 0")
+    if settings.lease_renew_seconds * 2 > settings.lease_seconds:
+        raise SettingsError("lease_renew_seconds must be at most half of lease_seconds")
+    if not 0 <= settings.port <= 65_535:
+        raise SettingsError("port must be between 0 and 65535")
+    if not settings.plans or len({plan.name for plan in settings.plans}) != len(settings.plans):
+        raise SettingsError("plans must be given, each with a name of its own")
+    if settings.sandbox not in {"bubblewrap", "none"}:
+        raise SettingsError('sandbox must be "bubblewrap" or "none"')
+    if settings.public_url and urlsplit(settings.public_url).scheme not in {"http", "https"}:
+        raise SettingsError("AGENTJOBS_PUBLIC_URL must start with http:// or https://")
+    if not settings.effective_database_url.startswith(("sqlite:///", "postgresql://")):
+        raise SettingsError(
+            "AGENTJOBS_DATABASE_URL must start with postgresql:// or sqlite:/// (or be left out)"
+        )

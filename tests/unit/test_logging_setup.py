@@ -1,0 +1,64 @@
+"""Logs as JSON lines."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from agentjobs.logging_setup import JsonFormatter, configure_logging, job_id, request_id
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    stream = io.StringIO()
+    configure_logging("info", stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("uvicorn.access").disabled = False
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = True
+
+
+def line(log: io.StringIO) -> dict[str, object]:
+    (text,) = log.getvalue().splitlines()
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def test_a_line_says_when_how_bad_who_and_what(log: io.StringIO) -> None:
+    logging.getLogger("agentjobs.part").warning("watch %s", "out\nnow")
+    found = line(log)
+    assert str(found.pop("time")).endswith("Z")
+    assert found == {"level": "warning", "logger": "agentjobs.part", "message": "watch out\nnow"}
+
+
+def test_a_line_names_its_request_and_its_job(log: io.StringIO) -> None:
+    tokens = request_id.set("req_1"), job_id.set("job_1")
+    logging.getLogger("x").info("hello", extra={"fields": {"count": 3}})
+    request_id.reset(tokens[0])
+    job_id.reset(tokens[1])
+    found = line(log)
+    assert (found["request_id"], found["job_id"], found["count"]) == ("req_1", "job_1", 3)
+
+
+def test_an_exception_is_a_field_of_its_line(log: io.StringIO) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    assert "ValueError: broken" in str(line(log)["traceback"])
+
+
+def test_what_json_cannot_say_is_said_as_text() -> None:
+    fields = {"where": io.StringIO, "name": "\udcff"}
+    record = logging.makeLogRecord({"msg": "file \udcff", "fields": fields})
+    assert "udcff" in json.loads(JsonFormatter().format(record))["message"]
+
+
+def test_what_is_below_the_level_is_not_said(log: io.StringIO) -> None:
+    logging.getLogger("x").debug("hush")
+    assert log.getvalue() == ""

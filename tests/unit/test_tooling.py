@@ -1,0 +1,113 @@
+"""The scripts behind `make`: where packages come from, what a lock file says, what is missing."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from scripts.check_locks import faults_in
+from scripts.install import uv_settings
+
+PROJECT = Path(__file__).parents[2]
+HASHED = "a==1.0 \\\n    --hash=sha256:00\n"
+
+
+def test_uv_is_told_what_pip_was_told():
+    assert uv_settings(
+        {
+            "index-url": "https://packages.example/simple",
+            "extra-index-url": "https://one.example\nhttps://two.example",
+            "find-links": "/wheels /more",
+            "cert": "/etc/ca.pem",
+        }
+    ) == {
+        "UV_DEFAULT_INDEX": "https://packages.example/simple",
+        "UV_INDEX": "https://one.example https://two.example",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def test_without_settings_of_pip_uv_keeps_its_own():
+    assert set(uv_settings({})) == {"UV_INDEX_STRATEGY"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url https://packages.example/simple",
+        "-i https://packages.example/simple",
+        "--extra-index-url=https://packages.example",
+        "--find-links /wheels",
+        "# from https://packages.example",
+        "b @ file:///wheels/b.whl",
+    ],
+)
+def test_a_lock_file_that_names_an_index_is_refused(tmp_path, line):
+    lock = tmp_path / "lock"
+    lock.write_text(f"{HASHED}{line}\n")
+    assert ["names a package index" in fault for fault in faults_in(lock, [])] == [True]
+
+
+def test_a_lock_file_must_satisfy_the_project_and_have_hashes(tmp_path):
+    lock = tmp_path / "lock"
+    lock.write_text(f"{HASHED}b==2.0\n    # via a\n")
+    required = [Requirement("a>=1"), Requirement("b>=3"), Requirement("c")]
+    faults = list(faults_in(lock, required))
+    assert len(faults) == 3
+    assert "b has no hash" in faults[0]
+    assert "b>=3" in faults[1]
+    assert "satisfy c" in faults[2]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A PATH of its own, on which programs can be put that write down how they were called."""
+
+    def call(*packages: str, installed: tuple[str, ...] = (), user: int = 1000):
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        log = tmp_path / "log"
+        answers = {"id": f"echo {user}", "apt-get": f'echo apt-get "$@" >> {log}'}
+        answers.update(dict.fromkeys(installed, "echo /usr/lib/git-core"))
+        for name, line in answers.items():
+            (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+            (programs / name).chmod(0o755)
+        for name in ("bash", "env"):
+            (programs / name).symlink_to(f"/usr/bin/{name}")
+        done = subprocess.run(
+            ["/bin/bash", str(PROJECT / "scripts" / "system-packages"), *packages],
+            env={"PATH": str(programs)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr, log.read_text() if log.exists() else ""
+
+    return call
+
+
+def test_nothing_is_installed_when_nothing_is_missing(machine):
+    assert machine("bubblewrap", installed=("bwrap",)) == (0, "", "")
+
+
+def test_root_installs_what_is_missing_and_only_that(machine):
+    exit_code, _, calls = machine("bubblewrap", "git", installed=("git",), user=0)
+    assert exit_code == 0
+    assert calls.count("\n") == 1
+    assert "install -y --no-install-recommends bubblewrap\n" in calls
+
+
+def test_who_may_not_install_is_told_what_to_type(machine):
+    exit_code, err, calls = machine("bubblewrap", "git")
+    assert (exit_code, calls) == (2, "")
+    assert "sudo apt-get install -y --no-install-recommends bubblewrap git" in err
+
+
+def test_ci_runs_exactly_make_test():
+    script = PROJECT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().rstrip().endswith("exec make test")
