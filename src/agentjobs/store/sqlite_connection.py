@@ -1,0 +1,136 @@
+"""Opens SQLite connections and says in plain words what is wrong with one."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentjobs.store.database import IntegrityError, Row, StoreError, StoreUnavailable
+from agentjobs.store.statements import render
+
+BUSY_SECONDS = 5.0
+_LOCK_RETRY_SECONDS = 0.002
+"""Closer together than SQLite's own: a busy writer leaves only small gaps to another process."""
+_CACHED_STATEMENTS = 512
+
+FAULTS = (sqlite3.Error, ValueError, OverflowError, StoreError)
+"""What running a statement may raise; `translate` has the store's word for each."""
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "another process keeps it locked",
+    sqlite3.SQLITE_LOCKED: "it is locked by another connection",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; do the directory and the permissions allow it?",
+    sqlite3.SQLITE_READONLY: "it cannot be written; does it belong to another user?",
+    sqlite3.SQLITE_PERM: "the permissions do not allow it",
+    sqlite3.SQLITE_AUTH: "the permissions do not allow it",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database",
+}
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """The one connection that writes; makes the file, for its owner alone, when there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Never open a database that exists: closing that descriptor would drop the locks which
+        # the other connections of this process hold, and the next process to leave would take
+        # itself for the last one and remove the journal under us.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(f"the database {path} cannot be opened: {error.strerror}") from None
+    # The loop must not wait; who has the time to waits in `begin_patiently`.
+    connection = _connect(path, busy_seconds=0)
+    try:
+        # SQLite's own timeout does not cover two processes that do this together.
+        _patiently(connection, "PRAGMA journal_mode = WAL")
+        # FULL makes a commit survive a loss of power, not only the end of the process.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # Savepoints keep their undo pages in a temporary file otherwise.
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path) from None
+    return connection
+
+
+def begin_patiently(connection: sqlite3.Connection) -> None:
+    _patiently(connection, "BEGIN IMMEDIATE")
+
+
+def connect_reader(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    connection = _connect(path, busy_seconds)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path) from None
+    return connection
+
+
+def execute(
+    connection: sqlite3.Connection, sql: str, parameters: Mapping[str, Any]
+) -> sqlite3.Cursor:
+    statement = render("sqlite", sql)
+    return connection.execute(statement.sql, statement.by_name(parameters))
+
+
+def first_row(cursor: sqlite3.Cursor) -> Row | None:
+    row: Row | None = cursor.fetchone()
+    # There may be more rows: an open statement would keep its snapshot, and a commit from ending.
+    cursor.close()
+    return row
+
+
+def is_busy(error: Exception) -> bool:
+    return _primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def translate(error: Exception, path: Path) -> StoreError:
+    """The store's own exception for what sqlite3 raised."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, sqlite3.IntegrityError):
+        return IntegrityError(str(error))
+    reason = _UNAVAILABLE.get(_primary_code(error))
+    if reason is not None:
+        return StoreUnavailable(f"the database {path} cannot be used: {reason}")
+    return StoreError(f"the database refused a statement: {error}")
+
+
+def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            path,
+            timeout=busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_CACHED_STATEMENTS,
+        )
+    except sqlite3.Error as error:
+        raise translate(error, path) from None
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    give_up_at = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.Error as error:
+            if not is_busy(error) or time.monotonic() > give_up_at:
+                raise
+        time.sleep(_LOCK_RETRY_SECONDS)
+
+
+def _primary_code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

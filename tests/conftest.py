@@ -1,0 +1,90 @@
+"""Fixtures of every suite: a fresh, migrated database on either engine."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from tests.postgres import PostgresCluster
+
+_ENGINES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster() -> Iterator[PostgresCluster]:
+    cluster = PostgresCluster()
+    cluster.start()
+    yield cluster
+    cluster.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_cluster: PostgresCluster) -> str:
+    name = postgres_cluster.create_database()
+    _migrate(postgres_cluster.url(name))
+    return name
+
+
+@pytest.fixture
+def postgres_url(postgres_cluster: PostgresCluster, postgres_template: str) -> Iterator[str]:
+    """A fresh PostgreSQL database with the current schema."""
+    name = postgres_cluster.create_database(postgres_template)
+    yield postgres_cluster.url(name)
+    postgres_cluster.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    _migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A fresh SQLite database with the current schema."""
+    path = tmp_path / "agentjobs.db"
+    shutil.copy(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=_ENGINES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The test runs once on each engine."""
+    name = {"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param]
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture(params=_ENGINES)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Likewise, without any schema yet."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    cluster: PostgresCluster = request.getfixturevalue("postgres_cluster")
+    name = cluster.create_database()
+    yield cluster.url(name)
+    cluster.drop_database(name)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    db = await open_database(database_url, migrate=False)
+    yield db
+    await db.close()
+
+
+def _migrate(url: str) -> None:
+    async def migrate() -> None:
+        db = await open_database(url, migrate=True)
+        await db.close()
+
+    # In a thread of its own, so that it does not matter whether a loop is set in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, migrate()).result()

@@ -1,0 +1,117 @@
+"""Values survive the way in and out, and SQL written once means the same on both engines."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from agentjobs.store.database import Database, Transaction
+
+CREATE = """
+    CREATE TABLE probe (
+        id TEXT PRIMARY KEY,
+        flag BOOLEAN,
+        number BIGINT,
+        body /*sqlite BLOB */ /*postgresql BYTEA */
+    )
+"""
+INSERT = "INSERT INTO probe (id, flag, number, body) VALUES (:id, :flag, :number, :body)"
+
+
+@pytest.fixture
+async def probe(database: Database) -> Database:
+    async def create(tx: Transaction) -> None:
+        await tx.execute(CREATE)
+
+    await database.transact(create)
+    return database
+
+
+async def _store(db: Database, **values: Any) -> dict[str, Any]:
+    row = {"id": "x", "flag": None, "number": None, "body": None, **values}
+
+    async def insert(tx: Transaction) -> None:
+        await tx.execute(INSERT, **row)
+
+    await db.transact(insert)
+    found = await db.fetch_one("SELECT * FROM probe WHERE id = :id", id=row["id"])
+    assert found is not None
+    return dict(found)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)])
+async def test_numbers_keep_all_their_64_bits(probe: Database, number: int) -> None:
+    assert (await _store(probe, number=number))["number"] == number
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 1_000_000])
+async def test_bytes_come_back_as_the_same_bytes(probe: Database, body: bytes) -> None:
+    found = (await _store(probe, body=body))["body"]
+    assert isinstance(found, bytes)
+    assert found == body
+
+
+@pytest.mark.parametrize("text", ["", "naïve — 🙂", "it's; -- /* :name */ $1 ? \\ \"", "a\nb\tc"])
+async def test_any_text_is_only_text(probe: Database, text: str) -> None:
+    assert (await _store(probe, id=text))["id"] == text
+
+
+async def test_absent_values_are_none(probe: Database) -> None:
+    assert await _store(probe) == {"id": "x", "flag": None, "number": None, "body": None}
+
+
+@pytest.mark.parametrize("flag", [True, False])
+async def test_booleans_are_read_with_bool_and_asked_for_bare(probe: Database, flag: bool) -> None:
+    assert bool((await _store(probe, flag=flag))["flag"]) is flag
+    rows = await probe.fetch_all("SELECT id FROM probe WHERE flag")
+    assert [row["id"] for row in rows] == (["x"] if flag else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (["a", "c", "nobody"], ["a", "c"]),
+        (("b",), ["b"]),
+        ({"d'\"": 1}.keys(), ["d'\""]),
+        ([], []),
+    ],
+)
+async def test_a_list_may_be_asked_for(
+    probe: Database, asked: Iterable[str], found: list[str]
+) -> None:
+    for name in ("a", "b", "c", "d'\""):
+        await _store(probe, id=name)
+    sql = "SELECT id FROM probe WHERE id IN (SELECT value FROM each(:ids)) ORDER BY id"
+
+    async def inside(tx: Transaction) -> list[str]:
+        return [row["id"] for row in await tx.fetch_all(sql, ids=asked)]
+
+    assert [row["id"] for row in await probe.fetch_all(sql, ids=asked)] == found
+    assert await probe.transact(inside) == found
+
+
+async def test_a_parameter_may_stand_in_several_places_and_next_to_a_cast(probe: Database) -> None:
+    await _store(probe, number=7)
+    sql = (
+        "SELECT CAST(:n AS BIGINT) AS n, ':n' AS literal FROM probe "
+        "WHERE number = :n OR CAST(:n AS BIGINT) IS NULL /* :ignored */ -- :ignored too"
+    )
+    row = await probe.fetch_one(sql, n=7)
+    assert row is not None
+    assert dict(row) == {"n": 7, "literal": ":n"}
+
+
+async def test_a_fragment_is_seen_by_its_own_engine_only(database: Database) -> None:
+    row = await database.fetch_one(
+        "SELECT /*sqlite 'sqlite' */ /*postgresql 'postgresql' */ AS engine"
+    )
+    assert row is not None
+    assert row["engine"] == database.engine
+
+
+async def test_parameters_of_the_other_engine_are_ignored(database: Database) -> None:
+    row = await database.fetch_one(
+        "SELECT /*sqlite :a */ /*postgresql CAST(:b AS TEXT) */ AS value", a="one", b="two"
+    )
+    assert row is not None
+    assert row["value"] == {"sqlite": "one", "postgresql": "two"}[database.engine]

@@ -1,0 +1,147 @@
+"""A private PostgreSQL cluster for the tests: thrown away at the end, never the machine's own."""
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+_START_SECONDS = 60
+_QUICK_BUT_UNSAFE = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "200",
+    "autovacuum": "off",
+}
+
+
+class PostgresCluster:
+    """Reached over loopback; runs as an ordinary user even when the tests run as root."""
+
+    def __init__(self) -> None:
+        self.port = _free_port()
+        self._home = Path(tempfile.mkdtemp(prefix="agentjobs-pg-"))
+        self._databases = 0
+        self._server: subprocess.Popen[str] | None = None
+        if _owner():
+            shutil.chown(self._home, _owner(), -1)
+        self._run("initdb", "-D", str(self._data), "-U", "agentjobs", "-A", "trust", "-E", "UTF8",
+                  "--locale", "C.UTF-8", "--no-sync", "--no-instructions")  # fmt: skip
+
+    @property
+    def _data(self) -> Path:
+        return self._home / "data"
+
+    def start(self) -> None:
+        settings = {
+            **_QUICK_BUT_UNSAFE,
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self._home),
+        }
+        options = [part for name in settings for part in ("-c", f"{name}={settings[name]}")]
+        self._server = subprocess.Popen(
+            # Dies with the thread that starts it, so with the tests, however they end.
+            [
+                *_as_owner("--pdeathsig", "QUIT"),
+                _program("postgres"),
+                "-D",
+                str(self._data),
+                *options,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        )
+        _wait_until_ready(self._server)
+
+    def stop(self) -> None:
+        """Cuts off whoever is connected, but keeps what is committed."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGINT)
+            self._server.wait()
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._home)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://agentjobs@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, template: str = "template0") -> str:
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        self.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def sql(self, statement: str, database: str = "postgres") -> None:
+        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, self.url(database))
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [*_as_owner(), _program(program), *arguments],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=False,
+        )
+        assert done.returncode == 0, f"{program} failed: {done.stderr}"
+
+
+def _program(name: str) -> str:
+    versions = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
+    newest = max(versions, key=lambda path: int(re.sub(r"\D", "", path.parts[-3])), default=None)
+    found = str(newest) if newest else shutil.which(name)
+    assert found, f"PostgreSQL's {name} is not installed: apt-get install postgresql"
+    return found
+
+
+def _owner() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    known = {user.pw_name for user in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
+def _as_owner(*options: str) -> list[str]:
+    owner = _owner()
+    identity = ["--reuid", owner, "--regid", _group(owner), "--clear-groups"] if owner else []
+    return ["setpriv", *identity, *options, "--"]
+
+
+def _group(user: str) -> str:
+    return str(pwd.getpwnam(user).pw_gid)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(server: subprocess.Popen[str]) -> None:
+    ready = threading.Event()
+    said: list[str] = []
+
+    def follow() -> None:
+        assert server.stderr is not None
+        with server.stderr:
+            for line in server.stderr:
+                said.append(line)
+                if "ready to accept connections" in line:
+                    ready.set()
+
+    threading.Thread(target=follow, daemon=True).start()
+    assert ready.wait(_START_SECONDS), f"PostgreSQL did not start: {''.join(said)}"

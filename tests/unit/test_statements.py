@@ -1,0 +1,76 @@
+import pytest
+
+from agentjobs.store.database import StoreError
+from agentjobs.store.statements import render
+
+
+def test_sqlite_keeps_the_names() -> None:
+    assert render("sqlite", "SELECT :a, :b, :a").sql == "SELECT :a, :b, :a"
+
+
+def test_postgresql_counts_each_name_once() -> None:
+    statement = render("postgresql", "SELECT :a, :b, :a")
+    assert statement.sql == "SELECT $1, $2, $1"
+    assert statement.names == ("a", "b")
+    assert statement.by_position({"b": 2, "a": 1}) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "untouched",
+    [
+        "SELECT ':a'",
+        "SELECT 'it''s :a'",
+        'SELECT ":a"',
+        "SELECT 1::bigint",
+        "SELECT 1 -- :a",
+        "SELECT 1 /* :a */",
+        "SELECT 1 /* a\n:a */",
+    ],
+)
+def test_what_only_looks_like_a_parameter_is_left_alone(untouched: str) -> None:
+    for engine in ("sqlite", "postgresql"):
+        statement = render(engine, untouched)
+        assert statement.sql == untouched
+        assert statement.names == ()
+
+
+def test_a_literal_does_not_swallow_what_follows_it() -> None:
+    statement = render("postgresql", "SELECT ':a', :b, 'c', :d::text")
+    assert statement.sql == "SELECT ':a', $1, 'c', $2::text"
+
+
+def test_a_fragment_belongs_to_its_engine() -> None:
+    sql = "SELECT 1 /*postgresql FOR UPDATE OF :t SKIP LOCKED */ /*sqlite WHERE :s */"
+    assert render("sqlite", sql).sql.split() == ["SELECT", "1", "WHERE", ":s"]
+    assert render("postgresql", sql).sql.split() == [
+        "SELECT",
+        "1",
+        "FOR",
+        "UPDATE",
+        "OF",
+        "$1",
+        "SKIP",
+        "LOCKED",
+    ]
+    assert render("postgresql", sql).names == ("t",)
+
+
+def test_a_list_is_json_for_sqlite_and_an_array_for_postgresql() -> None:
+    sql = "SELECT 1 WHERE x = :x AND id IN (SELECT value FROM each(:ids))"
+    on_sqlite, on_postgresql = render("sqlite", sql), render("postgresql", sql)
+    assert "FROM json_each(:ids) AS each)" in on_sqlite.sql
+    assert on_sqlite.by_name({"x": 1, "ids": ("a", "b")}) == {"x": 1, "ids": '["a", "b"]'}
+    assert "FROM unnest($2::text[]) AS each(value))" in on_postgresql.sql
+    assert on_postgresql.by_position({"x": 1, "ids": ("a", "b")}) == [1, ["a", "b"]]
+
+
+def test_a_missing_value_is_named() -> None:
+    with pytest.raises(StoreError, match=":b"):
+        render("postgresql", "SELECT :a, :b").by_position({"a": 1})
+    with pytest.raises(StoreError, match=":ids"):
+        render("sqlite", "SELECT value FROM each(:ids)").by_name({})
+
+
+def test_a_statement_is_rendered_once() -> None:
+    sql = "SELECT :rendered_once"
+    assert render("sqlite", sql) is render("sqlite", sql)
