@@ -1,0 +1,93 @@
+"""The environment every git process gets, built from nothing.
+
+Owns what makes git safe beside files a stranger wrote. Refuses to know which command will run.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+HARDENED_CONFIGURATION: Mapping[str, str] = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.autocrlf": "false",
+    "core.safecrlf": "false",
+    "core.symlinks": "true",
+    "core.protectHFS": "true",
+    "core.protectNTFS": "true",
+    # One flush for all objects of an `add` instead of one for each.
+    "core.fsyncMethod": "batch",
+    "core.askPass": "",
+    "credential.helper": "",
+    "safe.bareRepository": "explicit",
+    # Every git directory is named by us, never discovered, so its owner tells nothing.
+    "safe.directory": "*",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+    "push.recurseSubmodules": "no",
+    "push.gpgSign": "false",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "gc.autoDetach": "false",
+    "maintenance.auto": "false",
+    "http.followRedirects": "false",
+    "http.lowSpeedLimit": "1",
+    "http.lowSpeedTime": "60",
+}
+
+CERTIFICATE_VARIABLES = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def git_environment(
+    *,
+    git_dir: Path | None = None,
+    work_tree: Path | None = None,
+    index_file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    configuration: Mapping[str, str] | None = None,
+    protocols: str = "",
+) -> dict[str, str]:
+    """All variables of one git process; `protocols` as in GIT_ALLOW_PROTOCOL, none by default."""
+    variables = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": protocols,
+        **_certificates(),
+        **_as_variables({**HARDENED_CONFIGURATION, **(configuration or {})}),
+    }
+    for name, path in (
+        ("GIT_DIR", git_dir),
+        ("GIT_WORK_TREE", work_tree),
+        ("GIT_INDEX_FILE", index_file),
+    ):
+        if path is not None:
+            variables[name] = str(path)
+    variables.update(environment or {})
+    return variables
+
+
+def _as_variables(configuration: Mapping[str, str]) -> dict[str, str]:
+    variables = {"GIT_CONFIG_COUNT": str(len(configuration))}
+    for number, (key, value) in enumerate(configuration.items()):
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables
+
+
+def _certificates() -> dict[str, str]:
+    found = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
+    if "SSL_CERT_FILE" in found:
+        # A git built on GnuTLS does not look at the variable that OpenSSL reads.
+        found.setdefault("GIT_SSL_CAINFO", found["SSL_CERT_FILE"])
+    return found

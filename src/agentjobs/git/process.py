@@ -1,0 +1,179 @@
+"""The only place that starts git: hardened environment, time limit, nothing left running.
+
+Knows nothing of what a command means; see the other modules of this package for that.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentjobs.git.child import GitChild
+from agentjobs.git.environment import git_environment
+
+STDERR_KEPT_BYTES = 64 * 1024
+STREAM_BUFFER_BYTES = 256 * 1024
+
+_CREDENTIAL_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
+_AUTHORIZATION = re.compile(r"(?i)(authorization:\s*)[^\r\n']*")
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    stdout: bytes
+    stderr: str
+    exit_code: int
+
+
+class GitError(Exception):
+    """A git command that failed. Carries no credential, so it may be logged and shown."""
+
+    def __init__(self, arguments: tuple[str, ...], exit_code: int, stderr: str) -> None:
+        self.arguments = tuple(_without_credentials(argument) for argument in arguments)
+        self.exit_code = exit_code
+        self.stderr = _without_credentials(stderr)
+        verb = self.arguments[0] if self.arguments else ""
+        super().__init__(f"git {verb} exited with {exit_code}: {self.reason}")
+
+    @property
+    def reason(self) -> str:
+        """The line of stderr that says most, fit to be shown."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+        text = told[0].split(": ", 1)[-1] if told else "no reason given"
+        return "".join(mark if mark.isprintable() else "?" for mark in text)[:500]
+
+    @property
+    def is_lack_of_space(self) -> bool:
+        return "No space left on device" in self.stderr or "Disk quota exceeded" in self.stderr
+
+
+class GitTimeout(GitError):
+    """A git command that was killed because its time was over."""
+
+
+async def git(
+    *arguments: str,
+    git_dir: Path | None = None,
+    work_tree: Path | None = None,
+    index_file: Path | None = None,
+    cwd: Path | None = None,
+    input: bytes | None = None,
+    environment: Mapping[str, str] | None = None,
+    configuration: Mapping[str, str] | None = None,
+    protocols: str = "",
+    timeout_seconds: float = 120,
+    allowed_exit_codes: Collection[int] = (0,),
+) -> GitResult:
+    """Run one command to its end; raise GitError for any exit code that is not allowed."""
+    process = await open_git(
+        *arguments,
+        git_dir=git_dir,
+        work_tree=work_tree,
+        index_file=index_file,
+        cwd=cwd,
+        environment=environment,
+        configuration=configuration,
+        protocols=protocols,
+        stdin=asyncio.subprocess.DEVNULL if input is None else asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            stdout, stderr = await _converse(process, input)
+    except TimeoutError:
+        raise GitTimeout(arguments, -signal.SIGKILL, f"no end in {timeout_seconds} s") from None
+    finally:
+        await stop_git(process)
+    exit_code = process.returncode or 0
+    if exit_code not in allowed_exit_codes:
+        raise GitError(arguments, exit_code, stderr)
+    return GitResult(stdout, stderr, exit_code)
+
+
+async def open_git(
+    *arguments: str,
+    git_dir: Path | None = None,
+    work_tree: Path | None = None,
+    index_file: Path | None = None,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    configuration: Mapping[str, str] | None = None,
+    protocols: str = "",
+    stdin: int = asyncio.subprocess.PIPE,
+    stderr: int = asyncio.subprocess.PIPE,
+) -> GitChild:
+    """Start a command whose streams the caller handles; it must end with `stop_git`."""
+    variables = git_environment(
+        git_dir=git_dir,
+        work_tree=work_tree,
+        index_file=index_file,
+        environment=environment,
+        configuration=configuration,
+        protocols=protocols,
+    )
+    starting = asyncio.ensure_future(
+        GitChild.start(
+            ("git", *arguments),
+            cwd=cwd or "/",
+            environment=variables,
+            stdin=stdin,
+            stderr=stderr,
+            buffer_bytes=STREAM_BUFFER_BYTES,
+        )
+    )
+    try:
+        # Cancelled half-way, a start would leave the process and its pipes behind.
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            await stop_git(await starting)
+        raise
+    except FileNotFoundError:
+        raise GitError(
+            arguments, 127, "fatal: git is not installed (apt-get install git)"
+        ) from None
+
+
+async def stop_git(process: GitChild) -> None:
+    """Kill what still runs of the command and everything it started; wait for its end."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    process.close()
+
+
+async def _converse(process: GitChild, given: bytes | None) -> tuple[bytes, str]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout, stderr, _ = await asyncio.gather(
+        process.stdout.read(), _last_bytes(process.stderr), _feed(process, given)
+    )
+    await process.wait()
+    return stdout, stderr.decode("utf-8", "replace")
+
+
+async def _last_bytes(stream: asyncio.StreamReader) -> bytes:
+    """All of a short stream, the end of a long one: a remote may talk without end."""
+    kept = b""
+    while chunk := await stream.read(STDERR_KEPT_BYTES):
+        kept = (kept + chunk)[-STDERR_KEPT_BYTES:]
+    return kept
+
+
+async def _feed(process: GitChild, given: bytes | None) -> None:
+    if given is None or process.stdin is None:
+        return
+    # A command may exit without reading to the end; its exit code tells why.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(given)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+def _without_credentials(text: str) -> str:
+    return _AUTHORIZATION.sub(r"\1…", _CREDENTIAL_IN_URL.sub(r"\1…@", text))

@@ -1,0 +1,45 @@
+"""Reading names and commits of a git directory. Writes nothing."""
+
+from pathlib import Path
+
+from agentjobs.git.process import git
+
+HEADS = "refs/heads/"
+
+
+async def resolve(git_dir: Path, revision: str) -> str | None:
+    """The commit a revision names, or None."""
+    found = await git(
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        f"{revision}^{{commit}}",
+        git_dir=git_dir,
+        allowed_exit_codes=(0, 1, 128),
+    )
+    return found.stdout.decode("ascii").strip() if found.exit_code == 0 else None
+
+
+async def has_commit(git_dir: Path, commit: str) -> bool:
+    found = await git(
+        "cat-file", "-e", f"{commit}^{{commit}}", git_dir=git_dir, allowed_exit_codes=(0, 1, 128)
+    )
+    return found.exit_code == 0
+
+
+async def list_branches(git_dir: Path) -> dict[str, str]:
+    """Branch name to commit."""
+    listed = await git("for-each-ref", "--format=%(objectname) %(refname)", HEADS, git_dir=git_dir)
+    branches = {}
+    for line in listed.stdout.decode("utf-8", "replace").splitlines():
+        commit, _, name = line.partition(" ")
+        branches[name.removeprefix(HEADS)] = commit
+    return branches
+
+
+async def default_branch(git_dir: Path) -> str | None:
+    """The branch HEAD points at, whether or not it has a commit yet."""
+    found = await git("symbolic-ref", "--quiet", "HEAD", git_dir=git_dir, allowed_exit_codes=(0, 1))
+    name = found.stdout.decode("utf-8", "replace").strip()
+    return name.removeprefix(HEADS) if name.startswith(HEADS) else None

@@ -1,0 +1,51 @@
+"""Where a repository is reached and with which right.
+
+The right travels in the environment of one git process: never in an argument, never on disk.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+NETWORK_PROTOCOLS = "http:https"
+
+_NOT_ALLOWED = re.compile(
+    r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
+)
+_NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """`authorization` is the whole value of the header, such as "Basic …"."""
+
+    url: str
+    authorization: str | None = field(default=None, repr=False)
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        if self.authorization is None:
+            return {}
+        return {"http.extraHeader": f"Authorization: {self.authorization}"}
+
+
+def refuses_access(stderr: str) -> bool:
+    """Whether what git said means that the other side is there and does not let us in."""
+    return _NOT_ALLOWED.search(stderr) is not None
+
+
+def is_branch_name(name: str) -> bool:
+    """Whether refs/heads/<name> is a name git accepts (the rules of git check-ref-format)."""
+    if not name or name == "@" or name.startswith(("-", "/")) or name.endswith(("/", ".")):
+        return False
+    if _NOT_IN_BRANCH.search(name) or not _is_encodable(name) or len(name) > 1_000:
+        return False
+    parts = name.split("/")
+    return not any(part.startswith(".") or part.endswith(".lock") for part in parts)
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""What a tree holds and how two trees differ, as git reports it byte for byte.
+
+Names are bytes: a file name need not be text.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentjobs.git.process import STREAM_BUFFER_BYTES, GitError, git, open_git, stop_git
+
+ABSENT = "000000"
+SYMLINK = "120000"
+GITLINK = "160000"
+REGULAR = frozenset({"100644", "100755", "100664"})
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    mode: str
+    object_id: str
+    path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    old_mode: str
+    new_mode: str
+    old_id: str
+    new_id: str
+    path: bytes
+
+
+async def list_tree(git_dir: Path, revision: str) -> AsyncGenerator[TreeEntry, None]:
+    """Every file, link and submodule of a revision, at any depth, as they are read."""
+    arguments = ("ls-tree", "-r", "-z", "--full-tree", revision)
+    process = await open_git(*arguments, git_dir=git_dir, stdin=asyncio.subprocess.DEVNULL)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        rest = b""
+        while chunk := await process.stdout.read(STREAM_BUFFER_BYTES):
+            *records, rest = (rest + chunk).split(b"\0")
+            for record in records:
+                yield _entry(record)
+        if await process.wait() != 0:
+            told = (await process.stderr.read()).decode("utf-8", "replace")
+            raise GitError(arguments, process.returncode or 0, told)
+    finally:
+        await stop_git(process)
+
+
+async def changes_between(
+    git_dir: Path, old: str, new: str, *, environment: Mapping[str, str] | None = None
+) -> list[Change]:
+    """The differing paths of two trees; a rename is a deletion and an addition."""
+    compared = await git(
+        "diff-tree",
+        "-r",
+        "-z",
+        "--raw",
+        "--no-abbrev",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        old,
+        new,
+        git_dir=git_dir,
+        environment=environment,
+    )
+    return list(_changes(compared.stdout))
+
+
+def _entry(record: bytes) -> TreeEntry:
+    description, _, path = record.partition(b"\t")
+    mode, _, object_id = description.decode("ascii").split(" ")
+    return TreeEntry(mode, object_id, path)
+
+
+def _changes(report: bytes) -> Iterator[Change]:
+    fields = iter(report.split(b"\0"))
+    for description in fields:
+        if description:
+            old_mode, new_mode, old_id, new_id, _ = description.decode("ascii")[1:].split(" ")
+            yield Change(old_mode, new_mode, old_id, new_id, next(fields))

@@ -1,0 +1,27 @@
+"""Why a workspace could not be made or its change not published, in words a user may read."""
+
+from typing import Literal
+
+
+class RepoUnavailable(Exception):
+    """The repository cannot be reached, read or written out; the message says why."""
+
+
+class BaseBranchMissing(Exception):
+    """The repository has no such branch."""
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(f"the repository has no branch {branch!r}")
+        self.branch = branch
+
+
+class UnsafeChange(Exception):
+    """A change the service does not propose; the message names the paths."""
+
+    def __init__(self, code: Literal["unsafe_change", "protected_path"], message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PushRejected(Exception):
+    """The other side refused the branch; the message says why."""

@@ -1,0 +1,71 @@
+"""Locks between the processes that share a data directory. A process that dies gives its locks up.
+
+A lock belongs to an open file, so two holders inside one process exclude each other as well.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+POLL_SECONDS = 0.02
+
+
+def try_lock(path: Path, *, shared: bool = False) -> int | None:
+    """Lock a file or directory at once; None when it is gone, not ours or held by another."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    if not _still_names(path, descriptor):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextmanager
+def blocking_lock(path: Path) -> Iterator[None]:
+    """Wait for a lock file; only for critical sections of microseconds."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class KeyedLocks:
+    """One exclusive lock per key, among tasks and among processes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._of_tasks: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        async with self._of_tasks.setdefault(key, asyncio.Lock()):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = self._directory / f"{key}.lock"
+            file.touch(mode=0o600)
+            # Another process holds it: it cannot set an event here.
+            while (descriptor := try_lock(file)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_SECONDS)
+            try:
+                yield
+            finally:
+                os.close(descriptor)
+
+
+def _still_names(path: Path, descriptor: int) -> bool:
+    """Whether the path is what was locked: it may have been moved away in between."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,56 @@
+"""A directory that belongs to one running process, and the removal of those whose process died."""
+
+import os
+import secrets
+from pathlib import Path
+
+from agentjobs.workspace.locks import blocking_lock, try_lock
+from agentjobs.workspace.removal import remove
+
+
+class Session:
+    """Everything unfinished lives in `directory`; it is locked for as long as the process lives."""
+
+    def __init__(self, root: Path) -> None:
+        self._sessions = root / "sessions"
+        self._gate = root / "sessions.lock"
+        self._descriptor: int | None = None
+        self.directory = self._sessions / f"{os.getpid()}-{secrets.token_hex(4)}"
+
+    def open(self) -> None:
+        """Blocking, but for microseconds; does nothing the second time."""
+        if self._descriptor is not None:
+            return
+        self._sessions.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._sessions.mkdir(mode=0o700, exist_ok=True)
+        # Without the gate a sweep could see the directory before it is locked.
+        with blocking_lock(self._gate):
+            self.directory.mkdir(mode=0o700)
+            self._descriptor = try_lock(self.directory)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            remove(self.directory)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def new_directory(self) -> Path:
+        path = self.directory / secrets.token_hex(8)
+        path.mkdir(mode=0o700)
+        return path
+
+    def sweep(self) -> None:
+        """Blocking: remove what dead processes left."""
+        self.open()
+        for leftover in self._abandoned():
+            remove(leftover)
+
+    def _abandoned(self) -> list[Path]:
+        found = []
+        with blocking_lock(self._gate):
+            for path in self._sessions.iterdir():
+                if path == self.directory or (descriptor := try_lock(path)) is None:
+                    continue
+                found.append(path.rename(self.directory / f"swept-{path.name}"))
+                os.close(descriptor)
+        return found

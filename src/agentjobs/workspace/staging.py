@@ -1,0 +1,122 @@
+"""Turns a surveyed tree into git objects, beside the mirror and not yet in it.
+
+The tree's own `.git` is never read: the git directory is the mirror, the index is private, the
+objects go to a directory that is thrown away unless the change is accepted.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentjobs.git.process import GitError, GitResult, GitTimeout, git
+from agentjobs.workspace.checkout import Checkout
+from agentjobs.workspace.errors import RepoUnavailable, UnsafeChange
+from agentjobs.workspace.mirror import INCOMING_PREFIX
+from agentjobs.workspace.removal import remove
+from agentjobs.workspace.template import STAT_CONFIGURATION
+from agentjobs.workspace.threads import to_its_end
+
+ADD_TIMEOUT_SECONDS = 300
+ADD_CONFIGURATION = {
+    **STAT_CONFIGURATION,
+    "core.fileMode": "true",
+    "core.ignoreCase": "false",
+    "core.untrackedCache": "false",
+    # Above this git streams a file instead of holding it in memory.
+    "core.bigFileThreshold": "16m",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    mirror: Path
+    checkout: Checkout
+    directory: Path
+
+    @property
+    def objects(self) -> Path:
+        return self.directory / "objects"
+
+    @property
+    def index(self) -> Path:
+        return self.directory / "index"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"GIT_OBJECT_DIRECTORY": str(self.objects)}
+
+    async def run(
+        self,
+        *arguments: str,
+        input: bytes | None = None,
+        index: Path | None = None,
+        environment: dict[str, str] | None = None,
+        allowed_exit_codes: tuple[int, ...] = (0,),
+    ) -> GitResult:
+        """A git command on the mirror, the tree and the private index."""
+        return await git(
+            *arguments,
+            git_dir=self.mirror,
+            work_tree=self.checkout.tree,
+            index_file=index or self.index,
+            cwd=self.checkout.tree,
+            input=input,
+            environment={**self.environment, **(environment or {})},
+            configuration=ADD_CONFIGURATION,
+            timeout_seconds=ADD_TIMEOUT_SECONDS,
+            allowed_exit_codes=allowed_exit_codes,
+        )
+
+    async def add_all(self) -> str:
+        """Stage the whole tree; the id of the tree object."""
+        try:
+            await self.run("add", "--all")
+        except GitTimeout:
+            message = f"the change cannot be staged within {ADD_TIMEOUT_SECONDS} seconds"
+            raise UnsafeChange("unsafe_change", message) from None
+        except GitError as error:
+            if error.is_lack_of_space:
+                raise RepoUnavailable(f"the change cannot be stored: {error.reason}") from None
+            message = f"the change cannot be committed: {error.reason}"
+            raise UnsafeChange("unsafe_change", message) from None
+        written = await self.run("write-tree")
+        return written.stdout.decode("ascii").strip()
+
+    def accept(self) -> None:
+        """Blocking: move the objects into the mirror, contents before what refers to them."""
+        for path in sorted(self.objects.rglob("*"), key=_index_files_last):
+            relative = path.relative_to(self.objects)
+            if path.is_file() and relative.parts[0] != "info":
+                target = self.mirror / "objects" / relative
+                target.parent.mkdir(exist_ok=True)
+                path.rename(target)
+
+
+@asynccontextmanager
+async def open_stage(mirror: Path, checkout: Checkout) -> AsyncIterator[Stage]:
+    stage = Stage(mirror, checkout, mirror / f"{INCOMING_PREFIX}{secrets.token_hex(8)}")
+    try:
+        await to_its_end(_prepare, stage)
+        yield stage
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RepoUnavailable(f"the change cannot be stored: {reason}") from error
+    finally:
+        await to_its_end(remove, stage.directory)
+
+
+def _prepare(stage: Stage) -> None:
+    stage.directory.mkdir(mode=0o700)
+    (stage.objects / "info").mkdir(parents=True)
+    # Relative, so that no character of the data directory's path can be misread.
+    alternates = os.path.relpath(stage.mirror / "objects", stage.objects)
+    (stage.objects / "info" / "alternates").write_text(f"{alternates}\n", encoding="ascii")
+    shutil.copyfile(stage.checkout.index, stage.index)
+
+
+def _index_files_last(path: Path) -> tuple[bool, str]:
+    return path.suffix == ".idx", str(path)

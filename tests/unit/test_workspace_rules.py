@@ -1,0 +1,129 @@
+"""Which paths are protected, which names mean `.git`, and how hostile paths are shown."""
+
+import pytest
+
+from agentjobs.git.remote import is_branch_name
+from agentjobs.workspace.rules import (
+    is_git_directory_name,
+    is_lfs_pointer,
+    protected_paths,
+    shown,
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".github/workflows/ci.yml",
+        ".github/workflows/deep/er.yml",
+        ".GitHub/Workflows/ci.yml",
+        ".github/workflow\u017f/ci.yml",
+        ".git\u200chub/workflows/ci.yml",
+        ".github/actions/x/action.yml",
+        ".github/workflows",
+        ".github",
+        ".gitea/x",
+        ".gitea",
+        ".forgejo/workflows/ci.yml",
+        ".gitlab-ci.yml",
+        ".GITLAB-CI.YML",
+        "bitbucket-pipelines.yml",
+        "Jenkinsfile",
+        "jenkinsfile",
+        "deploy/Jenkinsfile",
+        "CODEOWNERS",
+        "docs/CODEOWNERS",
+        ".github/CODEOWNERS",
+        ".agentjobs.toml",
+        ".AgentJobs.toml",
+        ".agentjobs.toml.",
+    ],
+)
+def test_ci_definitions_owners_and_our_own_file_are_protected(path: str) -> None:
+    assert protected_paths([path.encode()]) == [path.encode()]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "src/app.py",
+        ".github/dependabot.yml",
+        ".github/workflows.md",
+        ".githubs",
+        "docs/.gitlab-ci.yml",
+        "docs/.agentjobs.toml",
+        "docs/github/workflows/x.yml",
+        "Jenkinsfile.md",
+        ".gitignore",
+        ".gitattributes",
+    ],
+)
+def test_everything_else_may_be_changed(path: str) -> None:
+    assert protected_paths([path.encode()]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".git", ".GIT", ".Git", ".git ", ".git.", ".git::$INDEX_ALLOCATION", "GIT~1", ".g\u200cit"],
+)
+def test_what_some_file_system_takes_for_a_git_directory_is_one(name: str) -> None:
+    assert is_git_directory_name(name.encode())
+
+
+@pytest.mark.parametrize(
+    "name", [".gitignore", ".github", "git", "a.git", ".git-blame-ignore-revs"]
+)
+def test_other_names_are_not_git_directories(name: str) -> None:
+    assert not is_git_directory_name(name.encode())
+
+
+def test_paths_are_shown_printable_and_not_endlessly() -> None:
+    assert shown([b"a\nb", b"\xff\x1b[31m", b"c\xe2\x80\xae"]) == r"a\nb, \xff\x1b[31m, c\u202e"
+    assert shown([b"x" * 500]).endswith("x…")
+    assert shown([b"p%d" % number for number in range(12)]).endswith("p9, and 2 more")
+
+
+def test_a_pointer_of_git_lfs_is_recognised() -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+    assert is_lfs_pointer(pointer)
+    assert not is_lfs_pointer(b"about " + pointer)
+    assert not is_lfs_pointer(pointer + b"x" * 1_024)
+
+
+@pytest.mark.parametrize("name", ["main", "a/b", "agentjobs/lint-fixer/0123", "é", "v1.0", "a@b"])
+def test_branch_names_that_git_accepts(name: str) -> None:
+    assert is_branch_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "@",
+        "-x",
+        "--upload-pack=touch /tmp/x",
+        "/a",
+        "a/",
+        "a//b",
+        "a..b",
+        "a b",
+        "a:b",
+        "a^",
+        "a~1",
+        "a?",
+        "a*",
+        "a[",
+        "a\\b",
+        "a@{1}",
+        ".a",
+        "a/.b",
+        "a.lock",
+        "a.lock/b",
+        "a.",
+        "a\n",
+        "a\x7f",
+        "\ud800",
+    ],
+)
+def test_branch_names_that_git_would_misread_or_refuse(name: str) -> None:
+    assert not is_branch_name(name)
