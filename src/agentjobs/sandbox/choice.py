@@ -1,0 +1,12 @@
+"""Turns the setting `sandbox` into the sandbox it names."""
+
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.process import ProcessSandbox
+from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.settings import Settings
+
+
+def sandbox_for(settings: Settings) -> Sandbox:
+    if settings.sandbox == "none":
+        return ProcessSandbox()
+    return BubblewrapSandbox(settings.sandbox_uid_base)

@@ -1,0 +1,40 @@
+"""The end of an agent's output, made safe to show to a person. Pure text, no processes."""
+
+import re
+
+KEPT_BYTES = 16 * 1024
+SHOWN_LINES = 20
+SHOWN_CHARACTERS = 4 * 1024
+
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
+)
+
+
+class Tail:
+    """Remembers the last bytes of a stream, however long it is."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    def add(self, chunk: bytes) -> None:
+        self._kept = (self._kept + chunk)[-KEPT_BYTES:]
+
+    def last_lines(self) -> str:
+        return last_lines(self._kept)
+
+
+def last_lines(output: bytes) -> str:
+    """At most 20 lines and 4,096 characters, without control characters or invalid UTF-8."""
+    text = _ESCAPE_SEQUENCE.sub("", output.decode("utf-8", "replace"))
+    lines = [_printable(line) for line in text.rstrip().split("\n")[-SHOWN_LINES:]]
+    return "\n".join(lines)[-SHOWN_CHARACTERS:].strip()
+
+
+def _printable(line: str) -> str:
+    # A progress bar draws over itself: only its last state was meant to stay.
+    shown = line.rstrip("\r").rpartition("\r")[2].rstrip()
+    if shown.isprintable():
+        return shown
+    spaced = "".join(" " if character.isspace() else character for character in shown)
+    return "".join(filter(str.isprintable, spaced))

@@ -1,0 +1,98 @@
+"""What an agent sees of the machine: an allow-list, as options of bwrap. Decides, runs nothing."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath, PurePosixPath
+
+import msgspec
+
+from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxError, SandboxTask
+
+WORKSPACE = PurePosixPath("/workspace")
+RUN_DIRECTORY = PurePosixPath("/run/agentjobs")
+HOME = PurePosixPath("/home/agent")
+TEMPORARY = PurePosixPath("/tmp")  # noqa: S108 - a private one, inside the sandbox
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_TOP_LEVEL = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Never all of /etc: it holds keys and the machine's users.
+_ETC_DIRECTORIES = ("alternatives", "pki/ca-trust/extracted", "pki/tls/certs", "ssl/certs")
+# Copied. Each file costs 0.1 ms of every start, so only what programs fail without.
+_ETC_FILES = ("ld.so.cache", "services", "ssl/openssl.cnf")
+
+
+class SystemView(msgspec.Struct, frozen=True):
+    """The part that is the same for every job of this process."""
+
+    options: tuple[str, ...]
+    files: dict[str, bytes]
+
+
+def system_view() -> SystemView:
+    options = ["--ro-bind", "/usr", "/usr"]
+    for path in (Path("/", name) for name in _TOP_LEVEL):
+        if path.is_symlink():
+            options += ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            options += _bound(path, path)
+    etc = Path("/etc")
+    for path in (etc / name for name in _ETC_DIRECTORIES):
+        if path.is_dir():
+            options += _bound(path, path)
+    files = (etc / name for name in _ETC_FILES)
+    return SystemView(
+        options=(*options, "--proc", "/proc", "--dev", "/dev"),
+        files={str(path): path.read_bytes() for path in files if path.is_file()},
+    )
+
+
+def job_view(task: SandboxTask, limits: Limits) -> list[str]:
+    """Mounted after the system. The workspace comes last, so that nothing is mounted into it."""
+    return [
+        *_scratch("/dev/shm", limits),  # noqa: S108 - a private one, inside the sandbox
+        *("--remount-ro", "/dev"),
+        *_scratch(str(TEMPORARY), limits),
+        *_scratch(str(HOME), limits),
+        *_read_only(task.read_only),
+        *_bound(task.run_dir, RUN_DIRECTORY),
+        *("--bind", str(task.run_dir / REPORT_DIRECTORY), f"{RUN_DIRECTORY}/{REPORT_DIRECTORY}"),
+        *("--bind", str(task.workspace), str(WORKSPACE)),
+        *("--remount-ro", "/"),
+        *("--chdir", str(WORKSPACE)),
+    ]
+
+
+def identity_files(uid: int, gid: int) -> dict[str, bytes]:
+    """Files that programs expect, without the machine's own users and hosts in them."""
+    return {
+        "/etc/passwd": f"root:x:0:0::/:/bin/false\nagent:x:{uid}:{gid}::{HOME}:/bin/sh\n".encode(),
+        "/etc/group": f"root:x:0:\nagent:x:{gid}:\n".encode(),
+        "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
+    }
+
+
+def environment(variables: Mapping[str, str]) -> list[str]:
+    options = ["--clearenv"]
+    for name, value in variables.items():
+        options += ("--setenv", name, value)
+    return options
+
+
+def _bound(source: Path, inside: PurePath) -> list[str]:
+    # Parents that bwrap 0.8 makes on its own for a bind are closed to everyone but root.
+    return ["--dir", str(inside.parent), "--ro-bind", str(source), str(inside)]
+
+
+def _scratch(path: str, limits: Limits) -> list[str]:
+    # Open to all: where bwrap runs as root, the mount belongs to root and the agent is another.
+    return ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", path]
+
+
+def _read_only(paths: Iterable[Path]) -> list[str]:
+    options: list[str] = []
+    for path in sorted(set(paths)):
+        if len(path.parts) < 2:
+            raise SandboxError("the root directory cannot be shown to an agent")
+        if path.parts[1] not in ("usr", *_TOP_LEVEL):
+            options += _bound(path, path)
+    return options
