@@ -1,0 +1,97 @@
+"""Who is calling: a bearer token turned into a Caller, from memory where that is safe.
+
+The memory is dropped whenever a key or an organization changes anywhere, and not used while
+such changes could be missed.
+"""
+
+import hmac
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
+from agentjobs.store.database import Database, Transaction
+
+_MOST_REMEMBERED = 10_000
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """An organization as seen through one of its keys."""
+
+    organization_id: str
+    organization: str
+    plan: str
+    key_id: str
+    scope: str
+    git_write: bool
+
+
+class _Known(msgspec.Struct, frozen=True):
+    caller: Caller
+    expires_at: int | None
+
+
+class KeyRing:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: dict[bytes, _Known] = {}
+        self._generation = 0
+        self._used: dict[str, int] = {}
+        for topic in ("keys", "organizations"):
+            db.changes.on(topic, self._forget)
+
+    async def authenticate(self, token: str) -> Caller | None:
+        """None for a token that is malformed, unknown, expired or revoked."""
+        hashed = token_hash(token)
+        known = self._known.get(hashed) if self._db.changes.live else None
+        if known is None and is_well_formed(token, API_KEY_PREFIX):
+            known = await self._read(hashed)
+        now = now_ms()
+        if known is None or (known.expires_at is not None and known.expires_at <= now):
+            return None
+        self._used[known.caller.key_id] = now
+        return known.caller
+
+    async def flush_last_used(self) -> None:
+        """Write down when keys were last used; called now and then instead of per request."""
+        used, self._used = self._used, {}
+        if used:
+            await self._db.transact(_record_use, used)
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._known.clear()
+
+    async def _read(self, hashed: bytes) -> _Known | None:
+        generation = self._generation
+        row = await self._db.fetch_one(
+            "SELECT k.id, k.hash, k.scope, k.git_write, k.expires_at, o.id AS organization_id,"
+            " o.name AS organization, o.plan"
+            " FROM api_keys k JOIN organizations o ON o.id = k.organization_id"
+            " WHERE k.hash = :hash AND k.revoked_at IS NULL",
+            hash=hashed,
+        )
+        if row is None or not hmac.compare_digest(bytes(row["hash"]), hashed):
+            return None
+        caller = Caller(
+            organization_id=row["organization_id"],
+            organization=row["organization"],
+            plan=row["plan"],
+            key_id=row["id"],
+            scope=row["scope"],
+            git_write=bool(row["git_write"]),
+        )
+        known = _Known(caller, row["expires_at"])
+        # A change that arrived while we read may be about this very key: do not remember then.
+        if generation == self._generation:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[hashed] = known
+        return known
+
+
+async def _record_use(tx: Transaction, used: dict[str, int]) -> None:
+    for key_id, at_ms in used.items():
+        await tx.execute(
+            "UPDATE api_keys SET last_used_at = :at WHERE id = :id", id=key_id, at=at_ms
+        )

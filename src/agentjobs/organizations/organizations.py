@@ -1,0 +1,103 @@
+"""Organizations: the tenants. Everything else belongs to exactly one of them."""
+
+import re
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.plans import Plans
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, IntegrityError, Row, Transaction
+
+DEFAULT_ORGANIZATION = "default"
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+# These would shadow the service's own addresses, since pages live at /<org>/….
+_RESERVED = frozenset(
+    {
+        *("agents", "docs", "git", "healthz", "hooks", "jobs", "metrics", "pulls", "readyz"),
+        *("repos", "settings", "sign-in", "sign-out", "static", "v1"),
+    }
+)
+
+
+class Organization(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    plan: str
+    created_at: int
+
+
+async def create_organization(db: Database, plans: Plans, name: str, plan: str) -> Organization:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise Problem(
+            "invalid_name",
+            f"{name!r} cannot name an organization: use 1 to 63 lower-case letters, digits and "
+            "inner hyphens, and none of the service's own words (such as settings, git, v1).",
+        )
+    plans.check(plan)
+    organization = Organization(new_id("org"), name, plan, now_ms())
+    try:
+        await db.transact(_insert, organization)
+    except IntegrityError:
+        raise Problem("name_taken", f"An organization named {name!r} exists already.") from None
+    return organization
+
+
+async def ensure_default(db: Database, plans: Plans) -> bool:
+    """Create the organization `default` on the highest plan unless it is there. True: created."""
+    row = await db.fetch_one(
+        "SELECT id FROM organizations WHERE name = :name", name=DEFAULT_ORGANIZATION
+    )
+    if row is not None:
+        return False
+    try:
+        await create_organization(db, plans, DEFAULT_ORGANIZATION, plans.highest)
+    except Problem as problem:
+        if problem.code != "name_taken":
+            raise
+        return False
+    return True
+
+
+async def find_organization(db: Database, name: str) -> Organization:
+    row = await db.fetch_one("SELECT * FROM organizations WHERE name = :name", name=name)
+    if row is None:
+        raise Problem(
+            "organization_not_found",
+            f"There is no organization {name!r}; `agentjobs orgs list` shows those there are.",
+        )
+    return _organization(row)
+
+
+async def list_organizations(db: Database) -> list[Organization]:
+    rows = await db.fetch_all("SELECT * FROM organizations ORDER BY name")
+    return [_organization(row) for row in rows]
+
+
+async def set_plan(db: Database, plans: Plans, name: str, plan: str) -> Organization:
+    plans.check(plan)
+    organization = await find_organization(db, name)
+    await db.transact(_update_plan, organization.id, plan)
+    return msgspec.structs.replace(organization, plan=plan)
+
+
+async def _insert(tx: Transaction, organization: Organization) -> None:
+    await tx.execute(
+        "INSERT INTO organizations (id, name, plan, created_at)"
+        " VALUES (:id, :name, :plan, :created_at)",
+        **msgspec.structs.asdict(organization),
+    )
+
+
+async def _update_plan(tx: Transaction, organization_id: str, plan: str) -> None:
+    await tx.execute(
+        "UPDATE organizations SET plan = :plan WHERE id = :id", id=organization_id, plan=plan
+    )
+    await tx.invalidate("organizations")
+    tx.announce("jobs")
+
+
+def _organization(row: Row) -> Organization:
+    return Organization(row["id"], row["name"], row["plan"], row["created_at"])

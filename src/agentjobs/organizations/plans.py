@@ -1,0 +1,37 @@
+"""Plans and their order: who may use what, and how much at once."""
+
+from collections.abc import Sequence
+
+from agentjobs.problems import Problem
+from agentjobs.settings import PlanTable
+
+
+class Plans:
+    """The operator's plans; their order in the settings is their rank."""
+
+    def __init__(self, plans: Sequence[PlanTable]) -> None:
+        self._plans = {plan.name: (rank, plan.concurrent_jobs) for rank, plan in enumerate(plans)}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._plans)
+
+    @property
+    def highest(self) -> str:
+        return self.names[-1]
+
+    def allows(self, plan: str, required: str) -> bool:
+        return self._rank(plan) >= self._rank(required)
+
+    def concurrent_jobs(self, plan: str) -> int:
+        """A plan the settings no longer name counts as the lowest one."""
+        lowest = next(iter(self._plans.values()))
+        return self._plans.get(plan, lowest)[1]
+
+    def check(self, plan: str) -> None:
+        if plan not in self._plans:
+            known = ", ".join(self._plans)
+            raise Problem("unknown_plan", f"There is no plan {plan!r}; choose one of: {known}.")
+
+    def _rank(self, plan: str) -> int:
+        return self._plans.get(plan, (0, 0))[0]
