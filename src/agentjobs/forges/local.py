@@ -1,0 +1,110 @@
+"""The platform `local`: this service's own repositories, pull requests kept as rows."""
+
+import base64
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.forges.pulls import pull_path
+from agentjobs.git.remote import Remote
+from agentjobs.store.database import Database, Row, Transaction
+
+_MAX_TITLE_LENGTH = 256
+_MAX_BODY_LENGTH = 256 * 1024
+
+
+class LocalForge:
+    """`git_url` is where workers reach git here, `public_url` where people reach the pages."""
+
+    platform = "local"
+
+    def __init__(self, db: Database, git_url: str, public_url: str) -> None:
+        self._db = db
+        self._git_url = git_url.rstrip("/")
+        self._public_url = public_url.rstrip("/")
+
+    def remote(self, repo: RepoAddress, credential: str) -> Remote:
+        pair = base64.b64encode(f"job:{credential}".encode()).decode("ascii")
+        return Remote(
+            url=f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git",
+            authorization=f"Basic {pair}",
+        )
+
+    async def open_pull_request(
+        self, repo: RepoAddress, request: PullRequestRequest
+    ) -> PullRequest:
+        number, draft = await self._db.transact(_open, repo, request)
+        path = pull_path(repo.organization, repo.full_name, number)
+        return PullRequest(number, f"{self._public_url}{path}", draft)
+
+
+async def _open(
+    tx: Transaction, repo: RepoAddress, request: PullRequestRequest
+) -> tuple[int, bool]:
+    # Held to the end, so that two workers with one job cannot open two.
+    row = await tx.fetch_one(
+        "SELECT next_pull_number FROM repos WHERE id = :repo_id AND disconnected_at IS NULL"
+        " /*postgresql FOR UPDATE */",
+        repo_id=repo.repo_id,
+    )
+    if row is None:
+        raise ForgeError(f"The repository {repo.full_name!r} is not connected any more.")
+    existing = await tx.fetch_one(
+        "SELECT number, draft, state FROM pulls"
+        " WHERE repo_id = :repo_id AND head_branch = :head_branch",
+        repo_id=repo.repo_id,
+        head_branch=request.head_branch,
+    )
+    if existing is not None:
+        return await _adopt(tx, repo, request, existing)
+    number: int = row["next_pull_number"]
+    await _insert(tx, repo, request, number)
+    return number, request.draft
+
+
+async def _adopt(
+    tx: Transaction, repo: RepoAddress, request: PullRequestRequest, existing: Row
+) -> tuple[int, bool]:
+    await tx.execute(
+        "UPDATE pulls SET head_commit = :head_commit"
+        " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
+        head_commit=request.head_commit,
+        repo_id=repo.repo_id,
+        number=existing["number"],
+    )
+    return existing["number"], bool(existing["draft"])
+
+
+async def _insert(
+    tx: Transaction, repo: RepoAddress, request: PullRequestRequest, number: int
+) -> None:
+    await tx.execute(
+        "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch, head_commit,"
+        " base_commit, state, draft, created_at)"
+        " VALUES (:repo_id, :number, :title, :body, :head_branch, :base_branch, :head_commit,"
+        " :base_commit, 'open', :draft, :now)",
+        repo_id=repo.repo_id,
+        number=number,
+        title=_title(request),
+        body=_storable(request.body)[:_MAX_BODY_LENGTH],
+        head_branch=request.head_branch,
+        base_branch=request.base_branch,
+        head_commit=request.head_commit,
+        base_commit=request.base_commit,
+        draft=request.draft,
+        now=now_ms(),
+    )
+    await tx.execute(
+        "UPDATE repos SET next_pull_number = :next WHERE id = :repo_id",
+        next=number + 1,
+        repo_id=repo.repo_id,
+    )
+
+
+def _title(request: PullRequestRequest) -> str:
+    line = " ".join(_storable(request.title).split())
+    return line[:_MAX_TITLE_LENGTH] or request.head_branch
+
+
+def _storable(text: str) -> str:
+    """An agent wrote it: no NUL and no half of a surrogate pair, which a database refuses."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,0 +1,152 @@
+"""The bare repositories of the platform `local`: where they lie, and how one comes in.
+
+Knows git and directories. Refuses to know rows, organizations and pull requests.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.git.process import GitError, git
+from agentjobs.git.refs import HEADS, list_branches
+from agentjobs.git.remote import NETWORK_PROTOCOLS
+from agentjobs.problems import Problem
+
+# What was acknowledged must survive a power cut: by default git leaves small objects to luck.
+DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
+
+_IMPORTED = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_IMPORT_SECONDS = 3600.0
+_USUAL_BRANCHES = ("main", "master", "trunk", "develop")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_CREDENTIAL = re.compile(r"://[^/@]*@")
+# Run by git for a path: the operator may read it, whoever owns it.
+_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
+
+
+class ImportedRepository(msgspec.Struct, frozen=True):
+    default_branch: str
+    head_commit: str
+
+
+def repositories_root(data_dir: Path) -> Path:
+    return data_dir / "git"
+
+
+def repository_name(repo_id: str) -> str:
+    return f"{repo_id}.git"
+
+
+def path(data_dir: Path, repo_id: str) -> Path:
+    return repositories_root(data_dir) / repository_name(repo_id)
+
+
+def present_path(data_dir: Path, repo_id: str) -> Path:
+    """The path, or a refusal that says where the files must be sought."""
+    git_dir = path(data_dir, repo_id)
+    if not (git_dir / "HEAD").is_file():
+        raise Problem(
+            "unavailable",
+            f"The repository's files are not in {repositories_root(data_dir)}; run this on the"
+            " host of `agentjobs serve`, with its data directory.",
+        )
+    return git_dir
+
+
+async def import_repository(source: str, target: Path) -> ImportedRepository:
+    """Branches and tags with their history from a path or an address; no hooks, no configuration.
+
+    All of it appears at once, or nothing does.
+    """
+    address, protocols = _address(source)
+    shown = _CREDENTIAL.sub("://…@", source)
+    with _incoming(target) as incoming:
+        await git("init", "--quiet", "--bare", "--template=", str(incoming))
+        await _fetch(incoming, address, protocols, shown)
+        branches = await list_branches(incoming)
+        if not branches:
+            raise Problem(
+                "repo_empty", f"{shown} has no commits on any branch; commit something first."
+            )
+        branch = _chosen_branch(await _head_of(address, protocols), branches)
+        await git("symbolic-ref", "HEAD", HEADS + branch, git_dir=incoming)
+        incoming.rename(target)
+    return ImportedRepository(branch, branches[branch])
+
+
+@contextmanager
+def _incoming(target: Path) -> Iterator[Path]:
+    incoming = target.with_name(f".incoming-{target.name}")
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.rmtree(incoming, ignore_errors=True)
+    try:
+        yield incoming
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+
+
+def _address(source: str) -> tuple[str, str]:
+    if source.startswith(("http://", "https://")):
+        return source, NETWORK_PROTOCOLS
+    if _URL.match(source):
+        raise Problem("repo_unavailable", "An address must start with http:// or https://.")
+    place = Path(source).expanduser().absolute()
+    if not place.is_dir():
+        raise Problem("repo_unavailable", f"{source} is not a directory; name a git repository.")
+    if (place / "shallow").is_file() or (place / ".git" / "shallow").is_file():
+        raise Problem(
+            "repo_unavailable",
+            f"{source} is a shallow clone; run `git fetch --unshallow` in it first.",
+        )
+    return str(place), "file"
+
+
+async def _fetch(incoming: Path, address: str, protocols: str, shown: str) -> None:
+    try:
+        await git(
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            f"--upload-pack={_UPLOAD_PACK}",
+            "--",
+            address,
+            *_IMPORTED,
+            git_dir=incoming,
+            configuration=DURABLE,
+            protocols=protocols,
+            timeout_seconds=_IMPORT_SECONDS,
+        )
+    except GitError as error:
+        raise Problem(
+            "repo_unavailable", f"{shown} cannot be read as a git repository: {error.reason}"
+        ) from None
+
+
+async def _head_of(address: str, protocols: str) -> str | None:
+    """The branch the source calls its own, None when it has no such."""
+    listed = await git(
+        "ls-remote",
+        "--symref",
+        f"--upload-pack={_UPLOAD_PACK}",
+        "--",
+        address,
+        "HEAD",
+        protocols=protocols,
+        allowed_exit_codes=(0, 128),
+    )
+    for line in listed.stdout.decode("utf-8", "replace").splitlines():
+        target, _, name = line.partition("\t")
+        if name == "HEAD" and target.startswith(f"ref: {HEADS}"):
+            return target.removeprefix(f"ref: {HEADS}")
+    return None
+
+
+def _chosen_branch(head: str | None, branches: dict[str, str]) -> str:
+    candidates = (head, *_USUAL_BRANCHES)
+    return next((name for name in candidates if name in branches), min(branches))

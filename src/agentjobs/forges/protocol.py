@@ -1,0 +1,57 @@
+"""What every platform offers a job: an address to fetch and push, and a pull request.
+
+Knows no job and no table; each platform is one file beside this one.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from agentjobs.git.remote import Remote
+
+
+class ForgeError(Exception):
+    """The platform refused or could not be reached; the message says what it answered."""
+
+
+class RepoAddress(msgspec.Struct, frozen=True):
+    """A connected repository, as its platform is told about it."""
+
+    organization: str
+    full_name: str
+    repo_id: str
+
+
+class PullRequestRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch that was pushed already, and the words that ask for its review."""
+
+    head_branch: str
+    base_branch: str
+    head_commit: str
+    base_commit: str
+    title: str
+    body: str
+    draft: bool = False
+    reviewers: tuple[str, ...] = ()
+
+
+class PullRequest(msgspec.Struct, frozen=True):
+    number: int
+    url: str
+    draft: bool
+
+
+class Forge(Protocol):
+    @property
+    def platform(self) -> str: ...
+
+    def remote(self, repo: RepoAddress, credential: str) -> Remote:
+        """Where git reaches the repository, with the credential it shows there."""
+
+    async def open_pull_request(
+        self, repo: RepoAddress, request: PullRequestRequest
+    ) -> PullRequest:
+        """Open it, or adopt the one that exists for the head branch: never a second one.
+
+        Raises ForgeError.
+        """

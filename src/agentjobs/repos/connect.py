@@ -1,0 +1,99 @@
+"""Connecting a repository: a copy of its objects and refs becomes ours and waits to be indexed."""
+
+import asyncio
+import shutil
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.forges import local_repositories
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.organizations import Organization, find_organization
+from agentjobs.problems import Problem
+from agentjobs.repos.names import checked_name, name_from, without_credentials
+from agentjobs.repos.queries import RepoView, find_repo
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, IntegrityError, Transaction
+
+
+class _NewRepo(msgspec.Struct, frozen=True):
+    id: str
+    organization_id: str
+    full_name: str
+    source: str
+    default_branch: str
+    head_commit: str
+
+
+async def connect_repository(
+    db: Database, settings: Settings, organization: str, source: str, name: str | None = None
+) -> RepoView:
+    """`source` is a path (the operator's privilege) or an http(s) address."""
+    owner = await find_organization(db, organization)
+    full_name = checked_name(name) if name else name_from(source, organization)
+    await _refuse_connected(db, owner, full_name)
+    repo_id = new_id("repo")
+    directory = local_repositories.path(settings.data_path, repo_id)
+    imported = await local_repositories.import_repository(source, directory)
+    repo = _NewRepo(
+        id=repo_id,
+        organization_id=owner.id,
+        full_name=full_name,
+        source=without_credentials(source),
+        default_branch=imported.default_branch,
+        head_commit=imported.head_commit,
+    )
+    try:
+        await db.transact(_insert, repo)
+    except BaseException as error:
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        if isinstance(error, IntegrityError):
+            raise _taken(full_name) from None
+        raise
+    return await find_repo(db, owner.id, full_name)
+
+
+async def disconnect_repository(db: Database, organization: str, full_name: str) -> RepoView:
+    """Its jobs, pull requests and bare repository stay; nothing new is accepted for it."""
+    owner = await find_organization(db, organization)
+    repo = await find_repo(db, owner.id, full_name)
+    await db.transact(_disconnect, repo.id)
+    return repo
+
+
+async def _refuse_connected(db: Database, owner: Organization, full_name: str) -> None:
+    try:
+        await find_repo(db, owner.id, full_name)
+    except Problem:
+        return
+    raise _taken(full_name)
+
+
+def _taken(full_name: str) -> Problem:
+    return Problem(
+        "name_taken",
+        f"A repository named {full_name!r} is connected already; choose another with --name, "
+        "or disconnect that one first.",
+    )
+
+
+async def _insert(tx: Transaction, repo: _NewRepo) -> None:
+    await tx.execute(
+        "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+        " head_commit, index_status, index_due_at, created_at)"
+        " VALUES (:id, :organization_id, :full_name, 'local', :source, :default_branch,"
+        " :head_commit, 'indexing', :now, :now)",
+        **msgspec.structs.asdict(repo),
+        now=now_ms(),
+    )
+    await tx.invalidate("repos")
+    tx.announce("index")
+
+
+async def _disconnect(tx: Transaction, repo_id: str) -> None:
+    await tx.execute(
+        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL WHERE id = :id",
+        id=repo_id,
+        now=now_ms(),
+    )
+    await tx.invalidate("repos")

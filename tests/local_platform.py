@@ -1,0 +1,199 @@
+"""A small world for tests of the platform `local`: a real repository, connected, with branches."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.local import LocalForge
+from agentjobs.forges.local_repositories import import_repository, path
+from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.api_keys import create_key
+from agentjobs.organizations.organizations import Organization, create_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.settings import Settings, load
+from agentjobs.store.database import Database, Transaction
+
+PUBLIC_URL = "https://jobs.example"
+FILES = {"README.md": "# shop\n", "src/shop.py": "PRICE = 1\n\nTAX = 2\n"}
+
+_ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.com",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.com",
+}
+
+
+def git_now(*arguments: str, cwd: Path) -> str:
+    """A developer's own git, to its end."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=cwd, env=_ENVIRONMENT, capture_output=True, check=True
+    )
+    return done.stdout.decode(errors="replace").strip()
+
+
+@dataclass(frozen=True)
+class Ran:
+    exit_code: int
+    output: str
+
+
+async def git_ran(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Ran:
+    """The same beside the event loop, which may be serving what it talks to."""
+    process = await asyncio.create_subprocess_exec(
+        "git",
+        *arguments,
+        cwd=cwd,
+        env={**_ENVIRONMENT, **(environment or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return Ran(process.returncode or 0, output.decode(errors="replace"))
+
+
+def make_repository(place: Path, files: Mapping[str, str] = FILES) -> Path:
+    place.mkdir(parents=True)
+    git_now("init", "--quiet", "--initial-branch=main", cwd=place)
+    commit_files(place, files, "first")
+    return place
+
+
+def commit_files(tree: Path, files: Mapping[str, str | bytes], message: str) -> str:
+    for name, content in files.items():
+        file = tree / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    git_now("add", "-A", cwd=tree)
+    git_now("commit", "--quiet", "-m", message, cwd=tree)
+    return git_now("rev-parse", "HEAD", cwd=tree)
+
+
+@dataclass
+class Platform:
+    """An organization `acme` with the connected repository `acme/shop`."""
+
+    db: Database
+    settings: Settings
+    organization: Organization
+    repo: RepoAddress
+    source: Path
+
+    @property
+    def git_dir(self) -> Path:
+        return path(self.settings.data_path, self.repo.repo_id)
+
+    @property
+    def forge(self) -> LocalForge:
+        return LocalForge(self.db, "http://127.0.0.1:1", PUBLIC_URL)
+
+    def head(self, ref: str = "main") -> str:
+        return git_now("rev-parse", ref, cwd=self.git_dir)
+
+    def propose(
+        self, branch: str, files: Mapping[str, str | bytes], message: str = "change"
+    ) -> str:
+        """A commit on top of main in the repository itself, as if a job had pushed it."""
+        git_now("fetch", "--quiet", str(self.git_dir), "main", cwd=self.source)
+        git_now("checkout", "--quiet", "-B", branch, "FETCH_HEAD", cwd=self.source)
+        commit = commit_files(self.source, files, message)
+        git_now("push", "--quiet", "--force", str(self.git_dir), branch, cwd=self.source)
+        return commit
+
+    def request(self, branch: str, commit: str, **fields: object) -> PullRequestRequest:
+        given = {
+            "head_branch": branch,
+            "base_branch": "main",
+            "head_commit": commit,
+            "base_commit": self.head(),
+            "title": "Fix the price",
+            "body": "It was wrong.",
+            **fields,
+        }
+        return PullRequestRequest(**given)  # type: ignore[arg-type]
+
+    async def open_pull(
+        self, branch: str, files: Mapping[str, str | bytes], **fields: object
+    ) -> int:
+        commit = self.propose(branch, files)
+        opened = await self.forge.open_pull_request(
+            self.repo, self.request(branch, commit, **fields)
+        )
+        return opened.number
+
+    async def key(self, organization: str = "acme", *, git_write: bool = False) -> str:
+        return (await create_key(self.db, organization, git_write=git_write)).key
+
+    async def job_credential(
+        self, branch: str, *, status: str = "running", lease_ms: int = 60_000
+    ) -> str:
+        """Of a job on this repository that a worker holds."""
+        credential = new_token(JOB_CREDENTIAL_PREFIX)
+        await self.db.transact(_insert_job, self, branch, status, lease_ms, credential)
+        return credential
+
+    async def repo_row(self) -> dict[str, object]:
+        row = await self.db.fetch_one("SELECT * FROM repos WHERE id = :id", id=self.repo.repo_id)
+        assert row is not None
+        return dict(row)
+
+
+async def make_platform(db: Database, place: Path, organization: str = "acme") -> Platform:
+    settings = load({"AGENTJOBS_DATA_DIR": str(place / "data"), "AGENTJOBS_PUBLIC_URL": PUBLIC_URL})
+    owner = await create_organization(db, Plans(settings.plans), organization, "enterprise")
+    source = make_repository(place / f"source-{organization}")
+    repo = RepoAddress(organization, f"{organization}/shop", new_id("repo"))
+    target = path(settings.data_path, repo.repo_id)
+    imported = await import_repository(str(source), target)
+    await db.transact(_insert_repo, owner.id, repo, imported.default_branch, imported.head_commit)
+    return Platform(db, settings, owner, repo, source)
+
+
+async def _insert_repo(
+    tx: Transaction, organization_id: str, repo: RepoAddress, branch: str, head: str
+) -> None:
+    await tx.execute(
+        "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+        " head_commit, index_status, created_at)"
+        " VALUES (:id, :organization_id, :full_name, 'local', '', :branch, :head, 'ready', :now)",
+        id=repo.repo_id,
+        organization_id=organization_id,
+        full_name=repo.full_name,
+        branch=branch,
+        head=head,
+        now=now_ms(),
+    )
+
+
+async def _insert_job(
+    tx: Transaction, platform: Platform, branch: str, status: str, lease_ms: int, credential: str
+) -> None:
+    now = await tx.clock_ms()
+    await tx.execute(
+        "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, config_override, status,"
+        " lease_owner, lease_expires_at, credential_hash, created_at, queued_at, branch)"
+        " VALUES (:id, :organization_id, :repo_id, :repo, 'fixer', '{}', :status, 'wrk_1',"
+        " :expires, :hash, :now, :now, :branch)",
+        id=new_id("job"),
+        organization_id=platform.organization.id,
+        repo_id=platform.repo.repo_id,
+        repo=platform.repo.full_name,
+        status=status,
+        expires=now + lease_ms,
+        hash=token_hash(credential),
+        now=now,
+        branch=branch,
+    )
