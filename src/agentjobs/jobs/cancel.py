@@ -1,0 +1,54 @@
+"""Cancelling: at once for a job that waits; for a running one a wish its worker carries out."""
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.model import JobView
+from agentjobs.jobs.queries import get_job, job_not_found
+from agentjobs.jobs.states import CANCELLED, FINAL, QUEUED
+from agentjobs.jobs.transition import Change, apply
+from agentjobs.problems import Problem
+from agentjobs.store.database import Transaction
+
+CANCELLED_MESSAGE = "The job was cancelled."
+
+
+async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
+    await context.db.transact(_cancel, organization_id, job_id)
+    return await get_job(context, organization_id, job_id)
+
+
+async def _cancel(tx: Transaction, organization_id: str, job_id: str) -> None:
+    row = await tx.fetch_one(
+        "SELECT status FROM jobs WHERE id = :job_id AND organization_id = :organization_id"
+        " /*postgresql FOR UPDATE */",
+        job_id=job_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise job_not_found(job_id)
+    if row["status"] in FINAL:
+        raise Problem(
+            "job_finished",
+            f"The job is {row['status']} already; only a queued or running job can be cancelled.",
+        )
+    now = now_ms()
+    if row["status"] == QUEUED:
+        # Claimed or not, its agent has not begun; a worker preparing it finds its fence moved on.
+        await apply(tx, cancelled(job_id, now))
+        return
+    await tx.execute(
+        "UPDATE jobs SET cancel_requested_at = COALESCE(cancel_requested_at, :now)"
+        " WHERE id = :job_id",
+        job_id=job_id,
+        now=now,
+    )
+    tx.announce(f"job:{job_id}", "cancel")
+
+
+def cancelled(job_id: str, now: int, fence: int | None = None) -> Change:
+    columns = {
+        "completed_at": now,
+        "error_code": "cancelled",
+        "error_message": CANCELLED_MESSAGE,
+    }
+    return Change(job_id, CANCELLED, now, fence, columns)

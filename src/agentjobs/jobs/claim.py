@@ -1,0 +1,159 @@
+"""Taking a job from the queue: fair across organizations, within plans, under lease and fence."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from agentjobs.jobs.context import JobsContext
+from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.store.database import Row, Transaction
+
+# Each organization with waiting jobs, found by hopping through the index of waiting jobs, so that
+# a long queue of one of them costs the others nothing.
+_WAITING = """
+WITH RECURSIVE waiting(organization_id) AS (
+  SELECT MIN(organization_id) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL
+  UNION ALL
+  SELECT (SELECT MIN(j.organization_id) FROM jobs j WHERE j.status = 'queued'
+    AND j.lease_owner IS NULL AND j.organization_id > w.organization_id)
+  FROM waiting w WHERE w.organization_id IS NOT NULL
+)
+SELECT w.organization_id, o.plan,
+  (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
+    AND a.organization_id = w.organization_id) AS active,
+  (SELECT MIN(f.id) FROM jobs f WHERE f.status = 'queued' AND f.lease_owner IS NULL
+    AND f.organization_id = w.organization_id) AS first_job
+FROM waiting w JOIN organizations o ON o.id = w.organization_id
+"""
+# One claim at a time for an organization, or two workers could pass its limit together.
+_LOCK = (
+    "SELECT (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    "  AND a.organization_id = o.id) AS active"
+    " FROM organizations o WHERE o.id = :organization_id"
+    " /*postgresql FOR NO KEY UPDATE OF o SKIP LOCKED */"
+)
+_NEXT = (
+    "SELECT id FROM jobs WHERE organization_id = :organization_id AND status = 'queued'"
+    " AND lease_owner IS NULL AND agent IN (SELECT value FROM each(:agents))"
+    " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */"
+)
+_TAKE = (
+    "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
+)
+_READ = (
+    "SELECT j.*, o.name AS organization, r.platform, r.default_branch, r.disconnected_at,"
+    " r.head_commit AS repo_head"
+    " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
+    " WHERE j.id = :job_id"
+)
+_CONTENDED_TRIES = 20
+_CONTENDED_PAUSE_SECONDS = 0.005
+
+
+class ClaimedJob(msgspec.Struct, frozen=True):
+    """A job in one worker's hands: `fence` is the proof, `credential` the key to its repository."""
+
+    id: str
+    organization_id: str
+    organization: str
+    repo_id: str
+    repo: str
+    repo_is_connected: bool
+    platform: str
+    default_branch: str
+    repo_head: str
+    agent: str
+    ticket_id: str | None
+    config_override: dict[str, Any]
+    fence: int
+    attempt: int
+    lost_workers: int
+    created_at: int
+    branch: str
+    credential: str
+
+    @property
+    def base_branch(self) -> str:
+        return str(self.config_override.get("base_branch") or self.default_branch)
+
+    @property
+    def was_tried_before(self) -> bool:
+        return self.attempt > 0 or self.lost_workers > 0
+
+
+class _Contended(Exception):
+    """Another worker is claiming for every organization that still has a place."""
+
+
+async def claim_job(context: JobsContext, worker_id: str, agents: list[str]) -> ClaimedJob | None:
+    for _ in range(_CONTENDED_TRIES):
+        try:
+            return await context.db.transact(_claim, context, worker_id, agents)
+        except _Contended:
+            await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
+    return None
+
+
+async def _claim(
+    tx: Transaction, context: JobsContext, worker_id: str, agents: list[str]
+) -> ClaimedJob | None:
+    contended = False
+    waiting = await tx.fetch_all(_WAITING)
+    for row in sorted(waiting, key=lambda row: (row["active"], row["first_job"])):
+        limit = context.plans.concurrent_jobs(row["plan"])
+        if row["active"] >= limit:
+            continue
+        organization_id = row["organization_id"]
+        locked = await tx.fetch_one(_LOCK, organization_id=organization_id)
+        if locked is None:
+            contended = True
+            continue
+        if locked["active"] >= limit:
+            continue
+        found = await tx.fetch_one(_NEXT, organization_id=organization_id, agents=agents)
+        if found is not None:
+            return await _take(tx, context, found["id"], worker_id)
+    if contended:
+        raise _Contended
+    return None
+
+
+async def _take(
+    tx: Transaction, context: JobsContext, job_id: str, worker_id: str
+) -> ClaimedJob | None:
+    credential = new_token(JOB_CREDENTIAL_PREFIX)
+    lease_ms = int(context.settings.lease_seconds * 1_000)
+    await tx.execute(
+        _TAKE,
+        job_id=job_id,
+        worker_id=worker_id,
+        lease_expires_at=await tx.clock_ms() + lease_ms,
+        credential_hash=token_hash(credential),
+    )
+    row = await tx.fetch_one(_READ, job_id=job_id)
+    return None if row is None else _claimed(row, credential)
+
+
+def _claimed(row: Row, credential: str) -> ClaimedJob:
+    return ClaimedJob(
+        id=row["id"],
+        organization_id=row["organization_id"],
+        organization=row["organization"],
+        repo_id=row["repo_id"],
+        repo=row["repo"],
+        repo_is_connected=row["disconnected_at"] is None,
+        platform=row["platform"],
+        default_branch=row["default_branch"],
+        repo_head=row["repo_head"],
+        agent=row["agent"],
+        ticket_id=row["ticket_id"],
+        config_override=msgspec.json.decode(row["config_override"]),
+        fence=row["fence"],
+        attempt=row["attempt"],
+        lost_workers=row["lost_workers"],
+        created_at=row["created_at"],
+        branch=row["branch"],
+        credential=credential,
+    )

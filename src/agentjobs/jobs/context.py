@@ -1,0 +1,20 @@
+"""What every operation on jobs needs at hand."""
+
+from dataclasses import dataclass, field
+
+from agentjobs.agents.catalog import Catalog
+from agentjobs.jobs.fleet import Fleet
+from agentjobs.organizations.plans import Plans
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class JobsContext:
+    db: Database
+    settings: Settings
+    plans: Plans
+    catalog: Catalog
+    fleet: Fleet
+    # Idempotency keys whose first request is being answered by this very process.
+    keys_in_flight: set[tuple[str, str]] = field(default_factory=set)

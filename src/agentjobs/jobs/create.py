@@ -1,0 +1,168 @@
+"""Accepting a job: the checks, the row, its event and its replay answer in one transaction."""
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.branches import branch_of
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.fleet import FleetState
+from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
+from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.states import QUEUED
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.problems import Problem
+from agentjobs.store.database import Row, Transaction
+from agentjobs.webhooks import events
+
+_INDEXING_RETRY_SECONDS = 5
+_QUEUE_FULL_RETRY_SECONDS = 30
+# Far beyond this the estimate is "very long" either way; counting on would only slow the answer.
+_MOST_COUNTED = 1_000
+
+
+class CreatedJob(msgspec.Struct, frozen=True):
+    receipt: Receipt
+    replayed: bool
+
+
+async def create_job(
+    context: JobsContext,
+    caller: Caller,
+    body: CreateJobRequest,
+    *,
+    idempotency: IdempotencyClaim | None = None,
+) -> CreatedJob:
+    with first_call(context.keys_in_flight, caller.organization_id, idempotency):
+        fleet = await context.fleet.state()
+        return await context.db.transact(_create, context, caller, body, idempotency, fleet)
+
+
+async def _create(
+    tx: Transaction,
+    context: JobsContext,
+    caller: Caller,
+    body: CreateJobRequest,
+    idempotency: IdempotencyClaim | None,
+    fleet: FleetState,
+) -> CreatedJob:
+    if idempotency is not None:
+        earlier = await recall(tx, caller.organization_id, idempotency)
+        if earlier is not None:
+            return CreatedJob(msgspec.json.decode(earlier, type=Receipt), replayed=True)
+    found = await _surroundings(tx, caller.organization_id, body.repo)
+    _check(context, caller, body, found)
+    limit = context.plans.concurrent_jobs(caller.plan)
+    estimate = estimated_start_ms(
+        _queue_state(found),
+        slots=fleet.slots,
+        organization_limit=limit,
+        typical_duration_ms=fleet.typical_duration_ms,
+    )
+    job_id = new_id("job")
+    await _insert(tx, job_id, caller.organization_id, found["id"], body)
+    receipt = Receipt(job_id, QUEUED, estimate)
+    if idempotency is not None:
+        await remember(tx, caller.organization_id, idempotency, msgspec.json.encode(receipt))
+    tx.announce("jobs")
+    return CreatedJob(receipt, replayed=False)
+
+
+def _check(context: JobsContext, caller: Caller, body: CreateJobRequest, found: Row) -> None:
+    if found["id"] is None:
+        raise Problem(
+            "repo_not_connected",
+            f"The repository {body.repo!r} is not connected to this organization; "
+            "GET /repos lists those that are.",
+        )
+    agent = context.catalog.get(body.agent)
+    if agent is None:
+        raise Problem(
+            "unknown_agent",
+            f"There is no agent {body.agent!r}; GET /agents lists those there are.",
+        )
+    if not context.plans.allows(caller.plan, agent.plan_required):
+        raise Problem(
+            "plan_required",
+            f"The agent {agent.id!r} needs the plan {agent.plan_required!r}; "
+            f"this organization is on {caller.plan!r}.",
+            details={"plan_required": agent.plan_required},
+        )
+    if found["index_status"] != "ready":
+        raise Problem(
+            "repo_indexing",
+            f"The repository {body.repo!r} is still being indexed; "
+            "try again once GET /repos shows it as ready.",
+            retry_after_seconds=_INDEXING_RETRY_SECONDS,
+        )
+    queue_limit = context.settings.queue_limit
+    if found["organization_waiting"] >= queue_limit:
+        raise Problem(
+            "queue_full",
+            f"This organization has {queue_limit} jobs queued already; "
+            "wait until some have started, or cancel some.",
+            retry_after_seconds=_QUEUE_FULL_RETRY_SECONDS,
+        )
+
+
+async def _surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
+    """The repository and the queue, in one round trip; a row even when there is no repository."""
+    row = await tx.fetch_one(
+        "SELECT r.id, r.index_status,"
+        " (SELECT COUNT(*) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
+        "  AND organization_id = o.id) AS organization_waiting,"
+        " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL"
+        "  AND organization_id = o.id) AS organization_active,"
+        " (SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE status = 'queued'"
+        "  AND lease_owner IS NULL LIMIT :most_counted) w) AS waiting,"
+        " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
+        " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"
+        "  AND r.full_name = :repo AND r.disconnected_at IS NULL"
+        " WHERE o.id = :organization_id",
+        organization_id=organization_id,
+        repo=repo,
+        most_counted=_MOST_COUNTED,
+    )
+    if row is None:
+        raise Problem("unauthorized", "The organization of this key no longer exists.")
+    return row
+
+
+def _queue_state(found: Row) -> QueueState:
+    return QueueState(
+        waiting=found["waiting"],
+        active=found["active"],
+        organization_waiting=found["organization_waiting"],
+        organization_active=found["organization_active"],
+    )
+
+
+async def _insert(
+    tx: Transaction, job_id: str, organization_id: str, repo_id: str, body: CreateJobRequest
+) -> None:
+    now = now_ms()
+    await tx.execute(
+        "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
+        " status, created_at, queued_at, branch, last_sequence)"
+        " VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id, :config_override,"
+        " 'queued', :now, :now, :branch, 1)",
+        id=job_id,
+        organization_id=organization_id,
+        repo_id=repo_id,
+        repo=body.repo,
+        agent=body.agent,
+        ticket_id=body.ticket_id,
+        config_override=msgspec.json.encode(body.config_override or {}).decode(),
+        now=now,
+        branch=branch_of(job_id, body.agent),
+    )
+    await events.record_event(
+        tx,
+        events.JOB_QUEUED,
+        job_id=job_id,
+        sequence=1,
+        repo=body.repo,
+        pr_url=None,
+        at_ms=now,
+    )

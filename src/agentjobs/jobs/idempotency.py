@@ -1,0 +1,86 @@
+"""The same request twice is the same job: what an Idempotency-Key was first answered with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.problems import Problem
+from agentjobs.store.database import Transaction
+
+
+class IdempotencyClaim(msgspec.Struct, frozen=True):
+    key: str
+    body_hash: bytes
+
+
+@contextmanager
+def first_call(
+    in_flight: set[tuple[str, str]], organization_id: str, claim: IdempotencyClaim | None
+) -> Iterator[None]:
+    """Refuses a second call under the same key while the first is being answered here."""
+    if claim is None:
+        yield
+        return
+    entry = (organization_id, claim.key)
+    if entry in in_flight:
+        raise in_progress()
+    in_flight.add(entry)
+    try:
+        yield
+    finally:
+        in_flight.discard(entry)
+
+
+async def recall(tx: Transaction, organization_id: str, claim: IdempotencyClaim) -> bytes | None:
+    """The first answer under this key, if there was one; refuses another body."""
+    await _hold(tx, organization_id, claim.key)
+    row = await tx.fetch_one(
+        "SELECT body_hash, response FROM idempotency_keys"
+        " WHERE organization_id = :organization_id AND key = :key",
+        organization_id=organization_id,
+        key=claim.key,
+    )
+    if row is None:
+        return None
+    if bytes(row["body_hash"]) != claim.body_hash:
+        raise Problem(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used with another body; use a new key for a new request.",
+        )
+    return bytes(row["response"])
+
+
+async def remember(
+    tx: Transaction, organization_id: str, claim: IdempotencyClaim, response: bytes
+) -> None:
+    await tx.execute(
+        "INSERT INTO idempotency_keys (organization_id, key, body_hash, response, created_at)"
+        " VALUES (:organization_id, :key, :body_hash, :response, :created_at)",
+        organization_id=organization_id,
+        key=claim.key,
+        body_hash=claim.body_hash,
+        response=response,
+        created_at=now_ms(),
+    )
+
+
+def in_progress() -> Problem:
+    return Problem(
+        "idempotency_in_progress",
+        "The first request with this Idempotency-Key is still running; try again in a moment.",
+        retry_after_seconds=1,
+    )
+
+
+async def _hold(tx: Transaction, organization_id: str, key: str) -> None:
+    """Another server may be in the midst of the first call; not on SQLite, with its one writer."""
+    if tx.engine != "postgresql":
+        return
+    row = await tx.fetch_one(
+        "SELECT pg_try_advisory_xact_lock(hashtextextended(CAST(:scope AS TEXT), 0)) AS held",
+        scope=f"{organization_id}/{key}",
+    )
+    if row is None or not row["held"]:
+        raise in_progress()

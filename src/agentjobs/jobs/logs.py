@@ -1,0 +1,39 @@
+"""Logs of jobs: chunks in the store, numbered per job, written only by the holder of the claim."""
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.model import LogChunk
+from agentjobs.jobs.outcomes import ClaimLost
+from agentjobs.store.database import Database, Transaction
+
+
+async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list[LogChunk]:
+    rows = await db.fetch_all(
+        "SELECT sequence, created_at, text FROM job_logs"
+        " WHERE job_id = :job_id AND sequence > :after ORDER BY sequence LIMIT :limit",
+        job_id=job_id,
+        after=after,
+        limit=limit,
+    )
+    return [LogChunk(row["sequence"], row["created_at"], row["text"]) for row in rows]
+
+
+async def append_chunk(db: Database, job: ClaimedJob, text: str) -> None:
+    """The number is the store's to give: a second attempt goes on where the first stopped."""
+    if not await db.transact(_append, job, text):
+        raise ClaimLost
+
+
+async def _append(tx: Transaction, job: ClaimedJob, text: str) -> bool:
+    written = await tx.execute(
+        "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+        " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"
+        "  + 1, CAST(:now AS BIGINT), CAST(:text AS TEXT)"
+        " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL",
+        job_id=job.id,
+        fence=job.fence,
+        now=now_ms(),
+        text=text,
+    )
+    tx.announce(f"log:{job.id}")
+    return written > 0

@@ -1,0 +1,53 @@
+"""The words of a job's commit and pull request, from the agent's report or from what is known."""
+
+import msgspec
+
+from agentjobs.agents.report import Report
+from agentjobs.jobs.claim import ClaimedJob
+
+_MOST_TITLE_LENGTH = 200
+
+
+class PullText(msgspec.Struct, frozen=True):
+    title: str
+    body: str
+
+
+def pull_text(job: ClaimedJob, agent_name: str, report: Report | None) -> PullText:
+    override = job.config_override
+    title = str(override.get("title") or "") or (report.title if report else "")
+    ticket = f"{job.ticket_id}: " if job.ticket_id and job.ticket_id not in title else ""
+    title = _one_line(ticket + (title or f"{agent_name}: proposed changes"))
+    said = report.body.strip() if report else ""
+    asked = str(override.get("prompt") or "").strip()
+    parts = [
+        said or f"Changes proposed by the agent {agent_name}.",
+        f"What was asked:\n\n{_quoted(asked)}" if asked else "",
+        f"Ticket: {job.ticket_id}" if job.ticket_id else "",
+    ]
+    return PullText(title, "\n\n".join(part for part in parts if part))
+
+
+def commit_message(job: ClaimedJob, text: PullText) -> str:
+    """Trailers last, so that git and people can tell which job and agent made the commit."""
+    return f"{text.title}\n\n{text.body}\n\nJob: {job.id}\nAgent: {job.agent}\n"
+
+
+def from_commit_message(message: str) -> PullText:
+    """The words again, for a job that finds its own commit already pushed."""
+    title, _, rest = message.partition("\n")
+    body, _, _ = rest.rpartition("\n\nJob: ")
+    return PullText(_one_line(title), body.strip())
+
+
+def pull_body(job: ClaimedJob, text: PullText) -> str:
+    return f"{text.body}\n\n---\nOpened by agentjobs: job {job.id}, agent {job.agent}.\n"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_TITLE_LENGTH else line[: _MOST_TITLE_LENGTH - 1] + "…"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())

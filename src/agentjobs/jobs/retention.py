@@ -1,0 +1,86 @@
+"""What is kept how long: logs, finished jobs with their events, idempotency answers.
+
+Identifiers carry their time, so age is a range of the primary key and needs no index of its own.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.identifiers import first_id_at
+from agentjobs.store.database import Database, Transaction
+
+_BATCH = 200
+_IDEMPOTENCY_DAYS = 2
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    log_chunks: int
+    jobs: int
+    idempotency_keys: int
+
+
+async def prune(db: Database, *, log_days: int, job_days: int, now: int | None = None) -> Pruned:
+    """A retention of 0 days keeps for ever."""
+    at = now_ms() if now is None else now
+    return Pruned(
+        log_chunks=await _in_batches(db, _prune_logs, at, log_days),
+        jobs=await _in_batches(db, _prune_jobs, at, job_days),
+        idempotency_keys=await _in_batches(db, _prune_idempotency, at, _IDEMPOTENCY_DAYS),
+    )
+
+
+async def _in_batches(
+    db: Database,
+    batch: Callable[[Transaction, int], Coroutine[Any, Any, int]],
+    at: int,
+    days: int,
+) -> int:
+    if days <= 0:
+        return 0
+    total = 0
+    while True:
+        removed = await db.transact(batch, at - days * DAY_MS)
+        total += removed
+        if removed == 0:
+            return total
+
+
+async def _prune_logs(tx: Transaction, before: int) -> int:
+    # A long job keeps its whole log until the job itself is old enough and done.
+    return await tx.execute(
+        "DELETE FROM job_logs WHERE (job_id, sequence) IN (SELECT l.job_id, l.sequence"
+        " FROM job_logs l JOIN jobs j ON j.id = l.job_id"
+        " WHERE l.job_id < :before AND j.completed_at < :before_ms LIMIT :batch)",
+        before=first_id_at("job", before),
+        before_ms=before,
+        batch=_BATCH,
+    )
+
+
+async def _prune_jobs(tx: Transaction, before: int) -> int:
+    rows = await tx.fetch_all(
+        "SELECT id FROM jobs WHERE completed_at IS NOT NULL AND completed_at < :before"
+        " ORDER BY completed_at LIMIT :batch",
+        before=before,
+        batch=_BATCH,
+    )
+    ids = [row["id"] for row in rows]
+    for table, column in (("job_logs", "job_id"), ("events", "job_id"), ("jobs", "id")):
+        await tx.execute(
+            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))",
+            ids=ids,
+        )
+    return len(ids)
+
+
+async def _prune_idempotency(tx: Transaction, before: int) -> int:
+    return await tx.execute(
+        "DELETE FROM idempotency_keys WHERE (organization_id, key) IN"
+        " (SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before"
+        "  LIMIT :batch)",
+        before=before,
+        batch=_BATCH,
+    )

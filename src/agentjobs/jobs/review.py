@@ -1,0 +1,33 @@
+"""A draft that is marked ready asks for its review: `pr.review_requested`, once per job."""
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.pulls import Pull, ready_pull
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks import events
+
+
+async def mark_ready(db: Database, organization: str, full_name: str, number: int) -> Pull:
+    return await ready_pull(db, organization, full_name, number, also=_request_review)
+
+
+async def _request_review(tx: Transaction, pull: Pull) -> None:
+    job = await tx.fetch_one(
+        "UPDATE jobs SET last_sequence = last_sequence + 1"
+        " WHERE repo_id = :repo_id AND branch = :branch AND status = 'completed'"
+        " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.job_id = jobs.id AND e.event = :event)"
+        " RETURNING id, last_sequence, repo, pr_url",
+        repo_id=pull.repo_id,
+        branch=pull.head_branch,
+        event=events.PR_REVIEW_REQUESTED,
+    )
+    if job is not None:
+        await events.record_event(
+            tx,
+            events.PR_REVIEW_REQUESTED,
+            job_id=job["id"],
+            sequence=job["last_sequence"],
+            repo=job["repo"],
+            pr_url=job["pr_url"],
+            at_ms=now_ms(),
+        )
+        tx.announce(f"job:{job['id']}")

@@ -1,0 +1,92 @@
+"""The only place where a job's status changes: row, events and wake-ups in one transaction."""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.jobs.states import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    JobStatus,
+    sources_of,
+)
+from agentjobs.store.database import Transaction
+from agentjobs.webhooks import events
+
+# A status that stopped without a pull request is `job.failed` to the outside, whatever the reason.
+_EVENT_OF: dict[JobStatus, str] = {
+    QUEUED: events.JOB_QUEUED,
+    RUNNING: events.JOB_STARTED,
+    COMPLETED: events.JOB_COMPLETED,
+    FAILED: events.JOB_FAILED,
+    CANCELLED: events.JOB_FAILED,
+}
+
+_NO_LEASE: dict[str, Any] = {
+    "lease_owner": None,
+    "lease_expires_at": None,
+    "credential_hash": None,
+}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One step of one job; `fence` is the claim it is made under, None for the service itself."""
+
+    job_id: str
+    to: JobStatus
+    at_ms: int
+    fence: int | None = None
+    columns: dict[str, Any] = {}
+    review_requested: bool = False
+
+
+async def apply(tx: Transaction, change: Change) -> bool:
+    """False when the job's status does not allow it, or the claim is no longer the holder."""
+    columns = {**change.columns, "status": change.to}
+    if change.to != RUNNING:
+        columns |= _NO_LEASE
+    emitted = [_EVENT_OF[change.to]]
+    if change.review_requested:
+        emitted.append(events.PR_REVIEW_REQUESTED)
+    row = await tx.fetch_one(
+        _update(tuple(columns), change.to, fenced=change.fence is not None),
+        **columns,
+        job_id=change.job_id,
+        emitted=len(emitted),
+        **({} if change.fence is None else {"held_fence": change.fence}),
+    )
+    if row is None:
+        return False
+    first = row["last_sequence"] - len(emitted) + 1
+    for sequence, event in enumerate(emitted, first):
+        await events.record_event(
+            tx,
+            event,
+            job_id=change.job_id,
+            sequence=sequence,
+            repo=row["repo"],
+            pr_url=row["pr_url"],
+            at_ms=change.at_ms,
+        )
+    tx.announce(f"job:{change.job_id}")
+    if change.to != RUNNING:
+        # A place came free, or there is work again.
+        tx.announce("jobs")
+    return True
+
+
+def _update(columns: tuple[str, ...], to: JobStatus, *, fenced: bool) -> str:
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    sources = ", ".join(f"'{status}'" for status in sources_of(to))
+    # Names and statuses come from this package's own tables, values always as parameters.
+    held = " AND fence = :held_fence AND lease_owner IS NOT NULL" if fenced else ""
+    # Every end of a claim moves the fence on, so that its holder can write nothing any more.
+    fence = "" if to == RUNNING else ", fence = fence + 1"
+    return (
+        f"UPDATE jobs SET {assignments}{fence}, last_sequence = last_sequence + :emitted"
+        f" WHERE id = :job_id AND status IN ({sources}){held}"
+        " RETURNING last_sequence, repo, pr_url"
+    )

@@ -1,0 +1,38 @@
+from agentjobs.jobs.states import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FINAL,
+    QUEUED,
+    RETRYABLE,
+    RUNNING,
+    STATUSES,
+    TRANSITIONS,
+    sources_of,
+)
+
+
+def test_every_status_has_its_row_in_the_table() -> None:
+    assert set(TRANSITIONS) == set(STATUSES)
+
+
+def test_completed_failed_and_cancelled_are_final() -> None:
+    assert {COMPLETED, FAILED, CANCELLED} == FINAL
+
+
+def test_only_a_running_job_can_complete() -> None:
+    assert sources_of(COMPLETED) == (RUNNING,)
+
+
+def test_a_job_runs_only_from_the_queue_and_returns_only_from_running() -> None:
+    assert sources_of(RUNNING) == (QUEUED,)
+    assert sources_of(QUEUED) == (RUNNING,)
+
+
+def test_every_decided_error_code_says_whether_trying_again_helps() -> None:
+    decided = (
+        "no_changes agent_failed timeout budget_exceeded cancelled worker_lost push_rejected"
+        " forge_error repo_unavailable sandbox_error ticket_not_found protected_path unsafe_change"
+        " verification_failed still_vulnerable invalid_configuration"
+    )
+    assert set(RETRYABLE) == set(decided.split())

@@ -1,0 +1,108 @@
+"""A small world for tests of jobs: organizations, ready repositories and agents, without git."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentjobs.agents.catalog import Catalog
+from agentjobs.agents.definitions import Agent
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.claim import ClaimedJob, claim_job
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.create import create_job
+from agentjobs.jobs.fleet import Fleet
+from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.model import CreateJobRequest, JobView
+from agentjobs.jobs.queries import get_job, list_events
+from agentjobs.organizations.api_keys import create_key
+from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+
+AGENTS = ["fixer", "pro-fixer"]
+
+
+def an_agent(agent_id: str, plan_required: str = "free") -> Agent:
+    return Agent(
+        id=agent_id,
+        name=agent_id.title(),
+        plan_required=plan_required,
+        command=("true",),
+        timeout_seconds=600,
+        environment={},
+        network=(),
+    )
+
+
+@dataclass
+class World:
+    db: Database
+    context: JobsContext
+    callers: dict[str, Caller] = field(default_factory=dict)
+
+    async def organization(self, name: str = "acme", plan: str = "enterprise") -> Caller:
+        """With a repository `<name>/shop` that is ready."""
+        organization = await create_organization(self.db, self.context.plans, name, plan)
+        created = await create_key(self.db, name)
+        caller = await KeyRing(self.db).authenticate(created.key)
+        assert caller is not None
+        await self.db.transact(insert_repo, organization.id, f"{name}/shop", "ready")
+        self.callers[name] = caller
+        return caller
+
+    async def job(self, caller: Caller, **fields: Any) -> str:
+        body = CreateJobRequest(
+            **{"repo": f"{caller.organization}/shop", "agent": "fixer", **fields}
+        )
+        return (await create_job(self.context, caller, body)).receipt.job_id
+
+    async def same_request(self, caller: Caller, key: str, body_hash: bytes = b"1") -> Any:
+        body = CreateJobRequest(f"{caller.organization}/shop", "fixer")
+        claim = IdempotencyClaim(key, body_hash)
+        return await create_job(self.context, caller, body, idempotency=claim)
+
+    async def claim(self, worker_id: str = "wrk_a") -> ClaimedJob:
+        job = await claim_job(self.context, worker_id, AGENTS)
+        assert job is not None
+        return job
+
+    async def nothing_to_claim(self) -> bool:
+        return await claim_job(self.context, "wrk_b", AGENTS) is None
+
+    async def view(self, caller: Caller, job_id: str) -> JobView:
+        return await get_job(self.context, caller.organization_id, job_id)
+
+    async def events(self, caller: Caller, job_id: str) -> list[str]:
+        events = await list_events(self.db, caller.organization_id, job_id)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        return [event.event for event in events]
+
+    async def expire_leases(self) -> None:
+        await self.db.transact(_expire)
+
+
+def world_of(db: Database, settings: Settings) -> World:
+    catalog = Catalog([an_agent("fixer"), an_agent("pro-fixer", "pro")])
+    return World(db, JobsContext(db, settings, Plans(settings.plans), catalog, Fleet(db)))
+
+
+async def insert_repo(
+    tx: Transaction, organization_id: str, full_name: str, index_status: str
+) -> None:
+    await tx.execute(
+        "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+        " head_commit, index_status, created_at) VALUES (:id, :organization_id, :full_name,"
+        " 'local', '', 'main', :head_commit, :index_status, :now)",
+        id=new_id("repo"),
+        organization_id=organization_id,
+        full_name=full_name,
+        head_commit="0" * 40,
+        index_status=index_status,
+        now=now_ms(),
+    )
+
+
+async def _expire(tx: Transaction) -> None:
+    await tx.execute("UPDATE jobs SET lease_expires_at = 1 WHERE lease_owner IS NOT NULL")
