@@ -1,0 +1,19 @@
+"""Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
+
+from agentjobs.jobs.retention import prune
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database
+from agentjobs.worker.loop import PeriodicLoop
+
+_EVERY_SECONDS = 600.0
+
+
+def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
+    async def once() -> None:
+        await prune(
+            db,
+            log_days=settings.log_retention_days,
+            job_days=settings.job_retention_days,
+        )
+
+    return PeriodicLoop("prune", _EVERY_SECONDS, once)
