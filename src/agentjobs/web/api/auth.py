@@ -1,0 +1,47 @@
+"""Who is calling, and may they: the bearer token first, then the scope of its key."""
+
+from starlette.types import Scope
+
+from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.problems import Problem
+from agentjobs.web.api.headers import all_headers
+
+READING_METHODS = frozenset({"GET", "HEAD"})
+# Where the access log finds who called.
+CALLER = "agentjobs.caller"
+
+
+async def authenticate(keyring: KeyRing, scope: Scope) -> Caller:
+    token = bearer_token(scope)
+    caller = None if token is None else await keyring.authenticate(token)
+    if caller is None:
+        raise unauthorized()
+    scope[CALLER] = caller
+    return caller
+
+
+def check_scope(caller: Caller, method: str) -> None:
+    if caller.scope == "read" and method not in READING_METHODS:
+        raise Problem(
+            "insufficient_scope",
+            "This API key may only read; use one with the scope `jobs` for this request.",
+        )
+
+
+def unauthorized() -> Problem:
+    return Problem(
+        "unauthorized",
+        "Send a valid API key as `Authorization: Bearer <API_KEY>`; "
+        "this one is missing, malformed, unknown, expired or revoked.",
+    )
+
+
+def bearer_token(scope: Scope) -> str | None:
+    """The token of the one Authorization header; None when there is none, or more than one."""
+    values = all_headers(scope, b"authorization")
+    if len(values) != 1:
+        return None
+    scheme, _, token = values[0].partition(b" ")
+    if scheme.lower() != b"bearer":
+        return None
+    return token.strip().decode("latin-1")

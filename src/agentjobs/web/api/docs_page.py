@@ -1,0 +1,85 @@
+"""The API reference for people: made of the OpenAPI document, loading nothing from outside."""
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+_PACKAGE = "agentjobs.web.api"
+_REFERENCE = "#/components/schemas/"
+
+Document = Mapping[str, Any]
+
+
+def render_docs(document: Document) -> str:
+    environment = Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["prose"] = prose
+    environment.filters["pretty"] = pretty
+    environment.filters["kind"] = kind
+    return environment.get_template("docs.html").render(
+        document=document,
+        base=document["servers"][0]["url"],
+        groups=_groups(document),
+        schemas=document["components"]["schemas"],
+    )
+
+
+def stylesheet() -> bytes:
+    return resources.files(_PACKAGE).joinpath("static/docs.css").read_bytes()
+
+
+def prose(text: str) -> Markup:
+    """Escaped, with `code` and paragraphs as the document's descriptions write them."""
+    return Markup("").join(
+        Markup("<p>{}</p>").format(_with_code(part)) for part in text.strip().split("\n\n")
+    )
+
+
+def pretty(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def kind(schema: Mapping[str, Any]) -> Markup:
+    """A type in a few words, linked to the component it names."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REFERENCE)
+        return Markup('<a href="#schema-{0}">{0}</a>').format(name)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return Markup(" or ").join(kind(option) for option in schema[union])
+    if "enum" in schema:
+        return Markup(" | ").join(Markup("<code>{}</code>").format(each) for each in schema["enum"])
+    types = schema.get("type", "any")
+    words = types if isinstance(types, str) else " or ".join(types)
+    if words == "array":
+        return Markup("array of {}").format(kind(schema.get("items", {})))
+    return escape(words)
+
+
+def _with_code(text: str) -> Markup:
+    # Every second piece was between backticks.
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)
+        for index, piece in enumerate(pieces)
+    )
+
+
+def _groups(document: Document) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            entry = {"path": path, "method": method.upper(), **operation}
+            groups.setdefault(operation["tags"][0], []).append(entry)
+    return groups

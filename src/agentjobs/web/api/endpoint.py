@@ -1,0 +1,83 @@
+"""One address of the API: its methods, and the checks every call passes before its handler runs."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
+from agentjobs.web.api.errors import method_not_allowed, stopping
+from agentjobs.web.api.rate_limit import RateLimiter
+from agentjobs.web.context import WebContext
+
+_ENCODE = msgspec.json.Encoder().encode
+_NO_STORE = (b"cache-control", b"no-store")
+_JSON = (b"content-type", b"application/json")
+
+
+@dataclass(slots=True)
+class Call:
+    """An authenticated request on its way to a handler."""
+
+    context: WebContext
+    caller: Caller
+    scope: Scope
+    receive: Receive
+
+    @property
+    def path(self) -> dict[str, str]:
+        params: dict[str, str] = self.scope["path_params"]
+        return params
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Endpoint:
+    """An ASGI application; HEAD is GET, and the server leaves the body out."""
+
+    def __init__(
+        self, context: WebContext, limiter: RateLimiter, handlers: Mapping[str, Handler]
+    ) -> None:
+        self._context = context
+        self._limiter = limiter
+        self._handlers = dict(handlers)
+        if "GET" in handlers:
+            self._handlers["HEAD"] = handlers["GET"]
+        self._allow = ", ".join(sorted(self._handlers))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        handler = self._handlers.get(method)
+        if handler is None:
+            raise method_not_allowed(method, self._allow)
+        context = self._context
+        caller = await authenticate(context.keyring, scope)
+        self._limiter.take(caller.key_id)
+        if method not in READING_METHODS:
+            check_scope(caller, method)
+            if context.stopping.is_set():
+                raise stopping()
+        response = await handler(Call(context, caller, scope, receive))
+        await response(scope, receive, send)
+
+
+class Reply(Response):
+    """JSON that nobody may cache. Headers are put down directly: most answers are this."""
+
+    def __init__(
+        self, status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = _ENCODE(value)
+        length = (b"content-length", str(len(self.body)).encode())
+        self.raw_headers = [length, _JSON, _NO_STORE, *headers]
+
+
+def reply(status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    return Reply(status, value, headers)

@@ -1,0 +1,124 @@
+"""Examples for the OpenAPI document, and one sentence for every error code."""
+
+from collections.abc import Mapping
+from typing import Any
+
+JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
+REQUEST_ID = "req_5f0c2a9be41d77e3a6b81c90"
+
+CREATE_JOB: Mapping[str, Any] = {
+    "repo": "acme/shop",
+    "agent": "lint-fixer",
+    "ticket_id": "SHOP-1234",
+    "config_override": {"auto_trigger_on_cve_severity": "high", "draft": False},
+}
+
+RECEIPT: Mapping[str, Any] = {"job_id": JOB_ID, "status": "queued", "estimated_start_ms": 0}
+
+JOB: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "status": "completed",
+    "agent": "lint-fixer",
+    "pr_url": "https://jobs.example.com/default/acme/shop/pulls/7",
+    "pr_number": 7,
+    "started_at": "2026-01-31T09:30:00.020Z",
+    "completed_at": "2026-01-31T09:30:04.512Z",
+    "repo": "acme/shop",
+    "ticket_id": "SHOP-1234",
+    "created_at": "2026-01-31T09:30:00.000Z",
+    "attempt": 1,
+    "error": None,
+    "usage": None,
+    "queue_reason": None,
+}
+
+CANCELLED_JOB: Mapping[str, Any] = {
+    **JOB,
+    "status": "cancelled",
+    "pr_url": None,
+    "pr_number": None,
+    "error": {"code": "cancelled", "message": "The job was cancelled.", "retryable": True},
+}
+
+JOBS: Mapping[str, Any] = {"jobs": [JOB], "next_cursor": None}
+
+EVENTS: Mapping[str, Any] = {
+    "events": [
+        {
+            "id": "evt_01k9zq4x6h7c3n5p9s2v4y6a8b",
+            "event": "job.queued",
+            "sequence": 1,
+            "timestamp": "2026-01-31T09:30:00.000Z",
+            "payload": {
+                "event": "job.queued",
+                "job_id": JOB_ID,
+                "repo": "acme/shop",
+                "pr_url": None,
+                "timestamp": "2026-01-31T09:30:00.000Z",
+            },
+        }
+    ]
+}
+
+LOG_TEXT = "lint-fixer: 3 files changed\n"
+LOG_EVENTS = (
+    "retry: 1000\n\nid: 1\ndata: lint-fixer: 3 files changed\ndata: \n\n"
+    "event: end\ndata: completed\n\n"
+)
+
+AGENTS: Mapping[str, Any] = {
+    "agents": [
+        {"id": "lint-fixer", "name": "Lint fixer", "available": True, "plan_required": "free"}
+    ],
+    "next_cursor": None,
+}
+
+REPOS: Mapping[str, Any] = {
+    "repos": [
+        {
+            "id": "repo_01k9zq1b2c3d4e5f6g7h8j9k0m",
+            "full_name": "acme/shop",
+            "platform": "local",
+            "index_status": "ready",
+            "line_count": 48213,
+            "default_branch": "main",
+            "indexed_commit": "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90",
+            "index_progress": None,
+            "index_error": None,
+        }
+    ],
+    "next_cursor": None,
+}
+
+ERROR_MEANINGS: Mapping[str, str] = {
+    "unauthorized": "The token is missing, malformed, unknown, expired or revoked.",
+    "insufficient_scope": "The API key may only read.",
+    "rate_limited": "The API key sends requests faster than allowed.",
+    "internal_error": "The service failed on this request.",
+    "unavailable": "The store is away or the service is shutting down; nothing was changed.",
+    "invalid_json": "The body is not JSON in UTF-8, or not an object.",
+    "validation_failed": "Something is missing, of the wrong type or out of range.",
+    "repo_not_connected": "The repository is not connected to this organization.",
+    "unknown_agent": "There is no agent with this id.",
+    "plan_required": "The agent needs a higher plan.",
+    "repo_indexing": "The repository is still being indexed.",
+    "queue_full": "Too many jobs of this organization are queued already.",
+    "job_not_found": "There is no such job in this organization.",
+    "job_finished": "The job is completed, failed or cancelled already.",
+    "payload_too_large": "The body is larger than 64 KiB.",
+    "unsupported_media_type": "The body is not announced as application/json.",
+    "idempotency_key_reused": "The Idempotency-Key was used with another body.",
+    "idempotency_in_progress": "The first request with this Idempotency-Key is still running.",
+}
+
+ERROR_DETAILS: Mapping[str, Any] = {
+    "validation_failed": [{"field": "repo", "message": "is required"}],
+    "plan_required": {"plan_required": "enterprise"},
+}
+
+
+def error_example(code: str) -> dict[str, Any]:
+    error = {"code": code, "message": ERROR_MEANINGS[code], "request_id": REQUEST_ID}
+    if code in ERROR_DETAILS:
+        error["details"] = ERROR_DETAILS[code]
+    return {"error": error}

@@ -1,0 +1,32 @@
+"""`/healthz`: this process lives. `/readyz`: it can do its work. Both answer without a token."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from agentjobs.problems import Problem
+from agentjobs.store.opening import schema_is_current
+from agentjobs.web.api.endpoint import reply
+from agentjobs.web.api.errors import stopping
+from agentjobs.web.context import WebContext
+
+
+async def healthz(_request: Request) -> Response:
+    return reply(200, {"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    context: WebContext = request.app.state.context
+    if context.stopping.is_set():
+        raise stopping()
+    await context.db.ping()
+    if not await schema_is_current(context.db):
+        raise Problem(
+            "unavailable",
+            "The store has not got this program's schema; run `agentjobs migrate`.",
+            retry_after_seconds=5,
+        )
+    return reply(200, {"status": "ready"})
+
+
+routes: list[BaseRoute] = [Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -1,0 +1,34 @@
+"""The `Idempotency-Key` header as a claim on a job. What a claim leads to is decided in `jobs/`."""
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+from starlette.types import Scope
+
+from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.web.api.headers import all_headers
+
+HEADER = "Idempotency-Key"
+PATTERN = "^[ -~]{1,255}$"
+FAULT = {"field": HEADER, "message": "must be 1 to 255 printable ASCII characters, given once"}
+
+_KEY = re.compile(rb"[ -~]{1,255}")
+# The same object is the same request, however a client's library orders or spaces it.
+_CANONICAL = msgspec.json.Encoder(order="sorted")
+
+
+def key_faults(scope: Scope) -> list[dict[str, str]]:
+    values = all_headers(scope, b"idempotency-key")
+    fits = len(values) < 2 and all(_KEY.fullmatch(value) for value in values)
+    return [] if fits else [FAULT]
+
+
+def read_claim(scope: Scope, body: dict[str, Any]) -> IdempotencyClaim | None:
+    """For a request whose `key_faults` are none."""
+    values = all_headers(scope, b"idempotency-key")
+    if not values:
+        return None
+    digest = hashlib.sha256(_CANONICAL.encode(body)).digest()
+    return IdempotencyClaim(values[0].decode("ascii"), digest)

@@ -1,0 +1,45 @@
+"""`/metrics` for Prometheus: behind a token of its own, or open on an address of its own."""
+
+import hmac
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from agentjobs.problems import Problem
+from agentjobs.web.api.auth import bearer_token
+from agentjobs.web.context import WebContext
+
+
+class MetricsPage:
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+
+    async def guarded(self, request: Request) -> Response:
+        token = self._context.settings.metrics_token
+        given = bearer_token(request.scope) or ""
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise Problem(
+                "unauthorized", "Send the metrics token as `Authorization: Bearer <token>`."
+            )
+        return await self.open(request)
+
+    async def open(self, _request: Request) -> Response:
+        metrics = self._context.metrics
+        await metrics.jobs.refresh(self._context.db)
+        body = generate_latest(metrics.registry)
+        return Response(
+            body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}
+        )
+
+
+def routes(context: WebContext) -> list[BaseRoute]:
+    """Nothing at all without a token: numbers are not for everybody who reaches the API."""
+    if not context.settings.metrics_token:
+        return []
+    return [Route("/metrics", MetricsPage(context).guarded)]
+
+
+def open_routes(context: WebContext) -> list[BaseRoute]:
+    return [Route("/metrics", MetricsPage(context).open)]

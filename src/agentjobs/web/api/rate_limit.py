@@ -1,0 +1,64 @@
+"""A token bucket per API key, in the memory of this process. Knows neither stores nor requests."""
+
+import math
+import time
+from collections.abc import Callable
+
+from agentjobs.problems import Problem
+from agentjobs.web.api.errors import HttpProblem
+
+_MOST_BUCKETS = 10_000
+
+
+class RateLimiter:
+    """`per_second` 0 turns it off."""
+
+    def __init__(
+        self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second = per_second
+        self._burst = float(max(burst, 1))
+        self._clock = clock
+        # For each key: tokens left, and when they were counted.
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key_id: str) -> None:
+        """One request of this key; raises `rate_limited` when its bucket is empty."""
+        if self._per_second <= 0:
+            return
+        now = self._clock()
+        tokens = self._tokens(key_id, now)
+        if tokens < 1:
+            raise self._refusal(tokens)
+        self._buckets[key_id] = (tokens - 1, now)
+
+    def _tokens(self, key_id: str, now: float) -> float:
+        known = self._buckets.get(key_id)
+        if known is None:
+            self._drop_full(now)
+            return self._burst
+        tokens, counted_at = known
+        return min(self._burst, tokens + (now - counted_at) * self._per_second)
+
+    def _drop_full(self, now: float) -> None:
+        """A full bucket is as good as none: forget them before there are too many."""
+        if len(self._buckets) >= _MOST_BUCKETS:
+            self._buckets = {
+                key_id: bucket
+                for key_id, bucket in self._buckets.items()
+                if bucket[0] + (now - bucket[1]) * self._per_second < self._burst
+            }
+
+    def _refusal(self, tokens: float) -> Problem:
+        seconds = max(1, math.ceil((1 - tokens) / self._per_second))
+        return HttpProblem(
+            "rate_limited",
+            f"This API key sends more than {self._per_second:g} requests per second; "
+            f"wait {seconds} s, then go slower.",
+            headers={
+                "RateLimit-Limit": f"{self._burst:g}",
+                "RateLimit-Remaining": "0",
+                "RateLimit-Reset": str(seconds),
+            },
+            retry_after_seconds=seconds,
+        )

@@ -1,0 +1,145 @@
+"""Reading a JSON body: content type, size, encoding, nesting, in the decided order.
+
+Refuses to know what the fields mean: it hands on an object, or a problem.
+"""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from agentjobs.problems import Problem
+from agentjobs.web.api.errors import HttpProblem
+from agentjobs.web.api.headers import header, media_type
+
+MOST_BODY_BYTES = 64 * 1024
+# Read and thrown away, so that a client still sending gets to read the answer.
+MOST_DRAINED_BYTES = 1024 * 1024
+MOST_NESTING = 64
+
+_DECODER = msgspec.json.Decoder()
+_UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
+
+Fault = dict[str, str]
+
+
+async def read_object(scope: Scope, receive: Receive) -> dict[str, Any]:
+    check_content_type(scope)
+    return parse_object(await read_body(scope, receive))
+
+
+def check_content_type(scope: Scope) -> None:
+    value = header(scope, b"content-type")
+    if media_type(value) == "application/json" and _charset(value or "") in _UTF8:
+        return
+    raise Problem(
+        "unsupported_media_type",
+        "Send the body as JSON in UTF-8, with `Content-Type: application/json`.",
+    )
+
+
+async def read_body(scope: Scope, receive: Receive) -> bytes:
+    announced = header(scope, b"content-length") or ""
+    if announced.isdecimal() and int(announced) > MOST_DRAINED_BYTES:
+        raise _too_large(all_read=False)
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(chunk)
+        if size <= MOST_BODY_BYTES:
+            chunks.append(chunk)
+        elif size > MOST_DRAINED_BYTES:
+            break
+    if size > MOST_BODY_BYTES:
+        raise _too_large(all_read=not more)
+    return b"".join(chunks)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        raise _invalid_json("The body is empty; send a JSON object.")
+    try:
+        value = _DECODER.decode(body)
+    except UnicodeDecodeError:
+        raise _invalid_json("The body is not valid UTF-8.") from None
+    except msgspec.DecodeError as error:
+        raise _invalid_json(f"The body is not valid JSON: {error}.") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if not isinstance(value, dict):
+        raise _invalid_json("The body must be a JSON object, like {…}.")
+    # Counting brackets is cheap, and few bodies have enough of them to nest that deep.
+    if body.count(b"{") + body.count(b"[") > MOST_NESTING and _nests_too_deep(value):
+        raise _too_deep()
+    return value
+
+
+def null_character_faults(body: dict[str, Any]) -> list[Fault]:
+    """A NUL is valid JSON and no store's text: each place that has one, by its path."""
+    faults: list[Fault] = []
+    pending: list[tuple[str, Any]] = [("", body)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, str) and "\x00" in value:
+            faults.append({"field": path, "message": "must not contain null characters"})
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                shown = name.replace("\x00", "\\0")
+                inner_path = f"{path}.{shown}" if path else shown
+                if shown != name:
+                    faults.append(
+                        {
+                            "field": inner_path,
+                            "message": "must not have null characters in its name",
+                        }
+                    )
+                pending.append((inner_path, inner))
+        elif isinstance(value, list):
+            pending.extend((f"{path}[{index}]", inner) for index, inner in enumerate(value))
+    return sorted(faults, key=lambda fault: fault["field"])
+
+
+def _nests_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_NESTING):
+        level = [inner for container in level for inner in _containers_in(container)]
+        if not level:
+            return False
+    return True
+
+
+def _containers_in(value: Any) -> list[Any]:
+    inside = value.values() if isinstance(value, dict) else value
+    return [inner for inner in inside if isinstance(inner, dict | list)]
+
+
+def _charset(content_type: str) -> str:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.strip().partition("=")
+        if name.lower() == "charset":
+            return value.strip('" ').lower()
+    return "utf-8"
+
+
+def _invalid_json(message: str) -> Problem:
+    return Problem("invalid_json", message)
+
+
+def _too_deep() -> Problem:
+    return _invalid_json(f"The body nests deeper than {MOST_NESTING} levels.")
+
+
+def _too_large(*, all_read: bool) -> Problem:
+    return HttpProblem(
+        "payload_too_large",
+        f"The body is larger than {MOST_BODY_BYTES} bytes; send less.",
+        # The rest is still on its way: this connection cannot carry another request.
+        headers={} if all_read else {"Connection": "close"},
+    )

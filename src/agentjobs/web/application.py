@@ -1,0 +1,32 @@
+"""The web half as one ASGI application: which addresses there are, inside the outermost layer."""
+
+from starlette.routing import BaseRoute, Router
+from starlette.types import ASGIApp
+
+from agentjobs.web import git_http
+from agentjobs.web.api import documents, health, metrics_page, operations
+from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard import pulls
+from agentjobs.web.envelope import Envelope
+
+
+def build_application(context: WebContext) -> ASGIApp:
+    routes: list[BaseRoute] = [
+        *operations.routes(context),
+        *documents.routes(),
+        *health.routes,
+        *metrics_page.routes(context),
+        *git_http.routes,
+        # Last: their addresses begin with an organization's name.
+        *pulls.routes,
+    ]
+    return _wrapped(routes, context)
+
+
+def build_metrics_application(context: WebContext) -> ASGIApp:
+    """`/metrics` alone and without a token, for an address of its own that only operators reach."""
+    return _wrapped(metrics_page.open_routes(context), context)
+
+
+def _wrapped(routes: list[BaseRoute], context: WebContext) -> ASGIApp:
+    return Envelope(Router(routes, redirect_slashes=False), context)

@@ -1,0 +1,54 @@
+"""The token of a request made by git or a browser: the password of Basic, or Bearer."""
+
+import base64
+
+from starlette.requests import Request
+
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.problems import Problem
+from agentjobs.web.api.auth import CALLER
+from agentjobs.web.api.errors import HttpProblem
+from agentjobs.web.api.headers import all_headers
+from agentjobs.web.context import WebContext
+
+# Browsers and git ask their user for a password when they see this.
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="agentjobs", charset="UTF-8"'}
+
+
+def token_of(request: Request) -> str:
+    """The empty text when the request carries none, several, or one that cannot be read."""
+    values = all_headers(request.scope, b"authorization")
+    if len(values) != 1:
+        return ""
+    scheme, _, given = values[0].decode("latin-1").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return given.strip()
+        case "basic":
+            return _password(given.strip())
+        case _:
+            return ""
+
+
+async def caller_of(request: Request) -> Caller:
+    context: WebContext = request.app.state.context
+    caller = await context.keyring.authenticate(token_of(request))
+    if caller is None:
+        raise unauthorized(
+            "Give an API key as the password (any user name), or as a Bearer token;"
+            " `agentjobs keys create` makes one."
+        )
+    request.scope[CALLER] = caller
+    return caller
+
+
+def unauthorized(message: str) -> Problem:
+    return HttpProblem("unauthorized", message, headers=_CHALLENGE)
+
+
+def _password(encoded: str) -> str:
+    try:
+        pair = base64.b64decode(encoded, validate=True).decode()
+    except ValueError:
+        return ""
+    return pair.partition(":")[2]

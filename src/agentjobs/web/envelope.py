@@ -1,0 +1,113 @@
+"""The outermost layer: every answer gets a request id, every failure the one error shape.
+
+Each is logged and counted. Pure ASGI, since every request pays for it.
+"""
+
+import logging
+import os
+import re
+import time
+
+from starlette.datastructures import State
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentjobs import logging_setup
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.web.access_log import AccessLog, ClientAddresses
+from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
+from agentjobs.web.api.headers import all_headers
+from agentjobs.web.context import WebContext
+
+# What nginx calls it: the client was gone before there was an answer.
+CLIENT_LEFT = 499
+
+_log = logging.getLogger(__name__)
+_is_sane = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
+
+
+class Exchange:
+    """One request and what has been answered so far; `status` is 0 until then."""
+
+    __slots__ = ("_send", "request_id", "started_at", "status")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.started_at = time.perf_counter()
+        self.request_id = _incoming_id(scope) or new_request_id()
+        self.status = 0
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = (*message.get("headers", ()), (b"x-request-id", self.request_id))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+class Envelope:
+    """An ASGI application; inner ones find the context at `request.app.state.context`."""
+
+    def __init__(self, inner: ASGIApp, context: WebContext) -> None:
+        self.state = State({"context": context})
+        self._inner = inner
+        self._requests = context.metrics.requests
+        self._access_log = AccessLog(ClientAddresses(context.settings.trusted_proxies))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        scope["app"] = self
+        exchange = Exchange(scope, send)
+        token = logging_setup.request_id.set(exchange.request_id.decode())
+        try:
+            await self._answer(exchange, scope, receive)
+        finally:
+            self._note(exchange, scope)
+            logging_setup.request_id.reset(token)
+
+    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
+        try:
+            # Control characters name nothing here, and a `$` in a route would let a line end pass.
+            if not scope["path"].isprintable():
+                raise not_found()
+            await self._inner(scope, receive, exchange.send)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is answered and logged
+            await self._refuse(error, exchange, scope, receive)
+
+    async def _refuse(
+        self, error: Exception, exchange: Exchange, scope: Scope, receive: Receive
+    ) -> None:
+        problem = problem_of(error)
+        if problem is None:
+            _log.error("unexpected failure", exc_info=error)
+            problem = internal_error()
+        elif isinstance(error, StoreUnavailable):
+            _log.warning("the store is unavailable: %s", error)
+        elif isinstance(error, HTTPException) and error.status_code >= 500:
+            _log.error("unexpected failure: %s", error.detail)
+        if not exchange.status:
+            response = error_response(problem, exchange.request_id.decode())
+            await response(scope, receive, exchange.send)
+        # Otherwise the answer is under way: leaving it unfinished makes the server cut it off.
+
+    def _note(self, exchange: Exchange, scope: Scope) -> None:
+        seconds = time.perf_counter() - exchange.started_at
+        status = exchange.status or CLIENT_LEFT
+        route = scope.get("route")
+        template = "other" if route is None else route.path
+        self._requests.count(template, scope["method"], status, seconds)
+        self._access_log.write(scope, status, seconds)
+
+
+def new_request_id() -> bytes:
+    return b"req_" + os.urandom(12).hex().encode()
+
+
+def _incoming_id(scope: Scope) -> bytes | None:
+    values = all_headers(scope, b"x-request-id")
+    return values[0] if len(values) == 1 and _is_sane(values[0]) else None

@@ -1,0 +1,96 @@
+"""Queue and outcomes of all workers, read from the store when somebody looks at the metrics.
+
+Any process that answers the API can show them; workers need no address to be scraped at.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.store.database import Database, Row, StoreUnavailable
+
+# Finished jobs are looked at again for this long: clocks differ, and commits come late.
+_OVERLAP_MS = 60 * SECOND_MS
+_WAIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+_DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
+
+
+class JobMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._store_up = Gauge(
+            "agentjobs_store_up", "1 while the store answers.", registry=registry
+        )
+        self._waiting = Gauge(
+            "agentjobs_queue_depth", "Jobs that wait for a worker.", registry=registry
+        )
+        self._oldest = Gauge(
+            "agentjobs_queue_oldest_seconds",
+            "How long the job that waits longest has waited.",
+            registry=registry,
+        )
+        self._active = Gauge(
+            "agentjobs_jobs_active", "Jobs that a worker has in hand.", registry=registry
+        )
+        self._finished = Counter(
+            "agentjobs_jobs_finished",
+            "Jobs finished since this process started, by outcome.",
+            ("status", "code"),
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "agentjobs_job_wait_seconds",
+            "From queued to the agent's start, of finished jobs.",
+            buckets=_WAIT_SECONDS,
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "agentjobs_job_duration_seconds",
+            "From the agent's start to the outcome.",
+            ("status",),
+            buckets=_DURATION_SECONDS,
+            registry=registry,
+        )
+        self._since = now_ms()
+        self._seen: dict[str, int] = {}
+
+    async def refresh(self, db: Database) -> None:
+        try:
+            await self._read_queue(db)
+            await self._read_finished(db)
+        except StoreUnavailable:
+            self._store_up.set(0)
+        else:
+            self._store_up.set(1)
+
+    async def _read_queue(self, db: Database) -> None:
+        rows = await db.fetch_all(
+            "SELECT COUNT(*) AS waiting, MIN(queued_at) AS oldest,"
+            " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
+            " FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
+        )
+        queue = rows[0]
+        self._waiting.set(queue["waiting"])
+        self._active.set(queue["active"])
+        oldest = queue["oldest"]
+        waited_ms = 0 if oldest is None else max(now_ms() - oldest, 0)
+        self._oldest.set(waited_ms / SECOND_MS)
+
+    async def _read_finished(self, db: Database) -> None:
+        rows = await db.fetch_all(
+            "SELECT id, status, error_code, queued_at, started_at, completed_at FROM jobs"
+            " WHERE completed_at > :since",
+            since=self._since,
+        )
+        for row in rows:
+            if row["id"] not in self._seen:
+                self._seen[row["id"]] = row["completed_at"]
+                self._count(row)
+        self._since = max(self._since, now_ms() - _OVERLAP_MS)
+        self._seen = {job: at for job, at in self._seen.items() if at > self._since}
+
+    def _count(self, row: Row) -> None:
+        self._finished.labels(row["status"], row["error_code"] or "").inc()
+        started_at = row["started_at"]
+        if started_at is not None:
+            self._wait.observe(max(started_at - row["queued_at"], 0) / SECOND_MS)
+            seconds = max(row["completed_at"] - started_at, 0) / SECOND_MS
+            self._duration.labels(row["status"]).observe(seconds)

@@ -1,0 +1,74 @@
+"""Bodies of git requests: unpacked piece by piece, bounded, and refused when damaged."""
+
+import gzip
+import tracemalloc
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from agentjobs.problems import Problem
+from agentjobs.web.git_body import at_most, gunzipped, received_pieces
+
+
+async def pieces_of(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+def cut(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+async def joined(pieces: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in pieces])
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000_000])
+async def test_a_packed_body_is_unpacked_however_it_is_cut(size: int) -> None:
+    text = b"want 0123456789\n" * 5_000
+    assert await joined(gunzipped(pieces_of(cut(gzip.compress(text), size)))) == text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not gzip at all",
+        gzip.compress(b"want " * 100)[:-4],
+        gzip.compress(b"want " * 100) + b"more",
+        gzip.compress(b"want " * 100)[:20] + b"\xff" * 40,
+        b"",
+    ],
+    ids=["no gzip", "cut short", "more behind", "broken inside", "nothing"],
+)
+async def test_a_damaged_packed_body_is_refused(body: bytes) -> None:
+    with pytest.raises(Problem) as refused:
+        await joined(gunzipped(pieces_of(cut(body, 10))))
+    assert refused.value.code == "bad_request"
+
+
+async def test_a_bomb_is_stopped_at_the_limit_without_being_held() -> None:
+    bomb = gzip.compress(b"\0" * 200_000_000, 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Problem) as refused:
+            async for _ in at_most(1_000_000, gunzipped(pieces_of(cut(bomb, 65_536)))):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert refused.value.code == "payload_too_large"
+
+
+async def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
+    messages: list[Message] = [
+        {"type": "http.request", "body": b"half", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    with pytest.raises(ClientDisconnect):
+        await joined(received_pieces(receive))

@@ -1,0 +1,158 @@
+"""The opening of a push is read strictly, however it is cut into pieces."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.web.git_opening import (
+    MAX_OPENING_BYTES,
+    MalformedOpening,
+    OpeningParser,
+    OpeningTooLarge,
+    PushOpening,
+    RefUpdate,
+    pkt_line,
+    refusal_report,
+)
+
+OLD = b"0" * 40
+NEW = b"a" * 40
+CAPABILITIES = b"\x00 report-status side-band-64k agent=git/2.39"
+
+
+def update(ref: bytes = b"refs/heads/main", new: bytes = NEW, rest: bytes = b"") -> bytes:
+    return pkt_line(OLD + b" " + new + b" " + ref + rest)
+
+
+def opened(body: bytes) -> PushOpening:
+    opening = OpeningParser().feed(body)
+    assert opening is not None
+    return opening
+
+
+def test_a_push_names_the_refs_it_changes_and_what_its_client_understands() -> None:
+    body = update(rest=CAPABILITIES) + update(b"refs/tags/v1", new=OLD) + b"0000PACK"
+    opening = opened(body)
+    assert opening.updates == (
+        RefUpdate("refs/heads/main", deletes=False),
+        RefUpdate("refs/tags/v1", deletes=True),
+    )
+    assert opening.capabilities == {"report-status", "side-band-64k", "agent=git/2.39"}
+    assert opening.received == body
+
+
+def test_a_flush_alone_is_a_push_of_nothing() -> None:
+    assert opened(b"0000").updates == ()
+
+
+def test_shallow_lines_may_come_first() -> None:
+    body = pkt_line(b"shallow " + NEW) + update() + b"0000"
+    assert [one.name for one in opened(body).updates] == ["refs/heads/main"]
+
+
+def test_sha256_names_are_understood() -> None:
+    body = pkt_line(b"0" * 64 + b" " + b"b" * 64 + b" refs/heads/main") + b"0000"
+    assert opened(body).updates == (RefUpdate("refs/heads/main", deletes=False),)
+
+
+@given(st.lists(st.integers(1, 50), max_size=30))
+def test_pieces_of_any_size_make_the_same_opening(sizes: list[int]) -> None:
+    body = update(rest=CAPABILITIES) + update(b"refs/heads/other") + b"0000"
+    parser = OpeningParser()
+    found = None
+    at = 0
+    for size in [*sizes, len(body)]:
+        piece, at = body[at : at + size], at + size
+        if found is None and piece:
+            found = parser.feed(piece)
+    assert found is not None
+    assert found.updates == opened(body).updates
+
+
+@given(st.integers(0, 200))
+def test_a_truncated_opening_is_never_taken_for_a_whole_one(length: int) -> None:
+    body = update(rest=CAPABILITIES) + update(b"refs/heads/other") + b"0000"
+    assert OpeningParser().feed(body[: min(length, len(body) - 1)]) is None
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_refused_or_awaited_but_breaks_nothing(noise: bytes) -> None:
+    try:
+        opening = OpeningParser().feed(noise)
+    except MalformedOpening:
+        return
+    assert opening is None or opening.updates == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"0001",
+        b"0002",
+        b"0003",
+        b"0004",
+        b"zzzz",
+        b"+00f",
+        b"0x1f",
+        b" 10 ",
+        pkt_line(b"push-cert\x00caps"),
+        pkt_line(b"old new refs/heads/main"),
+        pkt_line(OLD + b" " + NEW),
+        pkt_line(OLD + b"  " + NEW + b" refs/heads/main"),
+        pkt_line(OLD[:39] + b" " + NEW + b" refs/heads/main"),
+        pkt_line(OLD + b" " + b"A" * 40 + b" refs/heads/main"),
+        update(b"refs/heads/a refs/heads/b"),
+        update(b"refs/heads/a\nrefs/heads/b"),
+        update(b"refs/heads/a\n\x00report-status"),
+        update(b"refs/heads/a\x00caps\x00more"),
+        update(b"refs/heads/\xff"),
+        update(b"refs/heads/a\x7f"),
+        update() + pkt_line(b"shallow " + NEW),
+    ],
+)
+def test_what_git_could_read_in_another_way_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedOpening):
+        OpeningParser().feed(body + b"0000")
+
+
+def test_a_giant_list_of_refs_is_refused_before_it_is_held() -> None:
+    parser = OpeningParser()
+    line = update(b"refs/heads/" + b"x" * 60_000)
+    for _ in range(MAX_OPENING_BYTES // len(line)):
+        assert parser.feed(line) is None
+    with pytest.raises(OpeningTooLarge):
+        parser.feed(line)
+
+
+def test_a_refusal_is_told_in_the_words_of_git() -> None:
+    opening = opened(update(rest=CAPABILITIES) + update(b"refs/heads/mine") + b"0000")
+    report = refusal_report(opening, {"refs/heads/main": "not yours"})
+    assert report is not None
+    assert b"\x01" in report
+    assert b"ng refs/heads/main not yours\n" in report
+    assert b"ng refs/heads/mine refused together with the others\n" in report
+    assert report.endswith(b"00000000")
+
+
+def test_a_client_without_a_sideband_gets_the_plain_report() -> None:
+    opening = opened(update(rest=b"\x00report-status") + b"0000")
+    expected = pkt_line(b"unpack ok\n") + pkt_line(b"ng refs/heads/main no\n") + b"0000"
+    assert refusal_report(opening, {"refs/heads/main": "no"}) == expected
+
+
+def test_a_client_that_reads_no_report_gets_none() -> None:
+    assert refusal_report(opened(update() + b"0000"), {"refs/heads/main": "no"}) is None
+
+
+def test_a_long_report_is_cut_into_lines_a_client_accepts() -> None:
+    lines = [update(b"refs/heads/%05d" % number) for number in range(5_000)]
+    opening = opened(update(rest=CAPABILITIES) + b"".join(lines) + b"0000")
+    report = refusal_report(opening, {})
+    assert report is not None
+    at, unwrapped = 0, b""
+    while length := int(report[at : at + 4], 16):
+        assert length <= 65_520
+        assert report[at + 4 : at + 5] == b"\x01"
+        unwrapped += report[at + 5 : at + length]
+        at += length
+    assert unwrapped.count(b"ng refs/heads/") == 5_001

@@ -1,0 +1,118 @@
+"""What operators look at: liveness, readiness, numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agentjobs.settings import Settings
+from agentjobs.store.changes import Changes
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.web.application import build_application, build_metrics_application
+from tests.unit.web.service import Service, refusal
+
+TOKEN = {"Authorization": "Bearer look-here"}
+
+
+class AwayDatabase:
+    """A store that nobody can reach."""
+
+    engine = "sqlite"
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+
+    async def ping(self) -> None:
+        raise StoreUnavailable("the database is away")
+
+    async def fetch_one(self, _sql: str, **_parameters: Any) -> None:
+        raise StoreUnavailable("the database is away")
+
+    fetch_all = fetch_one
+    transact = fetch_one
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_health_and_readiness_need_no_token(service: Service) -> None:
+    del service.http.headers["Authorization"]
+    assert (await service.get("/healthz")).json() == {"status": "ok"}
+    assert (await service.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_a_service_without_its_store_lives_but_is_not_ready(service: Service) -> None:
+    service.context.db = AwayDatabase()  # type: ignore[assignment]
+    assert (await service.get("/healthz")).status_code == 200
+    assert refusal(await service.get("/readyz")) == (503, "unavailable")
+
+
+async def test_a_service_that_stops_is_not_ready(service: Service) -> None:
+    service.context.stopping.set()
+    assert refusal(await service.get("/readyz")) == (503, "unavailable")
+    assert (await service.get("/healthz")).status_code == 200
+
+
+async def test_without_a_token_configured_there_are_no_metrics(service: Service) -> None:
+    assert refusal(await service.get("/metrics")) == (404, "not_found")
+
+
+async def test_on_their_own_address_metrics_need_no_token(service: Service) -> None:
+    transport = httpx.ASGITransport(build_metrics_application(service.context))
+    async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/v1/agents")).status_code == 404
+
+
+class TestWithToken:
+    @pytest.fixture
+    def settings(self, tmp_path: Path) -> Settings:
+        return Settings(data_dir=str(tmp_path), metrics_token="look-here")
+
+    async def test_metrics_need_their_own_token(self, service: Service) -> None:
+        assert refusal(await service.get("/metrics")) == (401, "unauthorized")
+        answer = await service.get("/metrics", headers=TOKEN)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain")
+
+    async def test_requests_are_counted_by_route(self, service: Service) -> None:
+        job = await service.created()
+        await service.get(f"/v1/jobs/{job}")
+        await service.get("/v1/jobs/job_none")
+        await service.get("/made/up")
+        await service.http.request("BREW", "/v1/agents")
+        found = samples((await service.get("/metrics", headers=TOKEN)).text)
+        requests = "agentjobs_http_requests_total"
+        assert found[requests, "POST", "/v1/jobs", "202"] == 1
+        assert found[requests, "GET", "/v1/jobs/{job_id}", "200"] == 1
+        assert found[requests, "GET", "/v1/jobs/{job_id}", "404"] == 1
+        assert found[requests, "GET", "other", "404"] == 1
+        assert found[requests, "other", "/v1/agents", "405"] == 1
+        assert found["agentjobs_http_request_seconds_count", "/v1/jobs/{job_id}"] == 2
+
+    async def test_queue_and_outcomes_are_counted_once(self, service: Service) -> None:
+        jobs = [await service.created() for _ in range(3)]
+        await service.world.claim()
+        await service.post(f"/v1/jobs/{jobs[2]}/cancel")
+        for _ in range(2):
+            found = samples((await service.get("/metrics", headers=TOKEN)).text)
+            assert found[("agentjobs_queue_depth",)] == 1
+            assert found[("agentjobs_jobs_active",)] == 1
+            assert found["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
+            assert found[("agentjobs_store_up",)] == 1
+
+    async def test_metrics_are_shown_while_the_store_is_away(self, service: Service) -> None:
+        service.context.db = AwayDatabase()  # type: ignore[assignment]
+        found = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert found[("agentjobs_store_up",)] == 0
+
+    async def test_both_ways_to_the_metrics_share_their_numbers(self, service: Service) -> None:
+        build_application(service.context)
+        build_metrics_application(service.context)

@@ -1,0 +1,119 @@
+"""A job's log as text and as server-sent events."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.logs import append_chunk
+from agentjobs.jobs.model import LogChunk
+from agentjobs.web.api.logs import log_event
+from tests.unit.web.service import Service, refusal
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+async def claimed(service: Service, *texts: str) -> ClaimedJob:
+    await service.created()
+    job = await service.world.claim()
+    for text in texts:
+        await append_chunk(service.world.db, job, text)
+    return job
+
+
+async def test_the_text_is_everything_so_far(service: Service) -> None:
+    job = await claimed(service, *(f"line {number}\n" for number in range(150)))
+    answer = await service.get(f"/v1/jobs/{job.id}/logs")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.text == "".join(f"line {number}\n" for number in range(150))
+
+
+async def test_the_log_of_a_job_that_wrote_nothing_is_empty(service: Service) -> None:
+    answer = await service.get(f"/v1/jobs/{await service.created()}/logs")
+    assert (answer.status_code, answer.text) == (200, "")
+
+
+async def test_events_follow_the_log_and_end_with_the_job(service: Service) -> None:
+    job = await claimed(service, "one\n")
+    call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
+    start = await call.start()
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
+    assert await call.body() == "retry: 1000\n\n"
+    assert await call.body() == "id: 1\ndata: one\ndata: \n\n"
+    await append_chunk(service.world.db, job, "two")
+    assert await call.body() == "id: 2\ndata: two\n\n"
+    await service.post(f"/v1/jobs/{job.id}/cancel")
+    assert await call.rest() == "event: end\ndata: cancelled\n\n"
+    await call.ended()
+
+
+async def test_a_stream_goes_on_after_the_last_event_received(service: Service) -> None:
+    job = await claimed(service, "a", "b", "c")
+    await service.post(f"/v1/jobs/{job.id}/cancel")
+    headers = {**EVENTS, "Last-Event-ID": "2"}
+    answer = await service.get(f"/v1/jobs/{job.id}/logs", headers=headers)
+    assert answer.text == ("retry: 1000\n\nid: 3\ndata: c\n\nevent: end\ndata: cancelled\n\n")
+
+
+@pytest.mark.parametrize("last", ["", "-1", "x", "1.5", "9" * 17, "\u0661"])
+async def test_a_last_event_id_that_we_never_gave_is_refused(service: Service, last: str) -> None:
+    job = await service.created()
+    headers = {**EVENTS, "Last-Event-ID": last.encode()}
+    answer = await service.get(f"/v1/jobs/{job}/logs", headers=headers)
+    assert refusal(answer) == (422, "validation_failed")
+
+
+async def test_a_shutdown_ends_the_stream_without_the_end_event(service: Service) -> None:
+    job = await claimed(service, "one")
+    call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
+    await call.start()
+    assert await call.body() == "retry: 1000\n\n"
+    assert await call.body() == "id: 1\ndata: one\n\n"
+    service.context.stopping.set()
+    assert await call.rest() == ""
+    await call.ended()
+
+
+async def test_a_reader_that_leaves_is_forgotten(service: Service) -> None:
+    job = await claimed(service)
+    call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
+    await call.start()
+    await service.listened_to(f"log:{job.id}")
+    call.leave()
+    await call.ended()
+    assert not service.hears(f"log:{job.id}")
+
+
+async def test_a_silent_stream_shows_that_it_lives(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.web.api.logs._HEARTBEAT_SECONDS", 0.01)
+    job = await claimed(service)
+    call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
+    await call.start()
+    assert await call.body() == "retry: 1000\n\n"
+    assert await call.body() == ": still here\n\n"
+    call.leave()
+    await call.ended()
+
+
+async def test_head_of_a_stream_ends_at_once(service: Service) -> None:
+    job = await service.created()
+    async with asyncio.timeout(5):
+        answer = await service.http.head(f"/v1/jobs/{job}/logs", headers=EVENTS)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a\nb", "data: a\ndata: b\n"),
+        ("a\r\nb\r", "data: a\ndata: b\ndata: \n"),
+        ("50%\r100%\r\n", "data: 50%\ndata: 100%\ndata: \n"),
+        ("\n", "data: \ndata: \n"),
+        ("event: end", "data: event: end\n"),
+        ("x\u2028y\x85z\x0bw", "data: x\u2028y\x85z\x0bw\n"),
+    ],
+)
+def test_log_text_cannot_forge_events(text: str, data: str) -> None:
+    assert log_event(LogChunk(7, 0, text)) == f"id: 7\n{data}\n".encode()

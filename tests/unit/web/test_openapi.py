@@ -1,0 +1,148 @@
+"""The OpenAPI document: valid, complete, true to its own examples; and the page made from it."""
+
+import re
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from starlette.routing import Route
+
+from agentjobs.jobs.validation import _CHECKS
+from agentjobs.web.api.errors import STATUS_OF
+from agentjobs.web.api.examples import ERROR_MEANINGS
+from agentjobs.web.api.openapi import build_document
+from agentjobs.web.api.operations import BASE, OPERATIONS, routes
+from tests.unit.web.service import Service
+
+DOCUMENT = build_document(OPERATIONS, base=BASE)
+CONTENTS = [
+    (f"{operation['operationId']}-{status}-{media_type}", content)
+    for methods in DOCUMENT["paths"].values()
+    for operation in methods.values()
+    for status, part in [*operation["responses"].items(), ("in", operation.get("requestBody", {}))]
+    for media_type, content in part.get("content", {}).items()
+]
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if "$ref" in value else set()
+        return own.union(*map(references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    return set()
+
+
+def validator(schema: dict[str, Any]) -> jsonschema_rs.Validator:
+    root = {**schema, "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(root)
+
+
+def test_the_document_is_valid_openapi() -> None:
+    assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in references(DOCUMENT):
+        target = DOCUMENT
+        for step in reference.removeprefix("#/").split("/"):
+            target = target[step]
+
+
+def test_every_component_is_used_and_described() -> None:
+    used = {reference.rsplit("/", 1)[1] for reference in references(DOCUMENT)}
+    assert set(DOCUMENT["components"]["schemas"]) <= used
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        for field, facts in schema["properties"].items():
+            assert "description" in facts or references(facts), f"{name}.{field}"
+
+
+@pytest.mark.parametrize(("name", "content"), CONTENTS, ids=[name for name, _ in CONTENTS])
+def test_every_example_fits_its_schema(name: str, content: dict[str, Any]) -> None:
+    examples = [each["value"] for each in content.get("examples", {}).values()]
+    examples += [content["example"]] if "example" in content else []
+    assert examples, name
+    for example in examples:
+        assert list(validator(content["schema"]).iter_errors(example)) == []
+
+
+def test_every_parameter_of_an_address_is_described() -> None:
+    for path, methods in DOCUMENT["paths"].items():
+        for operation in methods.values():
+            described = {
+                each["name"] for each in operation.get("parameters", []) if each["in"] == "path"
+            }
+            assert described == set(re.findall(r"{(\w+)}", path))
+
+
+def test_every_error_of_the_api_is_explained() -> None:
+    used = {code for operation in OPERATIONS for code in operation.errors}
+    assert used <= set(ERROR_MEANINGS) <= set(STATUS_OF)
+
+
+def test_every_known_override_is_described() -> None:
+    request = DOCUMENT["components"]["schemas"]["CreateJobRequest"]["properties"]
+    assert set(request["config_override"]["properties"]) == set(_CHECKS)
+
+
+async def test_every_route_is_in_the_document(service: Service) -> None:
+    paths = {route.path for route in routes(service.context) if isinstance(route, Route)}
+    assert paths == {BASE + path for path in DOCUMENT["paths"]}
+
+
+async def test_the_document_is_served_to_everyone(service: Service) -> None:
+    del service.http.headers["Authorization"]
+    answer = await service.get("/v1/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == DOCUMENT
+    tag = answer.headers["etag"]
+    again = await service.get("/v1/openapi.json", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_real_answers_fit_their_schemas(service: Service) -> None:
+    job = await service.created(ticket_id="T-1")
+    await service.post(f"/v1/jobs/{job}/cancel")
+    schemas = {
+        "/v1/agents": "AgentList",
+        "/v1/repos": "RepoList",
+        "/v1/jobs": "JobList",
+        f"/v1/jobs/{job}": "Job",
+        f"/v1/jobs/{job}/events": "EventList",
+        "/v1/jobs/none": "ErrorAnswer",
+        "/v1/jobs?limit=0": "ErrorAnswer",
+    }
+    for path, name in schemas.items():
+        value = (await service.get(path)).json()
+        reference = {"$ref": f"#/components/schemas/{name}"}
+        assert list(validator(reference).iter_errors(value)) == [], path
+
+
+async def test_the_docs_page_loads_nothing_from_outside(service: Service) -> None:
+    del service.http.headers["Authorization"]
+    page = await service.get("/v1/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'self';")
+    assert re.findall(r'(?:src|href)="(?!#)([^"]*)"', page.text) == [
+        "/v1/docs.css",
+        "/v1/openapi.json",
+    ]
+    assert "<script" not in page.text
+    assert "style=" not in page.text
+    assert "<style" not in page.text
+    style = await service.get("/v1/docs.css")
+    assert style.headers["content-type"] == "text/css; charset=utf-8"
+    assert "url(" not in style.text
+    assert "@import" not in style.text
+
+
+async def test_the_docs_page_shows_every_operation_and_code(service: Service) -> None:
+    page = (await service.get("/v1/docs")).text
+    for operation in OPERATIONS:
+        assert f'id="{operation.id}"' in page
+        for code in operation.errors:
+            assert f"<code>{code}</code>" in page
+    anchors = set(re.findall(r'href="#([^"]+)"', page))
+    assert anchors <= set(re.findall(r'id="([^"]+)"', page))

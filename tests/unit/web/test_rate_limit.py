@@ -1,0 +1,76 @@
+"""The token bucket of a key."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs.problems import Problem
+from agentjobs.settings import Settings
+from agentjobs.web.api.rate_limit import RateLimiter
+from tests.unit.web.service import Service, refusal
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def refused(limiter: RateLimiter, key_id: str = "a") -> bool:
+    try:
+        limiter.take(key_id)
+    except Problem as problem:
+        return problem.code == "rate_limited"
+    return False
+
+
+def test_a_burst_is_allowed_then_the_steady_rate() -> None:
+    clock = Clock()
+    limiter = RateLimiter(2, 3, clock)
+    assert [refused(limiter) for _ in range(4)] == [False, False, False, True]
+    clock.now += 0.5
+    assert [refused(limiter) for _ in range(2)] == [False, True]
+    clock.now += 3_600
+    assert [refused(limiter) for _ in range(4)] == [False, False, False, True]
+
+
+def test_each_key_has_its_own_bucket() -> None:
+    limiter = RateLimiter(1, 1, Clock())
+    assert [refused(limiter, key) for key in "aabb"] == [False, True, False, True]
+
+
+def test_a_rate_of_zero_turns_it_off() -> None:
+    limiter = RateLimiter(0, 1, Clock())
+    assert not any(refused(limiter) for _ in range(100))
+
+
+def test_full_buckets_are_forgotten_and_empty_ones_kept() -> None:
+    clock = Clock()
+    limiter = RateLimiter(1, 1, clock)
+    for number in range(10_000):
+        limiter.take(f"old-{number}")
+    clock.now += 10
+    limiter.take("busy")
+    limiter.take("new")
+    assert len(limiter._buckets) == 2
+    assert refused(limiter, "busy")
+
+
+class TestOverHttp:
+    @pytest.fixture
+    def settings(self, tmp_path: Path) -> Settings:
+        return Settings(data_dir=str(tmp_path), rate_limit_per_second=0.001, rate_limit_burst=2)
+
+    async def test_the_answer_says_when_to_come_back(self, service: Service) -> None:
+        answers = [await service.get(path) for path in ("/v1/agents", "/v1/repos", "/v1/jobs")]
+        assert [answer.status_code for answer in answers[:2]] == [200, 200]
+        assert refusal(answers[2]) == (429, "rate_limited")
+        headers = answers[2].headers
+        assert headers["ratelimit-limit"] == "2"
+        assert headers["ratelimit-remaining"] == "0"
+        assert headers["ratelimit-reset"] == headers["retry-after"]
+        assert 900 < int(headers["retry-after"]) <= 1_000
+        other = await service.get("/v1/jobs", headers=await service.key())
+        assert other.status_code == 200
