@@ -1,0 +1,187 @@
+"""The one place that wires settings, store, features, web and worker.
+
+Starts them in order and stops them in order; knows no feature from the inside.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.forges.local import LocalForge
+from agentjobs.forges.pushes import record_all_heads
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.fleet import Fleet
+from agentjobs.jobs.tools import JobTools
+from agentjobs.logging_setup import configure_logging
+from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.plans import Plans
+from agentjobs.sandbox.choice import sandbox_for
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from agentjobs.web.application import build_application, build_metrics_application
+from agentjobs.web.context import WebContext
+from agentjobs.web.server import Server, bind, server_for
+from agentjobs.worker.index_loop import IndexLoop
+from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
+from agentjobs.worker.prune_loop import prune_loop
+from agentjobs.worker.rescue_loop import rescue_loop
+from agentjobs.worker.worker import Worker
+from agentjobs.workspace.checkout import Workspaces
+from agentjobs.workspace.mirror import Mirrors
+
+OnReady = Callable[[str], None]
+
+_log = logging.getLogger(__name__)
+_LAST_USED_SECONDS = 30.0
+_SERVER_START_SECONDS = 0.005
+
+
+class _Stop:
+    """The first signal asks to stop, the second to hurry."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurry = asyncio.Event()
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ask)
+
+    def _ask(self) -> None:
+        (self.hurry if self.asked.is_set() else self.asked).set()
+
+
+async def run_up(settings: Settings, on_ready: OnReady) -> None:
+    """API and worker in one process, on one store, until told to stop."""
+    async with _opened(settings) as (db, stop):
+        with contextlib.closing(bind(settings.host, settings.port)) as listener:
+            settings = _with_bound_port(settings, listener)
+            worker = await _worker(settings, db, git_url=settings.own_url)
+            async with _serving(settings, db, listener, stop, on_ready):
+                await worker.run(stop.asked, stop.hurry)
+
+
+async def run_serve(settings: Settings, on_ready: OnReady) -> None:
+    async with _opened(settings) as (db, stop):
+        with contextlib.closing(bind(settings.host, settings.port)) as listener:
+            settings = _with_bound_port(settings, listener)
+            async with _serving(settings, db, listener, stop, on_ready):
+                await stop.asked.wait()
+
+
+async def run_worker(settings: Settings) -> None:
+    async with _opened(settings) as (db, stop):
+        worker = await _worker(settings, db, git_url=settings.effective_public_url)
+        await worker.run(stop.asked, stop.hurry)
+
+
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[Database, _Stop]]:
+    configure_logging(settings.log_level)
+    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    db = await open_database(settings.effective_database_url, migrate=True)
+    try:
+        stop = _Stop()
+        stop.listen()
+        if await ensure_default(db, Plans(settings.plans)):
+            _log.info("created the organization default")
+        yield db, stop
+    finally:
+        await db.close()
+
+
+def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
+    """Port 0 lets the system choose; every address we tell needs the real one."""
+    return msgspec.structs.replace(settings, port=listener.getsockname()[1])
+
+
+async def _worker(settings: Settings, db: Database, git_url: str) -> Worker:
+    plans = Plans(settings.plans)
+    sandbox = sandbox_for(settings)
+    await sandbox.check()
+    mirrors = Mirrors(settings.data_path / "mirrors")
+    forge = LocalForge(db, git_url, settings.effective_public_url)
+    tools = JobTools(
+        context=JobsContext(db, settings, plans, build_catalog(settings), Fleet(db)),
+        mirrors=mirrors,
+        workspaces=Workspaces(settings.data_path / "workspaces", mirrors),
+        sandbox=sandbox,
+        forges={forge.platform: forge},
+        run_root=settings.data_path / "run",
+    )
+    worker = Worker(tools, settings.effective_slots)
+    await worker.start()
+    return worker
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    settings: Settings,
+    db: Database,
+    listener: socket.socket,
+    stop: _Stop,
+    on_ready: OnReady,
+) -> AsyncIterator[None]:
+    """The API while the body runs; it still answers git and status while a worker drains."""
+    context = WebContext(
+        settings=settings,
+        db=db,
+        keyring=KeyRing(db),
+        plans=Plans(settings.plans),
+        catalog=build_catalog(settings),
+        stopping=stop.asked,
+    )
+    loops_stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group, _metrics_server(context, group):
+        server = server_for(build_application(context))
+        serving = group.create_task(server.serve(sockets=[listener]))
+        await _started(server, serving)
+        await record_all_heads(db, settings.data_path)
+        group.create_task(run_loops(_serving_loops(settings, context), loops_stop))
+        on_ready(f"{settings.effective_public_url}/v1")
+        try:
+            yield
+        finally:
+            loops_stop.set()
+            server.should_exit = True
+            await context.keyring.flush_last_used()
+
+
+@contextlib.asynccontextmanager
+async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+    host, _, port = context.settings.metrics_bind.rpartition(":")
+    if not port:
+        yield
+        return
+    with contextlib.closing(bind(host.strip("[]") or "127.0.0.1", int(port))) as listener:
+        server = server_for(build_metrics_application(context))
+        serving = group.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def _started(server: Server, serving: asyncio.Task[None]) -> None:
+    # The server offers nothing to wait on; it is listening already, this is a matter of ticks.
+    while not server.started and not serving.done():  # noqa: ASYNC110
+        await asyncio.sleep(_SERVER_START_SECONDS)
+
+
+def _serving_loops(settings: Settings, context: WebContext) -> list[Loop]:
+    return [
+        IndexLoop(context.db, settings.data_path),
+        PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
+        prune_loop(context.db, settings),
+        rescue_loop(context.db, settings),
+    ]

@@ -1,0 +1,49 @@
+"""Opens the store for one administrative command, beside a running service or without one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.plans import Plans
+    from agentjobs.settings import Settings
+    from agentjobs.store.database import Database
+
+T = TypeVar("T")
+
+
+class Admin(NamedTuple):
+    """What an administrative command works with."""
+
+    db: "Database"
+    settings: "Settings"
+    plans: "Plans"
+
+
+def load_settings(data_dir: Path | None) -> "Settings":
+    from agentjobs.settings import load
+
+    return load(data_dir=None if data_dir is None else str(data_dir))
+
+
+def with_store(data_dir: Path | None, work: Callable[[Admin], Awaitable[T]]) -> T:
+    return asyncio.run(_with_store(load_settings(data_dir), work))
+
+
+async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]]) -> T:
+    from agentjobs.organizations.organizations import ensure_default
+    from agentjobs.organizations.plans import Plans
+    from agentjobs.store.opening import open_database
+
+    plans = Plans(settings.plans)
+    if not settings.database_url:
+        # The database lies in the data directory; nobody else may read what is kept there.
+        settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    db = await open_database(settings.effective_database_url, migrate=True)
+    try:
+        # So that a key can be made before the service was ever started.
+        await ensure_default(db, plans)
+        return await work(Admin(db, settings, plans))
+    finally:
+        await db.close()

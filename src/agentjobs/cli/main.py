@@ -1,0 +1,77 @@
+"""The command `agentjobs`: gathers the nouns, and lets no failure out as a traceback."""
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from agentjobs.cli import failures
+from agentjobs.cli.agents import agents
+from agentjobs.cli.demo.command import demo
+from agentjobs.cli.jobs import jobs
+from agentjobs.cli.keys import keys
+from agentjobs.cli.orgs import orgs
+from agentjobs.cli.pulls import pulls
+from agentjobs.cli.repos import repos
+from agentjobs.cli.services import serve, up, worker
+from agentjobs.cli.upkeep import backup, migrate
+
+app = typer.Typer(
+    name="agentjobs",
+    help="A self-hosted Agent Job Service: coding agents in a sandbox, real pull requests.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+for command in (up, serve, worker, demo):
+    app.command()(command)
+for name, noun in {
+    "jobs": jobs,
+    "orgs": orgs,
+    "keys": keys,
+    "repos": repos,
+    "agents": agents,
+    "pulls": pulls,
+}.items():
+    app.add_typer(noun, name=name)
+for command in (migrate, backup):
+    app.command()(command)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"agentjobs {version('agentjobs')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """A self-hosted Agent Job Service: coding agents in a sandbox, real pull requests."""
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A file name or a diff may hold what the terminal's encoding cannot show.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        exit_code = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - the outermost edge
+        sys.exit(failures.report(error))
+    sys.exit(exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`agentjobs pulls`: pull requests of the platform `local`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, answer_table, remark
+
+if TYPE_CHECKING:
+    from agentjobs.forges.pulls import Pull
+    from agentjobs.problems import Problem
+
+pulls = typer.Typer(no_args_is_help=True, help="Pull requests of repositories kept here.")
+
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="Its name, OWNER/NAME.")]
+Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The pull request's number.")]
+
+CONFLICT = 1
+FIELDS = ("repo", "number", "title", "state", "draft", "head_branch", "base_branch")
+COMMITS = ("head_commit", "base_commit", "merge_commit")
+TIMES = ("created_at", "merged_at", "closed_at")
+
+
+@pulls.command("list")
+def list_pulls(
+    repo: Annotated[str | None, typer.Option("--repo", metavar="OWNER/NAME")] = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """List pull requests, the newest first."""
+
+    async def work(admin: Admin) -> "list[dict[str, Any]]":
+        from agentjobs.forges import pulls
+        from agentjobs.organizations.organizations import find_organization
+
+        await find_organization(admin.db, org)
+        return [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
+
+    found = with_store(data_dir, work)
+    if json:
+        answer_json({"pulls": found})
+        return
+    columns = ("repo", "number", "state", "draft", "title", "created_at")
+    answer_table(columns, [[each[column] for column in columns] for each in found])
+
+
+@pulls.command("show")
+def show_pull(
+    repo: Repo,
+    number: Number,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Show a pull request: title, body and diff."""
+
+    async def work(admin: Admin) -> "tuple[dict[str, Any], str]":
+        from agentjobs.forges.proposal import patch_of
+        from agentjobs.forges.pulls import get_pull
+
+        pull = await get_pull(admin.db, org, repo, number)
+        return _document(admin, pull), await patch_of(admin.settings.data_path, pull)
+
+    document, patch = with_store(data_dir, work)
+    if json:
+        answer_json({**document, "diff": patch})
+        return
+    state = f"{document['state']}, draft" if document["draft"] else document["state"]
+    answer(f"#{number} {document['title']} ({state})")
+    answer(f"{document['head_branch']} -> {document['base_branch']}\n")
+    if document["body"].strip():
+        answer(f"{document['body'].strip()}\n")
+    answer(patch.rstrip("\n"))
+
+
+@pulls.command("merge")
+def merge_pull(
+    repo: Repo,
+    number: Number,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Merge a pull request with a merge commit; with conflicts, exit 1 and name the files."""
+    from agentjobs.problems import Problem
+
+    async def work(admin: Admin) -> "dict[str, Any]":
+        from agentjobs.forges import merge_pull
+
+        return _document(
+            admin, await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number)
+        )
+
+    try:
+        document = with_store(data_dir, work)
+    except Problem as problem:
+        if problem.code != "merge_conflict":
+            raise
+        _answer_conflict(problem, json)
+        raise typer.Exit(CONFLICT) from None
+    if json:
+        answer_json(document)
+        return
+    answer(document["merge_commit"])
+    remark(f"{repo}#{number} is merged into {document['base_branch']}.")
+
+
+@pulls.command("close")
+def close_pull(
+    repo: Repo,
+    number: Number,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Close a pull request without merging it; its branch stays."""
+
+    async def work(admin: Admin) -> "dict[str, Any]":
+        from agentjobs.forges import pulls
+
+        return _document(admin, await pulls.close_pull(admin.db, org, repo, number))
+
+    _answer_changed(with_store(data_dir, work), json)
+
+
+@pulls.command("ready")
+def ready_pull(
+    repo: Repo,
+    number: Number,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Mark a draft as ready for review."""
+
+    async def work(admin: Admin) -> "dict[str, Any]":
+        from agentjobs.jobs.review import mark_ready
+
+        return _document(admin, await mark_ready(admin.db, org, repo, number))
+
+    _answer_changed(with_store(data_dir, work), json)
+
+
+def _answer_conflict(problem: "Problem", json: bool) -> None:
+    """The files are what a program wants: one per line, or in the document."""
+    details = problem.details if isinstance(problem.details, dict) else {}
+    files = list(details.get("files", []))
+    if json:
+        error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
+        answer_json({"error": error})
+    else:
+        for file in files:
+            answer(file)
+    remark(f"agentjobs: {problem.message}")
+
+
+def _answer_changed(document: dict[str, Any], json: bool) -> None:
+    if json:
+        answer_json(document)
+        return
+    answer(document["url"])
+    kind = "a draft" if document["draft"] else "ready for review"
+    state = kind if document["state"] == "open" else document["state"]
+    remark(f"{document['repo']}#{document['number']} is {state}.")
+
+
+def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
+    from agentjobs.clock import iso_utc_or_none
+
+    return {
+        **{field: getattr(pull, field) for field in (*FIELDS, *COMMITS)},
+        "body": pull.body,
+        "url": admin.settings.effective_public_url + pull.path,
+        **{field: iso_utc_or_none(getattr(pull, field)) for field in TIMES},
+    }

@@ -1,0 +1,95 @@
+"""`agentjobs repos`: which repositories are connected to an organization."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, answer_table, remark
+
+if TYPE_CHECKING:
+    from agentjobs.repos.queries import RepoView
+
+repos = typer.Typer(no_args_is_help=True, help="Connected repositories.")
+
+
+@repos.command("connect")
+def connect_repo(
+    source: Annotated[
+        str, typer.Argument(metavar="PATH_OR_URL", help="A git repository here, or its address.")
+    ],
+    org: Org = DEFAULT_ORG,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="OWNER/NAME", help="Default: made from the source."),
+    ] = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Connect a repository: its history is copied, then it is indexed by the service."""
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.repos.connect import connect_repository
+
+        return await connect_repository(admin.db, admin.settings, org, source, name)
+
+    repo = with_store(data_dir, work)
+    if json:
+        answer_json(repo)
+        return
+    answer(repo.full_name)
+    remark(f"{repo.full_name} is connected; it accepts jobs once a running service indexed it.")
+
+
+@repos.command("list")
+def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+    """List the connected repositories."""
+
+    async def work(admin: Admin) -> "list[RepoView]":
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.repos import queries
+
+        owner = await find_organization(admin.db, org)
+        return await queries.list_repos(admin.db, owner.id)
+
+    found = with_store(data_dir, work)
+    if json:
+        answer_json({"repos": found})
+        return
+    answer_table(
+        ("name", "platform", "status", "lines", "branch", "error"),
+        [
+            (
+                repo.full_name,
+                repo.platform,
+                repo.index_status,
+                repo.line_count,
+                repo.default_branch,
+                repo.index_error,
+            )
+            for repo in found
+        ],
+    )
+
+
+@repos.command("disconnect")
+def disconnect_repo(
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME")],
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Disconnect a repository: it accepts no more jobs; what was done on it stays."""
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.repos.connect import disconnect_repository
+
+        return await disconnect_repository(admin.db, org, name)
+
+    repo = with_store(data_dir, work)
+    if json:
+        answer_json(repo)
+        return
+    answer(repo.full_name)
+    remark(f"{repo.full_name} is disconnected.")

@@ -1,0 +1,63 @@
+"""`up`, `serve` and `worker`: the long-running commands. What they run is wired in `app`."""
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentjobs.cli.options import DataDir, Host, Port, Slots
+from agentjobs.cli.output import answer, remark
+
+if TYPE_CHECKING:
+    from agentjobs.settings import Settings
+
+
+def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
+    """Run the whole service, API and worker, in one process."""
+    settings = _load(data_dir, host=host, port=port)
+    from agentjobs.app import run_up
+
+    def ready(base_url: str) -> None:
+        answer(base_url)
+        remark(f"Make a key with: agentjobs keys create --data-dir {settings.data_dir}")
+
+    _run(run_up(settings, on_ready=ready))
+
+
+def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
+    """Run the API; its jobs are run by `agentjobs worker`, here or on other machines."""
+    settings = _load(data_dir, host=host, port=port)
+    _require_public_url(settings)
+    from agentjobs.app import run_serve
+
+    _run(run_serve(settings, on_ready=answer))
+
+
+def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
+    """Run the jobs that `agentjobs serve` accepted into the same store."""
+    settings = _load(data_dir, slots=slots)
+    _require_public_url(settings)
+    from agentjobs.app import run_worker
+
+    _run(run_worker(settings))
+
+
+def _load(data_dir: Path | None, **flags: Any) -> "Settings":
+    from agentjobs.settings import load
+
+    return load(data_dir=None if data_dir is None else str(data_dir), **flags)
+
+
+def _require_public_url(settings: "Settings") -> None:
+    from agentjobs.settings import SettingsError, is_loopback
+
+    if not settings.public_url and not is_loopback(settings.host):
+        raise SettingsError(
+            "set AGENTJOBS_PUBLIC_URL to the address by which users reach the service: "
+            f"{settings.host} is no address a link can be made from"
+        )
+
+
+def _run(service: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    uvloop.run(service)

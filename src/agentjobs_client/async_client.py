@@ -1,0 +1,184 @@
+"""The asynchronous client: the same calls as `Client`, awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import msgspec
+
+from agentjobs_client import calls
+from agentjobs_client.calls import Call
+from agentjobs_client.errors import ClientError, UnexpectedAnswer, error_in
+from agentjobs_client.log_stream import LogStream
+from agentjobs_client.models import (
+    Agent,
+    AgentList,
+    Event,
+    EventList,
+    Job,
+    JobPage,
+    JobReceipt,
+    Repo,
+    RepoList,
+)
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Speaks to one service with one API key, without blocking the event loop."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeout_seconds: float = calls.DEFAULT_TIMEOUT_SECONDS,
+        retries: int = calls.DEFAULT_RETRIES,
+        transport: httpx.AsyncBaseTransport | None = None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._retries = retries
+        self._pause = pause
+        self._http = httpx.AsyncClient(
+            base_url=calls.address(base_url),
+            headers=calls.base_headers(api_key),
+            transport=transport,
+        )
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """From AGENTJOBS_URL and AGENTJOBS_API_KEY."""
+        return cls(*calls.from_environment())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def agents(self) -> list[Agent]:
+        return (await self._ask(Call("GET", "/agents"), AgentList)).agents
+
+    async def repos(self) -> list[Repo]:
+        return (await self._ask(Call("GET", "/repos"), RepoList)).repos
+
+    async def create_job(
+        self,
+        repo: str,
+        agent: str,
+        *,
+        ticket_id: str | None = None,
+        config_override: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobReceipt:
+        """Queue a job. Without an `idempotency_key` one is made, so that repeats are one job."""
+        call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
+        return await self._ask(call, JobReceipt)
+
+    async def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
+        """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
+        return await self._ask(calls.get_job(job_id, wait_seconds), Job)
+
+    async def wait(self, job_id: str) -> Job:
+        """The job once it is finished, however long that takes."""
+        job = await self.job(job_id)
+        while not job.finished:
+            job = await self.job(job_id, calls.LONGEST_WAIT_SECONDS)
+        return job
+
+    async def jobs(
+        self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
+    ) -> AsyncIterator[Job]:
+        """All jobs, newest first; further pages are asked for as they are needed."""
+        filters = {"status": status, "repo": repo, "agent": agent}
+        cursor: str | None = None
+        while True:
+            page = await self._ask(calls.list_jobs(filters, cursor), JobPage)
+            for job in page.jobs:
+                yield job
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def cancel(self, job_id: str) -> Job:
+        return await self._ask(Call("POST", calls.job_path(job_id, "cancel")), Job)
+
+    async def events(self, job_id: str) -> list[Event]:
+        call = Call("GET", calls.job_path(job_id, "events"))
+        return (await self._ask(call, EventList)).events
+
+    async def logs(self, job_id: str, *, follow: bool = False) -> AsyncIterator[str]:
+        """The log so far, or with `follow` all of it until the job is finished."""
+        if not follow:
+            call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
+            yield (await self._send(call)).decode("utf-8", "replace")
+            return
+        stream = LogStream(job_id, self._retries)
+        while not stream.ended:
+            try:
+                async for text in self._read_log(stream):
+                    yield text
+            except ClientError as error:
+                await self._pause(stream.pause_after(error))
+
+    async def _read_log(self, stream: LogStream) -> AsyncIterator[str]:
+        try:
+            async with self._http.stream(
+                "GET", stream.call.path, headers=stream.call.headers, timeout=stream.timeout
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise error_in(response)
+                async for text in response.aiter_text():
+                    for piece in stream.feed(text):
+                        yield piece
+        except httpx.RequestError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        stream.check_ended()
+
+    async def _ask(self, call: Call, kind: type[T]) -> T:
+        body = await self._send(call)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as error:
+            raise UnexpectedAnswer(f"{call.method} {call.path} was answered with {error}") from None
+
+    async def _send(self, call: Call) -> bytes:
+        failures = 0
+        while True:
+            try:
+                return await self._send_once(call)
+            except ClientError as error:
+                pause = calls.pause_before_repeat(error, failures)
+                if pause is None or failures >= self._retries:
+                    raise
+                failures += 1
+                await self._pause(pause)
+
+    async def _send_once(self, call: Call) -> bytes:
+        try:
+            response = await self._http.request(
+                call.method,
+                call.path,
+                params=dict(call.params),
+                headers=dict(call.headers),
+                content=call.content,
+                timeout=self._timeout_seconds + call.extra_seconds,
+            )
+        except httpx.RequestError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        if not response.is_success:
+            raise error_in(response)
+        return response.content

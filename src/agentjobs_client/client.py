@@ -1,0 +1,185 @@
+"""The synchronous client. Every call may be repeated safely and is, when the service was away."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import msgspec
+
+from agentjobs_client import calls
+from agentjobs_client.calls import Call
+from agentjobs_client.errors import ClientError, UnexpectedAnswer, error_in
+from agentjobs_client.log_stream import LogStream
+from agentjobs_client.models import (
+    Agent,
+    AgentList,
+    Event,
+    EventList,
+    Job,
+    JobPage,
+    JobReceipt,
+    Repo,
+    RepoList,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """Speaks to one service with one API key.
+
+    >>> with Client("http://127.0.0.1:8080/v1", "ajk_…") as client:
+    ...     receipt = client.create_job("acme/shop", "lint-fixer")
+    ...     print(client.wait(receipt.job_id).pr_url)
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeout_seconds: float = calls.DEFAULT_TIMEOUT_SECONDS,
+        retries: int = calls.DEFAULT_RETRIES,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._retries = retries
+        self._pause = pause
+        self._http = httpx.Client(
+            base_url=calls.address(base_url),
+            headers=calls.base_headers(api_key),
+            transport=transport,
+        )
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """From AGENTJOBS_URL and AGENTJOBS_API_KEY."""
+        return cls(*calls.from_environment())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def agents(self) -> list[Agent]:
+        return self._ask(Call("GET", "/agents"), AgentList).agents
+
+    def repos(self) -> list[Repo]:
+        return self._ask(Call("GET", "/repos"), RepoList).repos
+
+    def create_job(
+        self,
+        repo: str,
+        agent: str,
+        *,
+        ticket_id: str | None = None,
+        config_override: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobReceipt:
+        """Queue a job. Without an `idempotency_key` one is made, so that repeats are one job."""
+        call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
+        return self._ask(call, JobReceipt)
+
+    def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
+        """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
+        return self._ask(calls.get_job(job_id, wait_seconds), Job)
+
+    def wait(self, job_id: str) -> Job:
+        """The job once it is finished, however long that takes."""
+        job = self.job(job_id)
+        while not job.finished:
+            job = self.job(job_id, calls.LONGEST_WAIT_SECONDS)
+        return job
+
+    def jobs(
+        self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
+    ) -> Iterator[Job]:
+        """All jobs, newest first; further pages are asked for as they are needed."""
+        filters = {"status": status, "repo": repo, "agent": agent}
+        cursor: str | None = None
+        while True:
+            page = self._ask(calls.list_jobs(filters, cursor), JobPage)
+            yield from page.jobs
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def cancel(self, job_id: str) -> Job:
+        return self._ask(Call("POST", calls.job_path(job_id, "cancel")), Job)
+
+    def events(self, job_id: str) -> list[Event]:
+        return self._ask(Call("GET", calls.job_path(job_id, "events")), EventList).events
+
+    def logs(self, job_id: str, *, follow: bool = False) -> Iterator[str]:
+        """The log so far, or with `follow` all of it until the job is finished."""
+        if not follow:
+            call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
+            yield self._send(call).decode("utf-8", "replace")
+            return
+        stream = LogStream(job_id, self._retries)
+        while not stream.ended:
+            try:
+                yield from self._read_log(stream)
+            except ClientError as error:
+                self._pause(stream.pause_after(error))
+
+    def _read_log(self, stream: LogStream) -> Iterator[str]:
+        try:
+            with self._http.stream(
+                "GET", stream.call.path, headers=stream.call.headers, timeout=stream.timeout
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise error_in(response)
+                for text in response.iter_text():
+                    yield from stream.feed(text)
+        except httpx.RequestError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        stream.check_ended()
+
+    def _ask(self, call: Call, kind: type[T]) -> T:
+        body = self._send(call)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as error:
+            raise UnexpectedAnswer(f"{call.method} {call.path} was answered with {error}") from None
+
+    def _send(self, call: Call) -> bytes:
+        failures = 0
+        while True:
+            try:
+                return self._send_once(call)
+            except ClientError as error:
+                pause = calls.pause_before_repeat(error, failures)
+                if pause is None or failures >= self._retries:
+                    raise
+                failures += 1
+                self._pause(pause)
+
+    def _send_once(self, call: Call) -> bytes:
+        try:
+            response = self._http.request(
+                call.method,
+                call.path,
+                params=dict(call.params),
+                headers=dict(call.headers),
+                content=call.content,
+                timeout=self._timeout_seconds + call.extra_seconds,
+            )
+        except httpx.RequestError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        if not response.is_success:
+            raise error_in(response)
+        return response.content

@@ -1,0 +1,53 @@
+"""Where the reading of one log stands, so that a broken connection goes on where it stopped."""
+
+from collections.abc import Iterator
+
+import httpx
+
+from agentjobs_client import calls
+from agentjobs_client.errors import ClientError, ServiceUnreachable
+from agentjobs_client.server_sent_events import EventParser
+
+# The service sends a sign of life more often than this while a job is silent.
+SILENCE_SECONDS = 60.0
+
+
+class LogStream:
+    def __init__(self, job_id: str, retries: int) -> None:
+        self.ended = False
+        self._job_id = job_id
+        self._retries = retries
+        self._failures = 0
+        self._last_event_id = ""
+        self._parser = EventParser()
+
+    @property
+    def call(self) -> calls.Call:
+        return calls.follow_logs(self._job_id, self._last_event_id)
+
+    @property
+    def timeout(self) -> httpx.Timeout:
+        return httpx.Timeout(calls.DEFAULT_TIMEOUT_SECONDS, read=SILENCE_SECONDS)
+
+    def feed(self, text: str) -> Iterator[str]:
+        """The pieces of log that `text` brings."""
+        for event in self._parser.feed(text):
+            self._failures = 0
+            self._last_event_id = event.id or self._last_event_id
+            if event.event == "end":
+                self.ended = True
+            else:
+                yield event.data
+
+    def check_ended(self) -> None:
+        if not self.ended:
+            raise ServiceUnreachable("the service closed the log before its end")
+
+    def pause_after(self, error: ClientError) -> float:
+        """Seconds until the next try; raises the error when trying again is no use."""
+        self._parser = EventParser()
+        pause = calls.pause_before_repeat(error, self._failures)
+        if pause is None or self._failures >= self._retries:
+            raise error
+        self._failures += 1
+        return pause

@@ -1,0 +1,90 @@
+"""What the service answers with. Fields that a newer service adds are ignored, never an error."""
+
+from typing import Any
+
+import msgspec
+
+FINAL_STATUSES = frozenset({"completed", "failed", "cancelled"})
+
+
+class Agent(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    available: bool
+    plan_required: str
+
+
+class Repo(msgspec.Struct, frozen=True):
+    id: str
+    full_name: str
+    platform: str
+    index_status: str
+    line_count: int
+    default_branch: str | None = None
+    indexed_commit: str | None = None
+    index_progress: dict[str, Any] | None = None
+    index_error: str | None = None
+
+    @property
+    def accepts_jobs(self) -> bool:
+        return self.index_status == "ready"
+
+
+class JobReceipt(msgspec.Struct, frozen=True):
+    """The answer to a job that was accepted."""
+
+    job_id: str
+    status: str
+    estimated_start_ms: int
+
+
+class JobError(msgspec.Struct, frozen=True):
+    code: str
+    message: str = ""
+    retryable: bool = False
+
+
+class Job(msgspec.Struct, frozen=True):
+    job_id: str
+    status: str
+    agent: str
+    pr_url: str | None = None
+    pr_number: int | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    repo: str | None = None
+    ticket_id: str | None = None
+    created_at: str | None = None
+    attempt: int | None = None
+    error: JobError | None = None
+    usage: dict[str, Any] | None = None
+    queue_reason: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINAL_STATUSES
+
+
+class Event(msgspec.Struct, frozen=True):
+    id: str
+    event: str
+    sequence: int
+    timestamp: str
+    payload: dict[str, Any]
+
+
+class AgentList(msgspec.Struct, frozen=True):
+    agents: list[Agent]
+
+
+class RepoList(msgspec.Struct, frozen=True):
+    repos: list[Repo]
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    jobs: list[Job]
+    next_cursor: str | None = None
+
+
+class EventList(msgspec.Struct, frozen=True):
+    events: list[Event]

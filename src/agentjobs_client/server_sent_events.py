@@ -1,0 +1,56 @@
+"""Reads a stream of server-sent events, piece by piece. Knows nothing of jobs or HTTP."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# The three line ends of the standard, and no other: `splitlines` would also cut inside log text.
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class ServerSentEvent(NamedTuple):
+    event: str
+    data: str
+    id: str
+
+
+class EventParser:
+    def __init__(self) -> None:
+        self._buffer = ""
+        self._event = ""
+        self._data: list[str] = []
+        self._id = ""
+
+    def feed(self, text: str) -> Iterator[ServerSentEvent]:
+        """The events that `text` completes."""
+        self._buffer += text
+        # A trailing "\r" may be the first half of "\r\n".
+        ready = len(self._buffer) - self._buffer.endswith("\r")
+        start = 0
+        for end in _LINE_END.finditer(self._buffer, 0, ready):
+            event = self._line(self._buffer[start : end.start()])
+            start = end.end()
+            if event is not None:
+                yield event
+        self._buffer = self._buffer[start:]
+
+    def _line(self, line: str) -> ServerSentEvent | None:
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            self._event = value
+        elif field == "data":
+            self._data.append(value)
+        elif field == "id" and "\0" not in value:
+            self._id = value
+        return None
+
+    def _dispatch(self) -> ServerSentEvent | None:
+        event, data = self._event or "message", self._data
+        named = bool(self._event)
+        self._event, self._data = "", []
+        if not data and not named:
+            return None
+        return ServerSentEvent(event, "\n".join(data), self._id)

@@ -1,0 +1,156 @@
+"""Runs `agentjobs` as a real process: one command to its end, or a service while a test lasts."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from agentjobs.cli.main import main
+
+PROGRAM = (sys.executable, "-m", "agentjobs.cli.main")
+_COMMAND_SECONDS = 60
+_STOP_SECONDS = 40
+
+
+@dataclass(frozen=True)
+class Answer:
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        assert self.exit_code == 0, self.err
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """`agentjobs` on one data directory, with none of the tester's own settings."""
+
+    def __init__(self, data_dir: Path, **settings: str) -> None:
+        self.data_dir = data_dir
+        self.settings = {**settings, "AGENTJOBS_DATA_DIR": str(data_dir)}
+        self._log_names: dict[int, str] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        others = {name: text for name, text in os.environ.items() if not _is_setting(name)}
+        return {**others, **self.settings}
+
+    def with_settings(self, **settings: str) -> Self:
+        """The same, but for these."""
+        other = copy.copy(self)
+        other.settings = {**self.settings, **settings}
+        return other
+
+    def log_of(self, process: "subprocess.Popen[str]") -> str:
+        """What it has said on stderr until now."""
+        return Path(self._log_names[process.pid]).read_text()
+
+    def __call__(self, *arguments: str) -> Answer:
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator["RunningService"]:
+        """A service that has said its base address."""
+        with self.started(*arguments) as process:
+            assert process.stdout is not None
+            base_url = process.stdout.readline().strip()
+            assert base_url, self.log_of(process)
+            yield RunningService(base_url, process)
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+        """A process that is stopped at the end, and killed if need be."""
+        with tempfile.NamedTemporaryFile("wb", delete=False, dir=self.data_dir.parent) as log:
+            process = subprocess.Popen(
+                [*PROGRAM, *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                # A file takes as much as a service says; a pipe that nobody reads would stop it.
+                stderr=log,
+                text=True,
+            )
+        self._log_names[process.pid] = log.name
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.communicate(timeout=_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+class CommandLineInside(CommandLine):
+    """The same commands in this process: starting Python takes most of a command's time."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], data_dir: Path, **settings: str) -> None:
+        super().__init__(data_dir, **settings)
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Answer:
+        self._capsys.readouterr()
+        with pytest.MonkeyPatch.context() as patch:
+            for name in filter(_is_setting, list(os.environ)):
+                patch.delenv(name)
+            for name, text in self.settings.items():
+                patch.setenv(name, text)
+            patch.setattr(sys, "argv", ["agentjobs", *arguments])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        captured = self._capsys.readouterr()
+        return Answer(int(ended.value.code or 0), captured.out, captured.err)
+
+
+@dataclass(frozen=True)
+class RunningService:
+    base_url: str
+    process: "subprocess.Popen[str]"
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not become true"
+        time.sleep(0.02)
+
+
+def make_repository(directory: Path, files: dict[str, str]) -> Path:
+    directory.mkdir()
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    identity = ("-c", "user.name=T", "-c", "user.email=t@localhost")
+    for arguments in (
+        ("init", "-q", "-b", "main"),
+        ("add", "-A"),
+        (*identity, "commit", "-q", "-m", "First", "--allow-empty"),
+    ):
+        subprocess.run(["git", *arguments], cwd=directory, check=True)
+    return directory
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith("AGENTJOBS_")

@@ -1,0 +1,155 @@
+"""The administrative commands as an operator types them, beside no service at all."""
+
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from tests.cli_process import CommandLine, CommandLineInside, make_repository
+
+
+@pytest.fixture
+def agentjobs(tmp_path, sqlite_template, capsys):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    shutil.copy(sqlite_template, data_dir / "agentjobs.db")
+    return CommandLineInside(capsys, data_dir)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path / "shop", {"app.py": "import os\n"})
+
+
+def test_organizations_are_created_listed_and_moved_to_another_plan(agentjobs):
+    assert agentjobs("orgs", "create", "acme", "--plan", "pro").out == "acme\n"
+    assert agentjobs("orgs", "set-plan", "acme", "free").exit_code == 0
+    found = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [(each["name"], each["plan"]) for each in found] == [
+        ("acme", "free"),
+        ("default", "enterprise"),
+    ]
+    refused = agentjobs("orgs", "create", "acme")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+
+
+def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
+    made = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
+    key = made.out.removesuffix("\n")
+    assert key.startswith("ajk_")
+    assert key.isalnum() or key.replace("_", "").isalnum()
+    listed = agentjobs("keys", "list", "--json")
+    (record,) = listed.document["keys"]
+    assert (record["name"], record["scope"], record["git_write"]) == ("ci", "read", False)
+    assert record["expires_at"].endswith("Z")
+    assert key not in listed.out
+    assert key.encode() not in (agentjobs.data_dir / "agentjobs.db").read_bytes()
+
+    assert agentjobs("keys", "revoke", record["id"]).exit_code == 0
+    (record,) = agentjobs("keys", "list", "--json").document["keys"]
+    assert record["revoked_at"] is not None
+
+
+def test_a_key_of_an_organization_that_is_not_there_is_refused(agentjobs):
+    refused = agentjobs("keys", "create", "--org", "nobody")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert "nobody" in refused.err
+
+
+def test_a_repository_is_connected_with_its_history_and_disconnected(agentjobs, repository):
+    connected = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    assert (connected.exit_code, connected.out) == (0, "acme/shop\n")
+    (repo,) = agentjobs("repos", "list", "--json").document["repos"]
+    assert (repo["full_name"], repo["index_status"]) == ("acme/shop", "indexing")
+    assert "acme/shop" in agentjobs("repos", "list").out
+
+    again = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    assert again.exit_code == 2
+    assert agentjobs("repos", "disconnect", "acme/shop").exit_code == 0
+    assert agentjobs("repos", "list", "--json").document == {"repos": []}
+
+
+def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
+    (tmp_path / "plain").mkdir()
+    subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)
+    for name in ("plain", "empty", "absent"):
+        refused = agentjobs("repos", "connect", str(tmp_path / name), "--name", "a/b")
+        assert (refused.exit_code, refused.out) == (2, "")
+        assert refused.err.count("\n") == 1
+    assert agentjobs("repos", "list", "--json").document == {"repos": []}
+    kept = agentjobs.data_dir / "git"
+    assert not kept.exists() or list(kept.iterdir()) == []
+
+
+def test_agents_of_the_settings_file_are_listed_beside_the_built_in_one(agentjobs):
+    (agentjobs.data_dir / "agentjobs.toml").write_text(
+        '[[agents]]\nid = "mine"\nname = "Mine"\ncommand = ["true"]\n'
+    )
+    found = agentjobs("agents", "list", "--json").document["agents"]
+    assert [agent["id"] for agent in found] == ["lint-fixer", "mine"]
+
+
+def test_a_pull_request_that_is_not_there_is_one_line(agentjobs, repository):
+    agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    for verb in ("show", "merge", "close", "ready"):
+        refused = agentjobs("pulls", verb, "acme/shop", "1")
+        assert (refused.exit_code, refused.out) == (2, "")
+        assert refused.err.count("\n") == 1
+    assert agentjobs("pulls", "list", "--json").document == {"pulls": []}
+
+
+def test_a_command_can_be_the_first_to_use_a_data_directory(tmp_path):
+    agentjobs = CommandLine(tmp_path / "far" / "data")
+    assert agentjobs("keys", "create").out.startswith("ajk_")
+    assert agentjobs.data_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_migrating_again_is_harmless(agentjobs):
+    assert agentjobs("migrate").exit_code == 0
+    assert agentjobs("migrate", "--json").document == {"engine": "sqlite", "current": True}
+
+
+def test_the_same_commands_work_on_postgresql(tmp_path, postgres_url, capsys):
+    agentjobs = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    assert agentjobs("orgs", "create", "acme").exit_code == 0
+    assert agentjobs("keys", "create", "--org", "acme").out.startswith("ajk_")
+    assert len(agentjobs("keys", "list", "--org", "acme", "--json").document["keys"]) == 1
+
+
+def test_a_database_that_is_away_is_one_line(tmp_path, capsys):
+    away = "postgresql://agentjobs@127.0.0.1:1/agentjobs"
+    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=away)(
+        "orgs", "list"
+    )
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+
+
+def test_a_file_that_is_no_database_is_one_line(agentjobs):
+    (agentjobs.data_dir / "agentjobs.db").write_bytes(b"not a database" * 100)
+    refused = agentjobs("orgs", "list")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1
+
+
+def test_a_database_that_stays_locked_is_one_line_and_nothing_is_written(agentjobs):
+    agentjobs("orgs", "list")
+    holder = sqlite3.connect(agentjobs.data_dir / "agentjobs.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    refused = agentjobs("orgs", "create", "acme")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1
+    holder.execute("ROLLBACK")
+    holder.close()
+    found = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [each["name"] for each in found] == ["default"]
+
+
+def test_a_disk_that_is_full_is_one_line(agentjobs):
+    (agentjobs.data_dir / "agentjobs.db").unlink()
+    (agentjobs.data_dir / "agentjobs.db").symlink_to("/dev/full")
+    refused = agentjobs("orgs", "list")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1

@@ -1,0 +1,173 @@
+"""What the command line makes of words, failures and tables, without running anything."""
+
+import errno
+import os
+import sys
+
+import pytest
+import typer
+
+from agentjobs.cli import failures
+from agentjobs.cli.jobs import config_override
+from agentjobs.cli.main import main
+from agentjobs.cli.output import answer_json, answer_table
+from agentjobs.problems import Problem
+from agentjobs.settings import SettingsError
+from agentjobs.store.database import StoreUnavailable
+from agentjobs_client import ApiError
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_another_service(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("AGENTJOBS_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def agentjobs(monkeypatch, capsys):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["agentjobs", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (Problem("name_taken", "It exists already."), "It exists already."),
+        (SettingsError("port must be\nbetween 0 and 65535"), "port must be between 0 and 65535"),
+        (StoreUnavailable("the disk is full"), "the disk is full"),
+        (ApiError(404, "job_not_found", "No such job."), "No such job. (job_not_found)"),
+        (OSError(errno.EADDRINUSE, "Address in use"), "Address in use; choose another with --port"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/data"),
+            "/data: No space left on device",
+        ),
+        (
+            UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),
+            "something that was given is not valid UTF-8",
+        ),
+        (ExceptionGroup("tasks", [Problem("x", "The first one.")]), "The first one."),
+    ],
+)
+def test_what_can_go_wrong_is_one_line_on_stderr_and_exit_code_2(error, line, capsys):
+    assert failures.report(error) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"agentjobs: {line}\n"
+    assert captured.out == ""
+
+
+def test_a_bug_is_one_line_too_and_says_how_to_see_more(capsys):
+    assert failures.report(KeyError("x")) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_traceback_is_shown_to_who_asks_for_it(capsys, monkeypatch):
+    monkeypatch.setenv("AGENTJOBS_TRACEBACK", "1")
+    failures.report(KeyError("x"))
+    assert "KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-noun",),
+        ("keys", "create", "--no-such-flag"),
+        ("orgs", "create"),
+        ("up", "--port", "abc"),
+        ("worker", "--slots", "0"),
+        ("pulls", "show", "a/b", "one"),
+    ],
+)
+def test_wrong_words_are_one_line_and_exit_code_2(agentjobs, arguments):
+    exit_code, out, err = agentjobs(*arguments)
+    assert (exit_code, out) == (2, "")
+    assert err.startswith("agentjobs: ")
+    assert err.count("\n") == 1
+    assert "--help" in err
+
+
+@pytest.mark.parametrize(
+    "noun", [(), ("orgs",), ("keys",), ("repos",), ("agents",), ("pulls",), ("jobs",)]
+)
+def test_every_noun_explains_itself(agentjobs, noun):
+    exit_code, out, _ = agentjobs(*noun, "--help")
+    assert exit_code == 0
+    assert "Commands:" in out
+
+
+def test_the_version_is_told(agentjobs):
+    exit_code, out, _ = agentjobs("--version")
+    assert exit_code == 0
+    assert out.startswith("agentjobs 0.")
+
+
+def test_a_bad_settings_file_is_one_line_that_names_the_place(agentjobs, tmp_path):
+    (tmp_path / "agentjobs.toml").write_text("queue_limit = 'many'\n")
+    exit_code, out, err = agentjobs("agents", "list", "--data-dir", str(tmp_path))
+    assert (exit_code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "agentjobs.toml, line 1" in err
+
+
+def test_client_commands_ask_for_the_address_they_miss(agentjobs):
+    exit_code, _, err = agentjobs("jobs", "list")
+    assert exit_code == 2
+    assert "AGENTJOBS_URL" in err
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_service_for_others_needs_its_public_address(agentjobs, monkeypatch, tmp_path, command):
+    monkeypatch.setenv("AGENTJOBS_HOST", "0.0.0.0")
+    exit_code, _, err = agentjobs(command, "--data-dir", str(tmp_path))
+    assert exit_code == 2
+    assert "AGENTJOBS_PUBLIC_URL" in err
+
+
+def test_overrides_are_json_where_they_can_be_and_text_elsewhere():
+    assert config_override(
+        ["draft=true", "timeout_seconds=60", 'reviewers=["ann"]', "mode=fast", "title=42", "x="]
+    ) == {
+        "draft": True,
+        "timeout_seconds": 60,
+        "reviewers": ["ann"],
+        "mode": "fast",
+        "title": "42",
+        "x": "",
+    }
+    assert config_override([]) is None
+    assert config_override(["prompt=a=b"]) == {"prompt": "a=b"}
+
+
+@pytest.mark.parametrize("word", ["draft", "=true"])
+def test_an_override_that_is_no_pair_is_refused(word):
+    with pytest.raises(typer.BadParameter):
+        config_override([word])
+
+
+def test_a_table_for_a_pipe_is_tab_separated_and_never_wrapped(capsys):
+    answer_table(("name", "draft", "error"), [("n" * 200, True, None), ("a\tb\nc", False, "e")])
+    assert capsys.readouterr().out.splitlines() == [
+        "name\tdraft\terror",
+        f"{'n' * 200}\tyes\t-",
+        "a b c\tno\te",
+    ]
+
+
+def test_a_table_for_a_terminal_shows_markup_as_it_is(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    answer_table(("title",), [("[bold]not bold[/bold]",)])
+    assert "[bold]not bold[/bold]" in capsys.readouterr().out
+
+
+def test_json_is_one_document(capsys):
+    import json
+
+    answer_json({"keys": ["a", None]})
+    assert json.loads(capsys.readouterr().out) == {"keys": ["a", None]}

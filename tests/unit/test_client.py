@@ -1,0 +1,245 @@
+"""The two clients against a small fake service, held to the same expectations."""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from agentjobs_client import (
+    ApiError,
+    AsyncClient,
+    Client,
+    ClientError,
+    ServiceUnreachable,
+    UnexpectedAnswer,
+)
+
+Handler = Callable[[httpx.Request], httpx.Response]
+KEY = "ajk_test"
+JOB = {"job_id": "job_1", "status": "queued", "agent": "lint-fixer"}
+
+
+class Caller:
+    """Calls one of the clients by name, so that a test is written once for both."""
+
+    def __init__(self, asynchronous: bool) -> None:
+        self._asynchronous = asynchronous
+        self.pauses: list[float] = []
+
+    def call(self, handler: Handler, name: str, *args, **kwargs):
+        transport = httpx.MockTransport(handler)
+        if self._asynchronous:
+            return asyncio.run(self._call_async(transport, name, args, kwargs))
+        with Client("http://test/v1", KEY, transport=transport, pause=self.pauses.append) as client:
+            answer = getattr(client, name)(*args, **kwargs)
+            return list(answer) if inspect.isgenerator(answer) else answer
+
+    async def _call_async(self, transport, name, args, kwargs):
+        async def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        async with AsyncClient("http://test/v1", KEY, transport=transport, pause=pause) as client:
+            answer = getattr(client, name)(*args, **kwargs)
+            if inspect.isasyncgen(answer):
+                return [each async for each in answer]
+            return await answer
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def caller(request):
+    return Caller(request.param)
+
+
+def answering(*answers: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
+    """A service that gives these answers in turn, and the requests it got."""
+    remaining, requests = list(answers), []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        answer = remaining.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return handle, requests
+
+
+def refusal(status: int, code: str, details=None, **headers: str) -> httpx.Response:
+    error = {"code": code, "message": "Do this next.", "request_id": "req_1", "details": details}
+    return httpx.Response(status, json={"error": error}, headers=headers)
+
+
+def receipt() -> httpx.Response:
+    return httpx.Response(
+        202, json={"job_id": "job_1", "status": "queued", "estimated_start_ms": 5, "new": True}
+    )
+
+
+def test_agents_and_repos_are_read_whatever_a_newer_service_adds(caller):
+    agent = {"id": "a", "name": "A", "available": True, "plan_required": "free", "colour": "red"}
+    handle, requests = answering(httpx.Response(200, json={"agents": [agent], "next_cursor": None}))
+    assert [each.id for each in caller.call(handle, "agents")] == ["a"]
+    assert requests[0].url.path == "/v1/agents"
+    assert requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+    repo = {"id": "repo_1", "full_name": "a/b", "platform": "local", "index_status": "ready"}
+    handle, _ = answering(httpx.Response(200, json={"repos": [{**repo, "line_count": 3}]}))
+    found = caller.call(handle, "repos")
+    assert found[0].accepts_jobs
+    assert found[0].index_error is None
+
+
+def test_a_job_is_created_with_only_what_was_given_and_a_key_of_its_own(caller):
+    handle, requests = answering(receipt())
+    made = caller.call(handle, "create_job", "a/b", "lint-fixer")
+    assert (made.job_id, made.estimated_start_ms) == ("job_1", 5)
+    assert json.loads(requests[0].content) == {"repo": "a/b", "agent": "lint-fixer"}
+    assert requests[0].headers["content-type"] == "application/json"
+    assert len(requests[0].headers["idempotency-key"]) >= 32
+
+
+def test_a_creation_whose_answer_was_lost_is_repeated_as_the_same_one(caller):
+    handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
+    assert caller.call(handle, "create_job", "a/b", "lint-fixer").job_id == "job_1"
+    assert len({request.headers["idempotency-key"] for request in requests}) == 1
+    assert len(caller.pauses) == 2
+
+
+def test_a_pause_is_as_long_as_the_service_asks_for(caller):
+    handle, _ = answering(refusal(429, "rate_limited", **{"Retry-After": "7"}), receipt())
+    caller.call(handle, "create_job", "a/b", "lint-fixer")
+    assert caller.pauses == [7.0]
+
+
+def test_a_refusal_that_will_not_pass_is_raised_at_once_with_all_it_says(caller):
+    faults = [{"field": "repo", "message": "is missing"}]
+    handle, requests = answering(refusal(422, "validation_failed", faults))
+    with pytest.raises(ApiError) as caught:
+        caller.call(handle, "create_job", "", "lint-fixer")
+    error = caught.value
+    assert (error.status, error.code, error.request_id) == (422, "validation_failed", "req_1")
+    assert error.details == faults
+    assert "repo: is missing" in str(error)
+    assert len(requests) == 1
+
+
+def test_a_repository_that_is_indexing_is_the_callers_business_not_a_repeat(caller):
+    handle, requests = answering(refusal(409, "repo_indexing", **{"Retry-After": "2"}))
+    with pytest.raises(ApiError) as caught:
+        caller.call(handle, "create_job", "a/b", "lint-fixer")
+    assert caught.value.retry_after_seconds == 2
+    assert len(requests) == 1
+
+
+def test_a_service_that_never_answers_is_given_up_with_its_address(caller):
+    handle, requests = answering(*[httpx.ConnectError("refused") for _ in range(9)])
+    with pytest.raises(ServiceUnreachable, match="http://test/v1/ does not answer: refused"):
+        caller.call(handle, "agents")
+    assert len(requests) == 5
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_answer_that_is_not_the_services_is_said_to_be_one(caller, status):
+    handle, _ = answering(httpx.Response(status, text="<html>hello</html>"))
+    with pytest.raises(UnexpectedAnswer):
+        caller.call(handle, "agents")
+
+
+def test_a_job_is_waited_for_until_it_is_finished(caller):
+    states = ["queued", "queued", "running", "completed"]
+    handle, requests = answering(
+        *[httpx.Response(200, json={**JOB, "status": state}) for state in states]
+    )
+    assert caller.call(handle, "wait", "job_1").status == "completed"
+    assert [request.url.params.get("wait_seconds") for request in requests] == [
+        None,
+        "60",
+        "60",
+        "60",
+    ]
+
+
+def test_every_page_of_jobs_is_read(caller):
+    handle, requests = answering(
+        httpx.Response(200, json={"jobs": [JOB], "next_cursor": "c1"}),
+        httpx.Response(200, json={"jobs": [{**JOB, "job_id": "job_0"}], "next_cursor": None}),
+    )
+    found = caller.call(handle, "jobs", status="queued")
+    assert [job.job_id for job in found] == ["job_1", "job_0"]
+    assert [request.url.params.get("cursor") for request in requests] == [None, "c1"]
+    assert {request.url.params["status"] for request in requests} == {"queued"}
+
+
+def test_a_job_identifier_cannot_leave_its_place_in_the_address(caller):
+    handle, requests = answering(refusal(404, "job_not_found"))
+    with pytest.raises(ApiError):
+        caller.call(handle, "cancel", "../agents?x=1")
+    assert requests[0].url.raw_path == b"/v1/jobs/..%2Fagents%3Fx%3D1/cancel"
+
+
+def test_events_are_read(caller):
+    event = {
+        "id": "evt_1",
+        "event": "job.queued",
+        "sequence": 1,
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    handle, _ = answering(httpx.Response(200, json={"events": [{**event, "payload": {"a": 1}}]}))
+    assert caller.call(handle, "events", "job_1")[0].payload == {"a": 1}
+
+
+def test_a_log_is_read_as_text(caller):
+    handle, _ = answering(httpx.Response(200, text="one\ntwo\n"))
+    assert "".join(caller.call(handle, "logs", "job_1")) == "one\ntwo\n"
+
+
+def test_a_followed_log_goes_on_where_a_broken_connection_stopped(caller):
+    handle, requests = answering(
+        httpx.Response(200, text="retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),
+        refusal(503, "unavailable"),
+        httpx.Response(200, text=": hello\n\n"),
+        httpx.Response(200, text="id: 2\ndata: two\ndata:\n\nevent: end\ndata: completed\n\n"),
+    )
+    assert caller.call(handle, "logs", "job_1", follow=True) == ["one\n", "two\n"]
+    assert [request.headers.get("last-event-id") for request in requests] == [None, "1", "1", "1"]
+    assert requests[0].headers["accept"] == "text/event-stream"
+
+
+def test_a_followed_log_of_no_job_is_a_refusal(caller):
+    handle, _ = answering(refusal(404, "job_not_found"))
+    with pytest.raises(ApiError, match="job_not_found"):
+        caller.call(handle, "logs", "job_1", follow=True)
+
+
+@pytest.mark.parametrize("given", ["http://host:80", "http://host:80/", "http://host:80/v1/"])
+def test_the_version_segment_may_be_left_out_of_the_address(given):
+    handle, requests = answering(httpx.Response(200, json={"agents": []}))
+    with Client(given, KEY, transport=httpx.MockTransport(handle)) as client:
+        client.agents()
+    assert requests[0].url == "http://host:80/v1/agents"
+
+
+@pytest.mark.parametrize("given", ["", "host:80", "ftp://host", "http://", "http://host:x/v1"])
+def test_what_is_no_address_is_refused_before_anything_is_sent(given):
+    with pytest.raises(ClientError):
+        Client(given, KEY)
+
+
+def test_a_key_that_was_copied_with_a_line_break_is_refused_before_anything_is_sent():
+    with pytest.raises(ClientError, match="copied whole"):
+        Client("http://test", "ajk_a\n")
+
+
+def test_address_and_key_come_from_the_environment(monkeypatch):
+    monkeypatch.delenv("AGENTJOBS_URL", raising=False)
+    monkeypatch.setenv("AGENTJOBS_API_KEY", KEY)
+    with pytest.raises(ClientError, match="AGENTJOBS_URL"):
+        Client.from_environment()
+    monkeypatch.setenv("AGENTJOBS_URL", "http://test/v1")
+    Client.from_environment().close()
+    monkeypatch.delenv("AGENTJOBS_API_KEY")
+    with pytest.raises(ClientError, match="AGENTJOBS_API_KEY"):
+        Client.from_environment()
