@@ -1,0 +1,214 @@
+"""Processes that die or are told to go in the midst of their work: nothing is lost or doubled."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service import Api, Service, sample_repository, wait_until
+
+QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
+AGENTS = '''
+[[agents]]
+id = "slow-once"
+name = "Slow at its first attempt"
+command = ["sh", "-c", """
+echo "attempt: $(grep -o '"attempt": *[0-9]*' "$AGENTJOBS_JOB")"
+echo changed > edited.txt
+grep -q '"attempt": *1[,}]' "$AGENTJOBS_JOB" && exec sleep 637
+exit 0
+"""]
+
+[[agents]]
+id = "sleepy"
+name = "Sleepy"
+command = ["sh", "-c", "echo asleep; exec sleep 638"]
+
+[[agents]]
+id = "premium"
+name = "Premium"
+plan_required = "pro"
+command = ["true"]
+'''
+
+StartService = Callable[..., Service]
+
+
+@pytest.fixture
+def start(database_url: str, tmp_path: Path) -> Iterator[StartService]:
+    """Starts services on one store, each with a data directory of its own unless told otherwise."""
+    started: list[Service] = []
+
+    def start_one(*command: str, data_dir: str = "data", **environment: str) -> Service:
+        directory = tmp_path / data_dir
+        directory.mkdir(exist_ok=True)
+        (directory / "agentjobs.toml").write_text(AGENTS)
+        surroundings = {"AGENTJOBS_DATABASE_URL": database_url, **QUICK, **environment}
+        service = Service(directory, surroundings, command or ("up",)).start()
+        started.append(service)
+        return service
+
+    yield start_one
+    for service in started:
+        if service.process is not None and service.process.poll() is None:
+            service.kill()
+
+
+def connected(service: Service, tmp_path: Path) -> Api:
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    return api
+
+
+def agents_alive(seconds: str) -> bool:
+    found = subprocess.run(["pgrep", "-f", f"sleep {seconds}$"], capture_output=True, check=False)
+    return found.returncode == 0
+
+
+def pull_requests(service: Service) -> int:
+    return service.admin("pulls", "list", "--json").count('"number"')
+
+
+def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
+    start: StartService, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    workers = {"AGENTJOBS_PUBLIC_URL": serve.root_url}
+    first = start("worker", data_dir="first", **workers)
+    api = connected(serve, tmp_path)
+    job_id = api.create("acme/shop", "slow-once")
+    api.wait_status(job_id, "running")
+    second = start("worker", data_dir="second", **workers)
+    first.kill()
+    wait_until(lambda: not agents_alive("637"), "the killed worker's agent to be gone", 5)
+    job = api.wait_status(job_id, "completed", "failed")
+    assert job["status"] == "completed", job
+    assert job["attempt"] == 2
+    assert api.events(job_id) == [
+        "job.queued",
+        "job.started",
+        "job.queued",
+        "job.started",
+        "job.completed",
+        "pr.review_requested",
+    ]
+    assert pull_requests(serve) == 1
+    assert second.stop() == 0
+    assert serve.stop() == 0
+
+
+def test_a_killed_service_goes_on_where_it_was_when_started_again(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start()
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "slow-once")
+    api.wait_status(job_id, "running")
+    service.kill()
+    wait_until(lambda: not agents_alive("637"), "the agent to be gone", 5)
+    again = start()
+    api = again.client(again.key())
+    job = api.wait_status(job_id, "completed", "failed")
+    assert (job["status"], job["attempt"]) == ("completed", 2)
+    assert pull_requests(again) == 1
+    assert again.stop() == 0
+
+
+def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start("serve", AGENTJOBS_RATE_LIMIT_PER_SECOND="0")
+    api = connected(service, tmp_path)
+    acknowledged: list[str] = []
+
+    def post_until_it_dies() -> None:
+        client = service.client(api.http.headers["Authorization"].removeprefix("Bearer "))
+        try:
+            while True:
+                acknowledged.append(client.create("acme/shop", "sleepy"))
+        except httpx.TransportError:
+            return
+
+    threads = [threading.Thread(target=post_until_it_dies) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(acknowledged) > 50, "jobs to be accepted")
+    service.kill()
+    for thread in threads:
+        thread.join()
+    again = start("serve", AGENTJOBS_RATE_LIMIT_PER_SECOND="0")
+    api = again.client(again.key())
+    assert len(acknowledged) > 50
+    for job_id in acknowledged:
+        assert api.job(job_id)["status"] == "queued"
+        assert api.events(job_id) == ["job.queued"]
+    assert again.stop() == 0
+
+
+def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="0.2")
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "slow-once")
+    api.wait_status(job_id, "running")
+    assert service.stop() == 0
+    assert not agents_alive("637")
+    waiting = start("serve")
+    job = waiting.client(waiting.key()).job(job_id)
+    assert (job["status"], job["attempt"], job["queue_reason"]) == ("queued", 0, "no_worker")
+    assert waiting.stop() == 0
+
+
+def test_a_running_job_may_finish_within_the_grace(start: StartService, tmp_path: Path) -> None:
+    service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="30")
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "sleepy", config_override={"timeout_seconds": 2})
+    api.wait_status(job_id, "running")
+    assert service.stop() == 0
+    again = start("serve")
+    job = again.client(again.key()).job(job_id)
+    assert (job["status"], job["error"]["code"]) == ("failed", "timeout")
+    assert again.stop() == 0
+
+
+def test_a_key_revoked_on_the_command_line_is_refused_within_a_second(
+    start: StartService,
+) -> None:
+    service = start("serve")
+    key = service.key()
+    api = service.client(key)
+    assert api.http.get("/agents").status_code == 200
+    service.admin("keys", "revoke", key)
+    wait_until(lambda: api.http.get("/agents").status_code == 401, "the key to be refused", 1)
+    assert service.stop() == 0
+
+
+def test_a_repository_connected_on_the_command_line_is_there_within_a_second(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start("serve")
+    api = service.client(service.key())
+    assert api.http.get("/repos").json()["repos"] == []
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    wait_until(lambda: api.http.get("/repos").json()["repos"], "the repository to be seen", 1)
+    assert service.stop() == 0
+
+
+def test_a_plan_set_on_the_command_line_is_there_within_a_second(start: StartService) -> None:
+    service = start("serve")
+    service.admin("orgs", "create", "acme", "--plan", "free")
+    api = service.client(service.key("--org", "acme"))
+    assert not is_available(api, "premium")
+    service.admin("orgs", "set-plan", "acme", "pro")
+    wait_until(lambda: is_available(api, "premium"), "the new plan to be seen", 1)
+    assert service.stop() == 0
+
+
+def is_available(api: Api, agent_id: str) -> bool:
+    agents = {agent["id"]: agent for agent in api.http.get("/agents").json()["agents"]}
+    return bool(agents[agent_id]["available"])

@@ -1,0 +1,79 @@
+"""The OpenAPI document against the running service, by schemathesis: every phase, every check."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service import Service, sample_repository
+
+PROGRAM = str(Path(sys.executable).with_name("schemathesis"))
+CASES_PER_OPERATION = 12
+# A repository or an agent that does not exist has a valid form; only the service can refuse it.
+# The longest a request may take is a long-poll of 60 s.
+CONFIGURATION = """
+request-timeout = 65
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "403", "404", "409", "422"]
+"""
+
+
+@pytest.fixture
+def fuzzed(database_url: str, tmp_path: Path) -> Iterator[Service]:
+    """A service of its own, without a rate limit, that knows the repository of the examples."""
+    environment = {
+        "AGENTJOBS_DATABASE_URL": database_url,
+        "AGENTJOBS_RATE_LIMIT_PER_SECOND": "0",
+    }
+    running = Service(tmp_path / "data", environment).start()
+    running.connect(sample_repository(tmp_path / "shop"), "acme/shop")
+    yield running
+    running.stop()
+
+
+def test_the_service_answers_as_its_openapi_document_says_and_never_with_a_server_error(
+    fuzzed: Service, tmp_path: Path
+) -> None:
+    api = fuzzed.client(fuzzed.key())
+    api.wait_ready("acme/shop")
+
+    done = schemathesis(fuzzed, str(api.http.headers["Authorization"]), tmp_path)
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert answers_of(fuzzed, least=500) == []
+    # It got as far as real work: documented examples became jobs, jobs became pull requests.
+    jobs = api.http.get("/jobs", params={"status": "completed"}).json()["jobs"]
+    assert [job["agent"] for job in jobs if job["pr_url"]].count("lint-fixer") > 0
+    api.http.close()
+
+
+def schemathesis(
+    service: Service, authorization: str, directory: Path
+) -> subprocess.CompletedProcess[str]:
+    configuration = directory / "schemathesis.toml"
+    configuration.write_text(CONFIGURATION)
+    return subprocess.run(
+        [
+            *(PROGRAM, "--config-file", str(configuration)),
+            *("run", f"{service.base_url}/openapi.json", "--no-color"),
+            *("--header", f"Authorization: {authorization}"),
+            *("--checks", "all", "--continue-on-failure"),
+            *("--max-examples", str(CASES_PER_OPERATION), "--generation-deterministic"),
+        ],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def answers_of(service: Service, *, least: int) -> list[dict[str, object]]:
+    """Requests answered with this status or a higher one, as the service itself logged them."""
+    lines = [json.loads(line) for line in service.log().splitlines() if line.startswith("{")]
+    answered = [line for line in lines if line["message"] == "request"]
+    assert answered
+    return [line for line in answered if line["status"] >= least]

@@ -1,0 +1,220 @@
+"""Every line of the interface specification, over real HTTP against a running service."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.service import Api, Service, git, wait_until
+
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+EVENTS = ["job.queued", "job.started", "job.completed", "pr.review_requested"]
+
+
+def moment(text: str) -> datetime:
+    assert TIMESTAMP.fullmatch(text)
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def test_the_base_address_ends_with_the_version(service: Service) -> None:
+    assert service.base_url.endswith("/v1")
+
+
+def test_agents_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
+    answer = api.http.get("/agents")
+    assert answer.status_code == 200
+    agents = {agent["id"]: agent for agent in answer.json()["agents"]}
+    assert {"lint-fixer", "edit", "premium"} <= agents.keys()
+    for agent in agents.values():
+        assert isinstance(agent["id"], str)
+        assert isinstance(agent["name"], str)
+        assert agent["available"] is True
+        assert agent["plan_required"] in {"free", "pro", "enterprise"}
+    assert agents["premium"]["plan_required"] == "enterprise"
+
+
+def test_repos_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
+    answer = api.http.get("/repos")
+    assert answer.status_code == 200
+    (shop,) = [repo for repo in answer.json()["repos"] if repo["full_name"] == "acme/shop"]
+    assert shop["id"].startswith("repo_")
+    assert shop["platform"] == "local"
+    assert shop["index_status"] == "ready"
+    assert shop["line_count"] == 3
+
+
+def test_a_job_is_accepted_queued_and_estimated(api: Api) -> None:
+    answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+    assert answer.status_code == 202
+    body = answer.json()
+    assert set(body) == {"job_id", "status", "estimated_start_ms"}
+    assert body["job_id"].startswith("job_")
+    assert body["status"] == "queued"
+    assert isinstance(body["estimated_start_ms"], int)
+
+
+def test_a_job_produces_a_real_pull_request(api: Api, service: Service) -> None:
+    job = api.finish("acme/shop", "edit", ticket_id="SHOP-7")
+    assert job["status"] == "completed", job
+    assert job["agent"] == "edit"
+    assert isinstance(job["pr_number"], int)
+    assert job["pr_url"] == f"{service.root_url}/default/acme/shop/pulls/{job['pr_number']}"
+    assert moment(job["started_at"]) <= moment(job["completed_at"])
+    assert (job["ticket_id"], job["repo"], job["attempt"], job["error"]) == (
+        "SHOP-7",
+        "acme/shop",
+        1,
+        None,
+    )
+    page = api.http.get(job["pr_url"])
+    assert page.status_code == 200
+    assert "SHOP-7: Edit a file" in page.text
+    assert "edited.txt" in page.text
+
+
+def test_the_pull_requests_branch_can_be_cloned_and_carries_the_change(
+    api: Api, service: Service, key: str
+) -> None:
+    job = api.finish("acme/shop", "edit")
+    address = service.root_url.replace("http://", f"http://x:{key}@") + "/git/default/acme/shop.git"
+    branch = f"agentjobs/edit/{job['job_id'][-12:]}"
+    clone = service.data_dir.parent / f"clone-{job['job_id']}"
+    git(service.data_dir, "clone", "--quiet", "--branch", branch, address, str(clone))
+    assert (clone / "edited.txt").read_text() == "changed\n"
+    message = git(clone, "log", "-1", "--format=%an <%ae>%n%B")
+    assert message.startswith("agentjobs <agentjobs@localhost>\nEdit a file\n")
+    assert f"Job: {job['job_id']}\nAgent: edit" in message
+
+
+def test_every_state_change_is_told_in_order(api: Api) -> None:
+    job = api.finish("acme/shop", "edit")
+    answer = api.http.get(f"/jobs/{job['job_id']}/events").json()["events"]
+    assert [event["event"] for event in answer] == EVENTS
+    assert [event["sequence"] for event in answer] == [1, 2, 3, 4]
+    for event in answer:
+        payload = event["payload"]
+        assert list(payload) == ["event", "job_id", "repo", "pr_url", "timestamp"]
+        assert payload["job_id"] == job["job_id"]
+        assert payload["repo"] == "acme/shop"
+        moment(payload["timestamp"])
+    assert [event["payload"]["pr_url"] for event in answer] == [None, None, *[job["pr_url"]] * 2]
+
+
+def test_values_that_do_not_exist_yet_are_null(api: Api) -> None:
+    job_id = api.create("acme/shop", "sleepy")
+    job = api.wait_status(job_id, "running")
+    for name in ("pr_url", "pr_number", "completed_at", "error", "ticket_id", "usage"):
+        assert job[name] is None
+    moment(job["started_at"])
+    api.http.post(f"/jobs/{job_id}/cancel")
+    api.wait_status(job_id, "cancelled")
+
+
+def test_no_change_to_propose_is_a_failure_of_its_own_kind(api: Api) -> None:
+    job = api.finish("acme/shop", "idle")
+    assert (job["status"], job["error"]["code"]) == ("failed", "no_changes")
+    assert job["error"]["retryable"] is False
+    assert api.events(job["job_id"]) == ["job.queued", "job.started", "job.failed"]
+
+
+def test_a_crashed_agent_fails_the_job_with_its_last_words(api: Api) -> None:
+    job = api.finish("acme/shop", "crash")
+    assert (job["status"], job["error"]["code"]) == ("failed", "agent_failed")
+    assert "these are my last words" in job["error"]["message"]
+    assert "exit code 3" in job["error"]["message"]
+
+
+def test_a_timeout_fails_the_job(api: Api) -> None:
+    job = api.finish("acme/shop", "sleepy", config_override={"timeout_seconds": 1})
+    assert (job["status"], job["error"]["code"]) == ("failed", "timeout")
+
+
+def test_a_missing_base_branch_fails_the_job_before_it_starts(api: Api) -> None:
+    job = api.finish("acme/shop", "edit", config_override={"base_branch": "nowhere"})
+    assert (job["status"], job["error"]["code"]) == ("failed", "invalid_configuration")
+    assert "nowhere" in job["error"]["message"]
+    assert job["started_at"] is None
+    assert api.events(job["job_id"]) == ["job.queued", "job.failed"]
+
+
+def test_a_draft_asks_for_review_only_when_it_is_ready(api: Api) -> None:
+    job = api.finish("acme/shop", "edit", config_override={"draft": True, "title": "Mine"})
+    assert api.events(job["job_id"]) == EVENTS[:3]
+    assert "Mine" in api.http.get(job["pr_url"]).text
+
+
+def test_a_cancelled_job_ends_within_a_second_and_is_told_as_failed(api: Api) -> None:
+    job_id = api.create("acme/shop", "sleepy")
+    api.wait_status(job_id, "running")
+    answer = api.http.post(f"/jobs/{job_id}/cancel")
+    assert answer.status_code == 202
+    job = wait_until(
+        lambda: (job := api.job(job_id))["status"] == "cancelled" and job, "the cancel", 1.5
+    )
+    assert job["error"]["code"] == "cancelled"
+    assert api.events(job_id)[-1] == "job.failed"
+    again = api.http.post(f"/jobs/{job_id}/cancel")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "job_finished")
+
+
+def test_waiting_answers_as_soon_as_the_status_changes(api: Api) -> None:
+    job_id = api.create("acme/shop", "edit")
+    seen = []
+    while not seen or seen[-1] not in {"completed", "failed"}:
+        seen.append(api.http.get(f"/jobs/{job_id}?wait_seconds=30").json()["status"])
+    assert seen[-1] == "completed"
+    assert len(seen) <= 3
+
+
+def test_the_log_of_a_job_is_text(api: Api) -> None:
+    job = api.finish("acme/shop", "edit")
+    answer = api.http.get(f"/jobs/{job['job_id']}/logs")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert "editing" in answer.text
+    assert job["pr_url"] in answer.text
+
+
+def test_the_built_in_lint_fixer_repairs_a_python_tree(api: Api) -> None:
+    job = api.finish("acme/shop", "lint-fixer")
+    assert job["status"] == "completed", job
+    page = api.http.get(job["pr_url"]).text
+    assert "app.py" in page
+    assert "import os" in page
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/agents"),
+        ("GET", "/repos"),
+        ("GET", "/jobs"),
+        ("POST", "/jobs"),
+        ("GET", "/jobs/x"),
+    ],
+)
+def test_every_endpoint_wants_a_token(api: Api, method: str, path: str) -> None:
+    for shown in ("", "Bearer x", "Basic x", "Bearer ajk_" + "0" * 38):
+        answer = api.http.request(method, path, headers={"Authorization": shown})
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["error"]["code"] == "unauthorized"
+
+
+def test_one_organization_sees_nothing_of_another(api: Api, service: Service) -> None:
+    job = api.finish("acme/shop", "edit")
+    service.admin("orgs", "create", "rival", "--plan", "pro")
+    rival = service.client(service.key("--org", "rival", "--git-write"))
+    assert rival.http.get("/repos").json()["repos"] == []
+    assert rival.http.get("/jobs").json()["jobs"] == []
+    agents = {agent["id"]: agent for agent in rival.http.get("/agents").json()["agents"]}
+    assert agents["premium"]["available"] is False
+    for suffix in ("", "/logs", "/events"):
+        answer = rival.http.get(f"/jobs/{job['job_id']}{suffix}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
+    answer = rival.http.post(f"/jobs/{job['job_id']}/cancel")
+    assert answer.status_code == 404
+    answer = rival.http.post("/jobs", json={"repo": "acme/shop", "agent": "edit"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "repo_not_connected")
+    assert rival.http.get(job["pr_url"]).status_code == 404
+    unknown = service.root_url + "/git/default/acme/shop.git/info/refs?service=git-upload-pack"
+    assert rival.http.get(unknown).status_code == 404

@@ -1,0 +1,96 @@
+"""A store in trouble under a running service: a clear answer meanwhile, all as before after."""
+
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import PostgresCluster
+from tests.service import Api, Service, sample_repository, wait_until
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A service of this test's own, without a worker: jobs stay queued."""
+    running = Service(tmp_path / "data", command=("serve",)).start()
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+@pytest.fixture
+def api(service: Service, tmp_path: Path) -> Api:
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    client = service.client(service.key())
+    client.wait_ready("acme/shop")
+    return client
+
+
+def post(api: Api) -> int:
+    return api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"}).status_code
+
+
+def jobs(api: Api) -> int:
+    return len(api.http.get("/jobs").json()["jobs"])
+
+
+@contextmanager
+def full_disk(service: Service) -> Iterator[None]:
+    """No file of the service may grow any more, which is what a full disk means to it."""
+    assert service.process is not None
+    pid = service.process.pid
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def test_a_locked_database_is_answered_with_503_and_works_again_afterwards(
+    service: Service, api: Api
+) -> None:
+    with closing(sqlite3.connect(service.data_dir / "agentjobs.db")) as intruder:
+        intruder.execute("BEGIN IMMEDIATE")
+        answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+        assert jobs(api) == 0
+        intruder.rollback()
+    assert post(api) == 202
+    assert jobs(api) == 1
+
+
+def test_a_full_disk_is_answered_with_503_and_loses_nothing(service: Service, api: Api) -> None:
+    assert post(api) == 202
+    with full_disk(service):
+        answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert jobs(api) == 1
+    assert post(api) == 202
+    assert jobs(api) == 2
+
+
+def test_a_database_server_that_goes_and_comes_back(tmp_path: Path) -> None:
+    cluster = PostgresCluster()
+    cluster.start()
+    try:
+        url = cluster.url(cluster.create_database())
+        environment = {"AGENTJOBS_DATABASE_URL": url}
+        service = Service(tmp_path / "data", environment, ("serve",)).start()
+        service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+        api = service.client(service.key())
+        api.wait_ready("acme/shop")
+        assert post(api) == 202
+
+        cluster.stop()
+        assert post(api) == 503
+        assert api.http.get(f"{service.root_url}/readyz").status_code == 503
+        assert api.http.get(f"{service.root_url}/healthz").status_code == 200
+
+        cluster.start()
+        wait_until(lambda: post(api) == 202, "the store to be back")
+        assert jobs(api) == 2
+        assert service.stop() == 0
+    finally:
+        cluster.remove()
