@@ -1,0 +1,34 @@
+"""`python -m bench [NAME…] [--json FILE]`: measure, show, and write down on request."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bench import api_throughput, start_latency
+from bench.report import machine, show, write_json
+
+MEASURES = {
+    "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
+    "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASURES)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(MEASURES):
+        parser.error(f"no such measure: {', '.join(sorted(unknown))}")
+    figures: dict[str, Any] = {"machine": machine()}
+    show("Measured on", [figures["machine"]])
+    for name in arguments.names or MEASURES:
+        title, measure = MEASURES[name]
+        figures[name] = measure()
+        show(title, figures[name])
+    if arguments.json:
+        write_json(arguments.json, figures)
+
+
+if __name__ == "__main__":
+    main()

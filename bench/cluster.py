@@ -1,0 +1,20 @@
+"""A private PostgreSQL cluster with the settings of a real one: what it confirms is on disk."""
+
+import contextlib
+from collections.abc import Iterator
+from unittest.mock import patch
+
+from tests import postgres
+
+_AS_SHIPPED = {"max_connections": "100"}
+
+
+@contextlib.contextmanager
+def durable_cluster() -> Iterator[postgres.PostgresCluster]:
+    cluster = postgres.PostgresCluster()
+    try:
+        with patch.object(postgres, "_QUICK_BUT_UNSAFE", _AS_SHIPPED):
+            cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()

@@ -1,0 +1,91 @@
+"""Keep-alive connections that ask again as soon as they are answered, and count the answers.
+
+Made to cost little: requests are bytes made beforehand, of an answer only the status and the
+length are read.
+"""
+
+import asyncio
+import functools
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import uvloop
+
+WARM_UP_SECONDS = 0.3
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length: "
+
+
+@dataclass(frozen=True)
+class Load:
+    """`requests` has a list for each connection, sent over and over."""
+
+    port: int
+    requests: Sequence[Sequence[bytes]]
+    status: int
+    seconds: float
+
+
+def run_load(load: Load) -> float:
+    """Answers per second; raises when one of them was another than the expected."""
+    return uvloop.run(_run(load))
+
+
+async def _run(load: Load) -> float:
+    loop = asyncio.get_running_loop()
+    connections: list[_Connection] = []
+    for requests in load.requests:
+        made = functools.partial(_Connection, requests, load.status)
+        connections.append((await loop.create_connection(made, "127.0.0.1", load.port))[1])
+    await asyncio.sleep(WARM_UP_SECONDS)
+    before, started = sum(one.answers for one in connections), time.perf_counter()
+    await asyncio.sleep(load.seconds)
+    after, ended = sum(one.answers for one in connections), time.perf_counter()
+    for connection in connections:
+        connection.leave()
+    if surprises := [one.surprise for one in connections if one.surprise]:
+        raise RuntimeError(f"unexpected answer: {surprises[0]!r}")
+    return (after - before) / (ended - started)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, requests: Sequence[bytes], status: int) -> None:
+        self.answers = 0
+        self.surprise = b""
+        self._requests = itertools.cycle(requests)
+        self._begin = b"HTTP/1.1 %d " % status
+        self._received = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(next(self._requests))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head_end = self._received.find(_HEAD_END)
+        if head_end < 0:
+            return
+        at = self._received.find(_LENGTH) + len(_LENGTH)
+        length = int(self._received[at : self._received.index(b"\r", at)])
+        if len(self._received) < head_end + len(_HEAD_END) + length:
+            return
+        if not self._received.startswith(self._begin):
+            self.surprise = self._received
+            return
+        self._received = b""
+        self.answers += 1
+        if self._transport is not None:
+            self._transport.write(next(self._requests))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is not None and not self.surprise:
+            self.surprise = f"the connection was closed: {error}".encode()
+
+    def leave(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()

@@ -1,0 +1,69 @@
+"""What a store holds before it is measured: an organization per connection, each with a key, a
+repository that is ready and some jobs that wait; and how that state is restored.
+
+More than one organization because a queue is limited per organization: within that limit one
+alone would be full in a moment.
+"""
+
+from dataclasses import dataclass
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.clock import now_ms
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.create import create_job
+from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.organizations.api_keys import create_key
+from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.settings import Settings
+from agentjobs.store.database import Transaction
+from agentjobs.store.opening import open_database
+from tests.world import insert_repo
+
+REPO = "acme/shop"
+JOB = CreateJobRequest(repo=REPO, agent="lint-fixer", ticket_id="SHOP-1234")
+_JOBS_EACH = 10
+
+
+@dataclass(frozen=True)
+class Tenant:
+    key: str
+    job_ids: tuple[str, ...]
+
+
+async def populate(settings: Settings, organizations: int) -> list[Tenant]:
+    db = await open_database(settings.effective_database_url, migrate=True)
+    try:
+        context = JobsContext(db, settings, build_catalog(settings))
+        return [await _tenant(context, f"org-{number}") for number in range(organizations)]
+    finally:
+        await db.close()
+
+
+async def _tenant(context: JobsContext, name: str) -> Tenant:
+    organization = await create_organization(context.db, context.plans, name, "enterprise")
+    created = await create_key(context.db, name)
+    await context.db.transact(insert_repo, organization.id, REPO, "ready")
+    caller = await KeyRing(context.db).authenticate(created.key)
+    assert caller is not None
+    made = [await create_job(context, caller, JOB) for _ in range(_JOBS_EACH)]
+    return Tenant(created.key, tuple(one.receipt.job_id for one in made))
+
+
+async def empty_queue(settings: Settings, kept: list[Tenant]) -> int:
+    """End the jobs of a measurement, so that the next begins with the same queue; their number."""
+    newest = max(job_id for tenant in kept for job_id in tenant.job_ids)
+    db = await open_database(settings.effective_database_url, migrate=False)
+    try:
+        return await db.transact(_empty, newest)
+    finally:
+        await db.close()
+
+
+async def _empty(tx: Transaction, newest: str) -> int:
+    return await tx.execute(
+        "UPDATE jobs SET status = 'cancelled', completed_at = :now"
+        " WHERE status = 'queued' AND id > :newest",
+        now=now_ms(),
+        newest=newest,
+    )
