@@ -17,6 +17,10 @@ from agentjobs.settings_file import SettingsFileError, line_of
 
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
+_HIGHEST_PORT = 65_535
+# Variables of ours that are no settings of the service.
+_OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
+
 
 class SettingsError(Exception):
     """A setting that cannot be used; the message names it and says what would be accepted."""
@@ -114,6 +118,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"http://{_in_url(host)}:{self.port}"
 
     @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """None: no address of their own. Checked when the settings were read."""
+        host, _, port = self.metrics_bind.rpartition(":")
+        return (host.strip("[]") or "127.0.0.1", int(port)) if port else None
+
+    @property
     def effective_slots(self) -> int:
         return self.slots or os.cpu_count() or 1
 
@@ -138,6 +148,17 @@ def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
         raise SettingsError(f"a setting cannot be used: {error}") from None
     _check(settings)
     return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none: most likely misspelt."""
+    known = {field.name.upper() for field in msgspec.structs.fields(Settings)} | _OTHER_VARIABLES
+    ours = {name.removeprefix(ENVIRONMENT_PREFIX) for name in environ if _is_ours(name)}
+    return sorted(ENVIRONMENT_PREFIX + name for name in ours - known)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(ENVIRONMENT_PREFIX) and not name.startswith("AGENTJOBS_TEST_")
 
 
 def is_loopback(host: str) -> bool:
@@ -200,18 +221,53 @@ def _convert_file(values: Mapping[str, Any]) -> None:
         raise SettingsFileError.from_msgspec(str(error)) from None
 
 
+_LEAST = {
+    "queue_limit": 1,
+    "rate_limit_per_second": 0,
+    "rate_limit_burst": 1,
+    "slots": 0,
+    "lost_worker_retries": 0,
+    "drain_grace_seconds": 0,
+    "sandbox_uid_base": 1,
+    "max_job_log_bytes": 0,
+    "log_retention_days": 0,
+    "job_retention_days": 0,
+}
+_ONE_OF = {
+    "sandbox": ("bubblewrap", "none"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+
 def _check(settings: Settings) -> None:
-    for name in ("lease_seconds", "lease_renew_seconds"):
-        if getattr(settings, name) <= 0:
-            raise SettingsError(f"{name} must be above 0")
+    for name, least in _LEAST.items():
+        if getattr(settings, name) < least:
+            raise SettingsError(f"{name} must be at least {least}")
+    for name, choices in _ONE_OF.items():
+        if getattr(settings, name).lower() not in choices:
+            raise SettingsError(f"{name} must be one of: {', '.join(choices)}")
+    if settings.lease_renew_seconds <= 0:
+        raise SettingsError("lease_renew_seconds must be above 0")
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
         raise SettingsError("lease_renew_seconds must be at most half of lease_seconds")
-    if not 0 <= settings.port <= 65_535:
-        raise SettingsError("port must be between 0 and 65535")
-    if not settings.plans or len({plan.name for plan in settings.plans}) != len(settings.plans):
+    _check_plans(settings.plans)
+    _check_addresses(settings)
+
+
+def _check_plans(plans: tuple[PlanTable, ...]) -> None:
+    if not plans or len({plan.name for plan in plans}) != len(plans):
         raise SettingsError("plans must be given, each with a name of its own")
-    if settings.sandbox not in {"bubblewrap", "none"}:
-        raise SettingsError('sandbox must be "bubblewrap" or "none"')
+    for plan in plans:
+        if not plan.name or plan.concurrent_jobs < 1:
+            raise SettingsError(f"plan {plan.name!r}: give a name and concurrent_jobs above 0")
+
+
+def _check_addresses(settings: Settings) -> None:
+    if not 0 <= settings.port <= _HIGHEST_PORT:
+        raise SettingsError("port must be between 0 and 65535")
+    port = settings.metrics_bind.rpartition(":")[2]
+    if settings.metrics_bind and not (port.isdecimal() and int(port) <= _HIGHEST_PORT):
+        raise SettingsError("metrics_bind must have the form HOST:PORT")
     if settings.public_url and urlsplit(settings.public_url).scheme not in {"http", "https"}:
         raise SettingsError("AGENTJOBS_PUBLIC_URL must start with http:// or https://")
     if not settings.effective_database_url.startswith(("sqlite:///", "postgresql://")):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import SettingsError, is_loopback, load
+from agentjobs.settings import SettingsError, is_loopback, load, unknown_variables
 
 
 def from_file(tmp_path: Path, text: str) -> dict[str, str]:
@@ -55,6 +55,11 @@ def test_a_bad_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, w
         {"AGENTJOBS_PORT": "70000"},
         {"AGENTJOBS_LEASE_SECONDS": "1"},
         {"AGENTJOBS_SANDBOX": "docker"},
+        {"AGENTJOBS_SLOTS": "-1"},
+        {"AGENTJOBS_METRICS_BIND": "somewhere"},
+        {"AGENTJOBS_METRICS_BIND": "127.0.0.1:99999"},
+        {"AGENTJOBS_LOG_LEVEL": "loud"},
+        {"AGENTJOBS_QUEUE_LIMIT": "0"},
         {"AGENTJOBS_DATABASE_URL": "mysql://x"},
         {"AGENTJOBS_PUBLIC_URL": "example.com"},
         {"AGENTJOBS_CONFIG": "/nowhere/agentjobs.toml"},
@@ -63,6 +68,16 @@ def test_a_bad_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, w
 def test_a_setting_that_cannot_be_used_is_refused(environ: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
         load({"AGENTJOBS_DATA_DIR": str(tmp_path), **environ})
+
+
+def test_a_plan_without_room_for_a_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="concurrent_jobs"):
+        load(from_file(tmp_path, '[[plans]]\nname = "none"\nconcurrent_jobs = 0\n'))
+
+
+def test_a_misspelt_variable_is_noticed() -> None:
+    environ = {"AGENTJOBS_PORTS": "1", "AGENTJOBS_PORT": "1", "AGENTJOBS_URL": "x", "PATH": "/"}
+    assert unknown_variables(environ) == ["AGENTJOBS_PORTS"]
 
 
 def test_loopback_is_recognised_in_every_spelling() -> None:
