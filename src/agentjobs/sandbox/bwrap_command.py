@@ -35,6 +35,8 @@ class BwrapCommand(msgspec.Struct, frozen=True):
                 env={},
                 cwd="/",
                 pass_fds=passed,
+                # Ctrl-C at the service's terminal drains the service; the agents are not asked.
+                start_new_session=True,
             )
 
 
