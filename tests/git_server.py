@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from pathlib import Path
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.key_ring import KeyRing
-from agentjobs.organizations.plans import Plans
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import bind, server_for
@@ -49,16 +48,9 @@ class GitServer:
 @asynccontextmanager
 async def serving(platform: Platform, place: Path) -> AsyncIterator[GitServer]:
     settings = platform.settings
-    context = WebContext(
-        settings=settings,
-        db=platform.db,
-        keyring=KeyRing(platform.db),
-        plans=Plans(settings.plans),
-        catalog=Catalog([]),
-    )
+    jobs = JobsContext(platform.db, settings, Catalog([]))
+    context = WebContext(jobs, KeyRing(platform.db))
     listener = bind("127.0.0.1", 0)
-    # asyncio does this only for sockets it made itself; without it every answer waits 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     application = build_application(context)
     seen: list[dict[str, str]] = []
 

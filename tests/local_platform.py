@@ -20,6 +20,7 @@ from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 
 PUBLIC_URL = "https://jobs.example"
+CREDENTIAL = "ajt_the-one-that-is-valid"
 FILES = {"README.md": "# shop\n", "src/shop.py": "PRICE = 1\n\nTAX = 2\n"}
 
 _ENVIRONMENT = {
@@ -34,6 +35,11 @@ _ENVIRONMENT = {
     "GIT_COMMITTER_NAME": "Ada",
     "GIT_COMMITTER_EMAIL": "ada@example.com",
 }
+
+
+async def holds_credential(tx: Transaction, repo_id: str, branch: str, credential: str) -> bool:
+    """Stands for the jobs, of which this platform knows nothing."""
+    return credential == CREDENTIAL
 
 
 def git_now(*arguments: str, cwd: Path) -> str:
@@ -98,7 +104,7 @@ class Platform:
 
     @property
     def forge(self) -> LocalForge:
-        return LocalForge(self.db, "http://127.0.0.1:1", PUBLIC_URL)
+        return LocalForge(self.db, "http://127.0.0.1:1", PUBLIC_URL, holds_credential)
 
     def head(self, ref: str = "main") -> str:
         return git_now("rev-parse", ref, cwd=self.git_dir)
@@ -130,7 +136,7 @@ class Platform:
     ) -> int:
         commit = self.propose(branch, files)
         opened = await self.forge.open_pull_request(
-            self.repo, self.request(branch, commit, **fields)
+            self.repo, CREDENTIAL, self.request(branch, commit, **fields)
         )
         return opened.number
 

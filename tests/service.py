@@ -105,6 +105,8 @@ class Service:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                # As from a terminal: a group of its own, which Ctrl-C reaches as a whole.
+                process_group=0,
             )
         if listening:
             assert self.process.stdout is not None
@@ -120,6 +122,16 @@ class Service:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._wait(10)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def press_ctrl_c(self) -> int:
+        """What the terminal does: every process of the group gets the signal."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self._wait(60)
 
     def stop(self, seconds: float = 60) -> int:
         """As systemd would; its exit code."""

@@ -10,14 +10,12 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.claim import ClaimedJob, claim_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
-from agentjobs.jobs.fleet import Fleet
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
 from agentjobs.jobs.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.key_ring import Caller, KeyRing
 from agentjobs.organizations.organizations import create_organization
-from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
@@ -85,7 +83,7 @@ class World:
 
 def world_of(db: Database, settings: Settings) -> World:
     catalog = Catalog([an_agent("fixer"), an_agent("pro-fixer", "pro")])
-    return World(db, JobsContext(db, settings, Plans(settings.plans), catalog, Fleet(db)))
+    return World(db, JobsContext(db, settings, catalog))
 
 
 async def insert_repo(

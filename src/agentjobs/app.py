@@ -6,6 +6,7 @@ Starts them in order and stops them in order; knows no feature from the inside.
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -14,17 +15,17 @@ import msgspec
 
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.forges.local import LocalForge
+from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.fleet import Fleet
+from agentjobs.jobs.credentials import may_write_branch
 from agentjobs.jobs.tools import JobTools
 from agentjobs.logging_setup import configure_logging
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.organizations import ensure_default
-from agentjobs.organizations.plans import Plans
 from agentjobs.sandbox.choice import sandbox_for
-from agentjobs.settings import Settings
-from agentjobs.store.database import Database
+from agentjobs.settings import Settings, unknown_variables
+from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
@@ -41,6 +42,8 @@ OnReady = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
+_HEADS_SECONDS = 300.0
+_TIDY_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
 
 
@@ -62,39 +65,42 @@ class _Stop:
 
 async def run_up(settings: Settings, on_ready: OnReady) -> None:
     """API and worker in one process, on one store, until told to stop."""
-    async with _opened(settings) as (db, stop):
-        with contextlib.closing(bind(settings.host, settings.port)) as listener:
-            settings = _with_bound_port(settings, listener)
-            worker = await _worker(settings, db, git_url=settings.own_url)
-            async with _serving(settings, db, listener, stop, on_ready):
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        async with _opened(_with_bound_port(settings, listener)) as (context, stop):
+            worker = await _worker(context, git_url=context.settings.own_url)
+            async with _serving(context, listener, stop, on_ready):
                 await worker.run(stop.asked, stop.hurry)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
-    async with _opened(settings) as (db, stop):
-        with contextlib.closing(bind(settings.host, settings.port)) as listener:
-            settings = _with_bound_port(settings, listener)
-            async with _serving(settings, db, listener, stop, on_ready):
-                await stop.asked.wait()
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        async with _opened(_with_bound_port(settings, listener)) as (context, stop):
+            rescue = rescue_loop(context.db, context.settings)
+            async with _serving(context, listener, stop, on_ready):
+                await run_loops([rescue], stop.asked)
 
 
 async def run_worker(settings: Settings) -> None:
-    async with _opened(settings) as (db, stop):
-        worker = await _worker(settings, db, git_url=settings.effective_public_url)
+    async with _opened(settings) as (context, stop):
+        worker = await _worker(context, git_url=settings.effective_public_url)
         await worker.run(stop.asked, stop.hurry)
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Database, _Stop]]:
+async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, _Stop]]:
     configure_logging(settings.log_level)
+    for name in unknown_variables(os.environ):
+        _log.warning("%s is not a setting of this version and has no effect", name)
+    catalog = build_catalog(settings)
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(settings.effective_database_url, migrate=True)
     try:
         stop = _Stop()
         stop.listen()
-        if await ensure_default(db, Plans(settings.plans)):
+        context = JobsContext(db, settings, catalog)
+        if await ensure_default(db, context.plans):
             _log.info("created the organization default")
-        yield db, stop
+        yield context, stop
     finally:
         await db.close()
 
@@ -104,19 +110,19 @@ def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
     return msgspec.structs.replace(settings, port=listener.getsockname()[1])
 
 
-async def _worker(settings: Settings, db: Database, git_url: str) -> Worker:
-    plans = Plans(settings.plans)
+async def _worker(context: JobsContext, git_url: str) -> Worker:
+    settings = context.settings
     sandbox = sandbox_for(settings)
     await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
-    forge = LocalForge(db, git_url, settings.effective_public_url)
+    public_url = settings.effective_public_url
+    forge = LocalForge(context.db, git_url, public_url, may_write_branch)
     tools = JobTools(
-        context=JobsContext(db, settings, plans, build_catalog(settings), Fleet(db)),
+        context=context,
         mirrors=mirrors,
         workspaces=Workspaces(settings.data_path / "workspaces", mirrors),
         sandbox=sandbox,
         forges={forge.platform: forge},
-        run_root=settings.data_path / "run",
     )
     worker = Worker(tools, settings.effective_slots)
     await worker.start()
@@ -125,44 +131,33 @@ async def _worker(settings: Settings, db: Database, git_url: str) -> Worker:
 
 @contextlib.asynccontextmanager
 async def _serving(
-    settings: Settings,
-    db: Database,
-    listener: socket.socket,
-    stop: _Stop,
-    on_ready: OnReady,
+    jobs: JobsContext, listener: socket.socket, stop: _Stop, on_ready: OnReady
 ) -> AsyncIterator[None]:
     """The API while the body runs; it still answers git and status while a worker drains."""
-    context = WebContext(
-        settings=settings,
-        db=db,
-        keyring=KeyRing(db),
-        plans=Plans(settings.plans),
-        catalog=build_catalog(settings),
-        stopping=stop.asked,
-    )
-    loops_stop = asyncio.Event()
+    context = WebContext(jobs, KeyRing(jobs.db), stop.asked)
+    served = asyncio.Event()
     async with asyncio.TaskGroup() as group, _metrics_server(context, group):
         server = server_for(build_application(context))
         serving = group.create_task(server.serve(sockets=[listener]))
         await _started(server, serving)
-        await record_all_heads(db, settings.data_path)
-        group.create_task(run_loops(_serving_loops(settings, context), loops_stop))
-        on_ready(f"{settings.effective_public_url}/v1")
+        group.create_task(run_loops(_serving_loops(context), served))
+        on_ready(f"{jobs.settings.effective_public_url}/v1")
         try:
             yield
         finally:
-            loops_stop.set()
+            served.set()
             server.should_exit = True
-            await context.keyring.flush_last_used()
+            with contextlib.suppress(StoreUnavailable):
+                await context.keyring.flush_last_used()
 
 
 @contextlib.asynccontextmanager
 async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> AsyncIterator[None]:
-    host, _, port = context.settings.metrics_bind.rpartition(":")
-    if not port:
+    address = context.settings.metrics_address
+    if address is None:
         yield
         return
-    with contextlib.closing(bind(host.strip("[]") or "127.0.0.1", int(port))) as listener:
+    with contextlib.closing(bind(*address)) as listener:
         server = server_for(build_metrics_application(context))
         serving = group.create_task(server.serve(sockets=[listener]))
         try:
@@ -178,10 +173,18 @@ async def _started(server: Server, serving: asyncio.Task[None]) -> None:
         await asyncio.sleep(_SERVER_START_SECONDS)
 
 
-def _serving_loops(settings: Settings, context: WebContext) -> list[Loop]:
+def _serving_loops(context: WebContext) -> list[Loop]:
+    db, settings = context.db, context.settings
+    data_path = settings.data_path
     return [
-        IndexLoop(context.db, settings.data_path),
+        IndexLoop(db, data_path),
+        PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
-        prune_loop(context.db, settings),
-        rescue_loop(context.db, settings),
+        PeriodicLoop(
+            "repositories",
+            _TIDY_SECONDS,
+            lambda: tidy_repositories(data_path),
+            first_after_seconds=_TIDY_SECONDS / 10,
+        ),
+        prune_loop(db, settings),
     ]

@@ -1,5 +1,6 @@
 """Processes that die or are told to go in the midst of their work: nothing is lost or doubled."""
 
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -162,6 +163,57 @@ def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
     job = waiting.client(waiting.key()).job(job_id)
     assert (job["status"], job["attempt"], job["queue_reason"]) == ("queued", 0, "no_worker")
     assert waiting.stop() == 0
+
+
+def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None:
+    service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="0.2")
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "sleepy")
+    api.wait_status(job_id, "running")
+    assert service.press_ctrl_c() == 0
+    waiting = start("serve")
+    job = waiting.client(waiting.key()).job(job_id)
+    assert (job["status"], job["error"]) == ("queued", None)
+    assert waiting.stop() == 0
+
+
+def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
+    start: StartService, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    worker = start(
+        "worker", data_dir="one", AGENTJOBS_PUBLIC_URL=serve.root_url, AGENTJOBS_SLOTS="2"
+    )
+    api = connected(serve, tmp_path)
+    job_id = api.create("acme/shop", "slow-once")
+    api.wait_status(job_id, "running")
+    worker.signal(signal.SIGSTOP)
+    api.wait_status(job_id, "queued")
+    worker.signal(signal.SIGCONT)
+    job = api.wait_status(job_id, "completed", "failed")
+    assert (job["status"], job["attempt"]) == ("completed", 2)
+    wait_until(lambda: not agents_alive("637"), "the first agent to be gone", 5)
+    both = [api.create("acme/shop", "sleepy") for _ in range(2)]
+    for each in both:
+        api.wait_status(each, "running")
+    for each in both:
+        api.http.post(f"/jobs/{each}/cancel")
+        api.wait_status(each, "cancelled")
+    assert worker.stop() == 0
+    assert serve.stop() == 0
+
+
+def test_a_damaged_repository_does_not_keep_the_service_from_starting(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start("serve")
+    connected(service, tmp_path)
+    assert service.stop() == 0
+    (damaged,) = (service.data_dir / "git").iterdir()
+    (damaged / "HEAD").unlink()
+    again = start("serve")
+    assert again.client(again.key()).http.get("/repos").status_code == 200
+    assert again.stop() == 0
 
 
 def test_a_running_job_may_finish_within_the_grace(start: StartService, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agentjobs.jobs.create import create_job
-from agentjobs.jobs.leases import WorkerCard, register
+from agentjobs.jobs.leases import WorkerCard, renew
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queries import list_events, list_jobs
 from agentjobs.problems import Problem
@@ -148,13 +148,25 @@ async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(
     world: World,
 ) -> None:
     caller = await world.organization()
-    await register(world.db, WorkerCard("wrk_a", "host", 2, AGENTS))
+    await renew(world.db, WorkerCard("wrk_a", "host", 2, AGENTS), [], 10)
     body = CreateJobRequest("acme/shop", "fixer")
     estimates = [
         (await create_job(world.context, caller, body)).receipt.estimated_start_ms for _ in range(5)
     ]
     assert estimates[:2] == [0, 0]
     assert 0 < estimates[2] == estimates[3] < estimates[4]
+
+
+async def test_jobs_another_plan_holds_back_do_not_count_in_the_estimate(world: World) -> None:
+    await renew(world.db, WorkerCard("wrk_a", "host", 2, AGENTS), [], 10)
+    crowded = await world.organization("crowded", plan="free")
+    for _ in range(10):
+        await world.job(crowded)
+    await world.claim()
+    created = await create_job(
+        world.context, await world.organization(), CreateJobRequest("acme/shop", "fixer")
+    )
+    assert created.receipt.estimated_start_ms == 0
 
 
 async def test_jobs_are_listed_newest_first_by_pages_and_filters(world: World) -> None:

@@ -39,7 +39,9 @@ async def add_and_refuse(tx: Transaction, name: str) -> None:
 async def test_what_a_transaction_wrote_is_there_when_it_returns(database: Database) -> None:
     assert await database.transact(add, "acme") == "acme"
 
-    row = await database.fetch_one("SELECT * FROM organizations WHERE name = :name", name="acme")
+    row = await database.fetch_one(
+        "SELECT id, name, plan, created_at FROM organizations WHERE name = :name", name="acme"
+    )
 
     assert row is not None
     assert dict(row) == {"id": "acme", "name": "acme", "plan": "free", "created_at": 0}

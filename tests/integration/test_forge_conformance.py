@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.forges.protocol import Forge, ForgeError, PullRequestRequest, RepoAddress
 from agentjobs.store.database import Database
-from tests.local_platform import make_platform
+from tests.local_platform import CREDENTIAL, make_platform
 
 
 class Bench:
@@ -41,7 +41,7 @@ async def bench(database: Database, tmp_path: Path) -> Bench:
 
 
 async def test_a_pull_request_has_a_number_and_an_address(bench: Bench) -> None:
-    pull = await bench.forge.open_pull_request(bench.repo, bench.request())
+    pull = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
     assert pull.number >= 1
     assert pull.url.startswith("https://")
     assert pull.url.endswith(f"/{pull.number}")
@@ -49,26 +49,32 @@ async def test_a_pull_request_has_a_number_and_an_address(bench: Bench) -> None:
 
 
 async def test_two_branches_are_two_pull_requests(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, bench.request())
-    second = await bench.forge.open_pull_request(bench.repo, bench.request("agentjobs/two"))
+    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
+    second = await bench.forge.open_pull_request(
+        bench.repo, CREDENTIAL, bench.request("agentjobs/two")
+    )
     assert first.number != second.number
     assert first.url != second.url
 
 
 async def test_asking_again_for_a_branch_adopts_what_is_there(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, bench.request())
-    again = await bench.forge.open_pull_request(bench.repo, bench.request(title="Other words"))
+    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
+    again = await bench.forge.open_pull_request(
+        bench.repo, CREDENTIAL, bench.request(title="Other words")
+    )
     assert again == first
 
 
 async def test_asking_many_times_at_once_opens_one(bench: Bench) -> None:
-    asked = [bench.forge.open_pull_request(bench.repo, bench.request()) for _ in range(8)]
+    asked = [
+        bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request()) for _ in range(8)
+    ]
     assert len(set(await asyncio.gather(*asked))) == 1
 
 
 async def test_a_draft_is_opened_as_a_draft_and_adopted_as_one(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, bench.request(draft=True))
-    again = await bench.forge.open_pull_request(bench.repo, bench.request())
+    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request(draft=True))
+    again = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
     assert first.draft
     assert again == first
 
@@ -84,14 +90,14 @@ async def test_whatever_an_agent_calls_its_work_a_pull_request_is_opened(bench: 
             title=title,
             body=f"{title} body \x00 \udfff" * 10,
         )
-        numbers.add((await bench.forge.open_pull_request(bench.repo, request)).number)
+        numbers.add((await bench.forge.open_pull_request(bench.repo, CREDENTIAL, request)).number)
     assert len(numbers) == len(titles)
 
 
 async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> None:
     gone = RepoAddress("acme", "acme/gone", "repo_gone")
     with pytest.raises(ForgeError):
-        await bench.forge.open_pull_request(gone, bench.request())
+        await bench.forge.open_pull_request(gone, CREDENTIAL, bench.request())
 
 
 async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
@@ -99,3 +105,10 @@ async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
     assert "s3cret" not in remote.url
     assert remote.authorization is not None
     assert "s3cret" not in repr(remote)
+
+
+async def test_a_credential_that_is_not_valid_any_more_opens_nothing(bench: Bench) -> None:
+    with pytest.raises(ForgeError):
+        await bench.forge.open_pull_request(bench.repo, "ajt_old", bench.request())
+    pull = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
+    assert pull.number == 1

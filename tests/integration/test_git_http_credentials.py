@@ -14,7 +14,7 @@ from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.publish import branch_head, push
 from tests.git_server import GitServer, serving
-from tests.local_platform import commit_files, git_now, make_platform
+from tests.local_platform import commit_files, git_now, holds_credential, make_platform
 
 BRANCH = "agentjobs/fixer/0123456789ab"
 
@@ -63,7 +63,7 @@ async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
 
 async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: GitServer) -> None:
     platform = server.platform
-    forge = LocalForge(platform.db, server.url, "https://jobs.example")
+    forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
     remote = forge.remote(platform.repo, await platform.job_credential(BRANCH))
     mirrors = Mirrors(server.place / "mirrors")
     repo_id = platform.repo.repo_id

@@ -14,6 +14,7 @@ from agentjobs.forges.pushes import record_push
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 from tests.local_platform import (
+    CREDENTIAL,
     PUBLIC_URL,
     Platform,
     commit_files,
@@ -47,7 +48,7 @@ async def test_a_pull_request_is_a_row_with_a_number_per_repository(platform: Pl
 async def test_the_address_of_a_pull_request_is_below_the_public_one(platform: Platform) -> None:
     commit = platform.propose("agentjobs/one", {"a": "1"})
     request = platform.request("agentjobs/one", commit)
-    opened = await platform.forge.open_pull_request(platform.repo, request)
+    opened = await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
     assert opened.url == f"{PUBLIC_URL}/acme/acme/shop/pulls/1"
 
 
@@ -153,7 +154,7 @@ async def test_branches_without_common_history_are_refused(platform: Platform) -
     commit = commit_files(platform.source, {"alone": "1"}, "alone")
     git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
     request = platform.request("agentjobs/one", commit)
-    await platform.forge.open_pull_request(platform.repo, request)
+    await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
     with pytest.raises(Problem) as refused:
         await merge_pull(platform.db, platform.settings, *HERE, 1)
     assert refused.value.code == "merge_conflict"

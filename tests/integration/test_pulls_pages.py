@@ -14,7 +14,7 @@ from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.opening import open_database
 from tests.git_server import GitServer, serving
-from tests.local_platform import git_now, make_platform
+from tests.local_platform import CREDENTIAL, git_now, make_platform
 
 PULLS = "/acme/acme/shop/pulls"
 PAYLOAD = (
@@ -132,7 +132,7 @@ async def test_nothing_anybody_wrote_becomes_markup(
     git_now("push", "-q", "--force", str(platform.git_dir), "HEAD", cwd=platform.source)
     commit = platform.head(branch)
     request = platform.request(branch, commit, title=PAYLOAD, body=f"{PAYLOAD}\n{PAYLOAD}")
-    await platform.forge.open_pull_request(platform.repo, request)
+    await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
     page = await shown(browser, f"{PULLS}/1")
     assert page.text.count("<script>alert(1)</script>") >= 8
     assert "{{7*7}}" in page.text
@@ -183,7 +183,7 @@ async def test_a_pull_request_of_an_empty_change_says_so(
 ) -> None:
     head = server.platform.head()
     request = server.platform.request("main", head)
-    await server.platform.forge.open_pull_request(server.platform.repo, request)
+    await server.platform.forge.open_pull_request(server.platform.repo, CREDENTIAL, request)
     assert "No file differs" in (await shown(browser, f"{PULLS}/1")).text
 
 

@@ -8,7 +8,6 @@ from agentjobs.jobs.pull_text import commit_message, from_commit_message, pull_t
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:
     return ClaimedJob(
         id="job_x",
-        organization_id="org_x",
         organization="default",
         repo_id="repo_x",
         repo="a/b",
@@ -21,8 +20,7 @@ def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:
         config_override=override,
         fence=1,
         attempt=0,
-        lost_workers=0,
-        created_at=0,
+        was_started_before=False,
         branch="agentjobs/fixer/x",
         credential="",
     )

@@ -83,7 +83,7 @@ def disconnect_repo(
     """Disconnect a repository: it accepts no more jobs; what was done on it stays."""
 
     async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.connect import disconnect_repository
+        from agentjobs.jobs.disconnect import disconnect_repository
 
         return await disconnect_repository(admin.db, org, name)
 

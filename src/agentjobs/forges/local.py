@@ -1,6 +1,7 @@
 """The platform `local`: this service's own repositories, pull requests kept as rows."""
 
 import base64
+from collections.abc import Awaitable, Callable
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
@@ -11,14 +12,20 @@ from agentjobs.store.database import Database, Row, Transaction
 _MAX_TITLE_LENGTH = 256
 _MAX_BODY_LENGTH = 256 * 1024
 
+# Of a transaction: the repository's identifier, the branch and the credential that is shown.
+MayWriteBranch = Callable[[Transaction, str, str, str], Awaitable[bool]]
+
 
 class LocalForge:
     """`git_url` is where workers reach git here, `public_url` where people reach the pages."""
 
     platform = "local"
 
-    def __init__(self, db: Database, git_url: str, public_url: str) -> None:
+    def __init__(
+        self, db: Database, git_url: str, public_url: str, may_write_branch: MayWriteBranch
+    ) -> None:
         self._db = db
+        self._may_write_branch = may_write_branch
         self._git_url = git_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
 
@@ -30,11 +37,18 @@ class LocalForge:
         )
 
     async def open_pull_request(
-        self, repo: RepoAddress, request: PullRequestRequest
+        self, repo: RepoAddress, credential: str, request: PullRequestRequest
     ) -> PullRequest:
-        number, draft = await self._db.transact(_open, repo, request)
+        number, draft = await self._db.transact(self._open, repo, credential, request)
         path = pull_path(repo.organization, repo.full_name, number)
         return PullRequest(number, f"{self._public_url}{path}", draft)
+
+    async def _open(
+        self, tx: Transaction, repo: RepoAddress, credential: str, request: PullRequestRequest
+    ) -> tuple[int, bool]:
+        if not await self._may_write_branch(tx, repo.repo_id, request.head_branch, credential):
+            raise ForgeError("The credential of this job is not valid any more.")
+        return await _open(tx, repo, request)
 
 
 async def _open(
@@ -43,7 +57,7 @@ async def _open(
     # Held to the end, so that two workers with one job cannot open two.
     row = await tx.fetch_one(
         "SELECT next_pull_number FROM repos WHERE id = :repo_id AND disconnected_at IS NULL"
-        " /*postgresql FOR UPDATE */",
+        " /*postgresql FOR NO KEY UPDATE */",
         repo_id=repo.repo_id,
     )
     if row is None:

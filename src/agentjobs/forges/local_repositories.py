@@ -3,6 +3,7 @@
 Knows git and directories. Refuses to know rows, organizations and pull requests.
 """
 
+import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
 _IMPORTED = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
 _USUAL_BRANCHES = ("main", "master", "trunk", "develop")
+_log = logging.getLogger(__name__)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _CREDENTIAL = re.compile(r"://[^/@]*@")
 # Run by git for a path: the operator may read it, whoever owns it.
@@ -150,3 +152,19 @@ async def _head_of(address: str, protocols: str) -> str | None:
 def _chosen_branch(head: str | None, branches: dict[str, str]) -> str:
     candidates = (head, *_USUAL_BRANCHES)
     return next((name for name in candidates if name in branches), min(branches))
+
+
+async def tidy_repositories(data_dir: Path) -> None:
+    """Pack what many pushes left; git's own rules say when, and nothing young is dropped."""
+    for git_dir in sorted(repositories_root(data_dir).glob("*.git")):
+        try:
+            await git(
+                "gc",
+                "--auto",
+                "--quiet",
+                git_dir=git_dir,
+                configuration={"gc.auto": "6700"},
+                timeout_seconds=_IMPORT_SECONDS,
+            )
+        except GitError as error:
+            _log.warning("the repository %s cannot be tidied: %s", git_dir.name, error.reason)

@@ -49,7 +49,7 @@ class Forge(Protocol):
         """Where git reaches the repository, with the credential it shows there."""
 
     async def open_pull_request(
-        self, repo: RepoAddress, request: PullRequestRequest
+        self, repo: RepoAddress, credential: str, request: PullRequestRequest
     ) -> PullRequest:
         """Open it, or adopt the one that exists for the head branch: never a second one.
 

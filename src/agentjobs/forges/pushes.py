@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.local_repositories import path
+from agentjobs.git.process import GitError
 from agentjobs.git.refs import HEADS, list_branches
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
@@ -22,6 +23,10 @@ async def record_push(db: Database, data_dir: Path, repo_id: str, refs: Collecti
     for pause in (*_RETRY_AFTER_SECONDS, None):
         try:
             await _record(db, path(data_dir, repo_id), repo_id, branches)
+        except GitError as error:
+            # The refs have moved: that the store does not know yet is not the client's failure.
+            _log.warning("a push was not recorded: %s", error)
+            return
         except StoreUnavailable:
             if pause is None:
                 _log.exception("a push was not recorded", extra={"fields": {"repo_id": repo_id}})
@@ -32,14 +37,17 @@ async def record_push(db: Database, data_dir: Path, repo_id: str, refs: Collecti
 
 
 async def record_all_heads(db: Database, data_dir: Path) -> None:
-    """At start: a service that was killed between a push and its note left the store behind."""
+    """What a kill or a store that was away kept from being recorded after a push."""
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE platform = 'local' AND disconnected_at IS NULL"
     )
     for row in rows:
         git_dir = path(data_dir, row["id"])
-        if git_dir.is_dir():
+        try:
             await _record(db, git_dir, row["id"], set(await list_branches(git_dir)))
+        except (GitError, OSError) as error:
+            # One damaged repository must not keep the others from their heads.
+            _log.warning("a repository cannot be read: %s", error)
 
 
 async def _record(db: Database, git_dir: Path, repo_id: str, branches: set[str]) -> None:
@@ -96,7 +104,8 @@ async def _record_default_branch(tx: Transaction, repo_id: str, heads: Mapping[s
     if repo is None or head is None or head == repo["head_commit"]:
         return
     await tx.execute(
-        "UPDATE repos SET head_commit = :head, index_due_at = :now WHERE id = :repo_id",
+        "UPDATE repos SET head_commit = :head, index_due_at = :now"
+        " WHERE id = :repo_id AND disconnected_at IS NULL",
         repo_id=repo_id,
         head=head,
         now=now_ms(),

@@ -5,6 +5,7 @@ whole service first, and holds every other request up meanwhile.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -50,13 +51,16 @@ class GitChild:
             stderr=stderr,
             start_new_session=True,
         )
-        child = cls(process)
+        child = None
         try:
+            child = cls(process)
             await child._connect(buffer_bytes)
         except BaseException:
             # Cancelled before anybody knew of it: nobody else will end it.
-            os.killpg(process.pid, signal.SIGKILL)
-            child.close()
+            if child is not None:
+                child.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
         return child
 

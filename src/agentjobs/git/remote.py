@@ -11,6 +11,10 @@ NETWORK_PROTOCOLS = "http:https"
 _NOT_ALLOWED = re.compile(
     r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
 )
+_NO_ANSWER = re.compile(
+    r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
+    r"|(returned error:|HTTP) (429|5\d\d)|Empty reply|timed out|early EOF|hung up unexpectedly"
+)
 _NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
@@ -31,6 +35,11 @@ class Remote:
 def refuses_access(stderr: str) -> bool:
     """Whether what git said means that the other side is there and does not let us in."""
     return _NOT_ALLOWED.search(stderr) is not None
+
+
+def is_away(stderr: str) -> bool:
+    """Whether what git said means that nobody answered, or not properly, this time."""
+    return _NO_ANSWER.search(stderr) is not None
 
 
 def is_branch_name(name: str) -> bool:

@@ -4,12 +4,10 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.queries import get_job, job_not_found
-from agentjobs.jobs.states import CANCELLED, FINAL, QUEUED
-from agentjobs.jobs.transition import Change, apply
+from agentjobs.jobs.states import FINAL, QUEUED
+from agentjobs.jobs.transition import apply, cancelled
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
-
-CANCELLED_MESSAGE = "The job was cancelled."
 
 
 async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
@@ -43,12 +41,3 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str) -> None:
         now=now,
     )
     tx.announce(f"job:{job_id}", "cancel")
-
-
-def cancelled(job_id: str, now: int, fence: int | None = None) -> Change:
-    columns = {
-        "completed_at": now,
-        "error_code": "cancelled",
-        "error_message": CANCELLED_MESSAGE,
-    }
-    return Change(job_id, CANCELLED, now, fence, columns)

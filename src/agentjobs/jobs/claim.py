@@ -19,23 +19,24 @@ WITH RECURSIVE waiting(organization_id) AS (
     AND j.lease_owner IS NULL AND j.organization_id > w.organization_id)
   FROM waiting w WHERE w.organization_id IS NOT NULL
 )
-SELECT w.organization_id, o.plan,
+SELECT w.organization_id, o.plan, o.last_claimed_at,
   (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = w.organization_id) AS active,
   (SELECT MIN(f.id) FROM jobs f WHERE f.status = 'queued' AND f.lease_owner IS NULL
     AND f.organization_id = w.organization_id) AS first_job
 FROM waiting w JOIN organizations o ON o.id = w.organization_id
 """
-# One claim at a time for an organization, or two workers could pass its limit together.
+# One claim at a time for an organization, or two workers could pass its limit together. The
+# count belongs into the next statement: this one sees the world as it was before the lock.
 _LOCK = (
-    "SELECT (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = o.id) AS active"
-    " FROM organizations o WHERE o.id = :organization_id"
-    " /*postgresql FOR NO KEY UPDATE OF o SKIP LOCKED */"
+    "SELECT id FROM organizations WHERE id = :organization_id"
+    " /*postgresql FOR NO KEY UPDATE SKIP LOCKED */"
 )
 _NEXT = (
     "SELECT id FROM jobs WHERE organization_id = :organization_id AND status = 'queued'"
     " AND lease_owner IS NULL AND agent IN (SELECT value FROM each(:agents))"
+    " AND (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    "  AND a.organization_id = :organization_id) < :concurrent_jobs"
     " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */"
 )
 _TAKE = (
@@ -51,12 +52,14 @@ _READ = (
 _CONTENDED_TRIES = 20
 _CONTENDED_PAUSE_SECONDS = 0.005
 
+# A job's identifier and the fence of one claim on it.
+Claim = tuple[str, int]
+
 
 class ClaimedJob(msgspec.Struct, frozen=True):
     """A job in one worker's hands: `fence` is the proof, `credential` the key to its repository."""
 
     id: str
-    organization_id: str
     organization: str
     repo_id: str
     repo: str
@@ -69,8 +72,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     config_override: dict[str, Any]
     fence: int
     attempt: int
-    lost_workers: int
-    created_at: int
+    was_started_before: bool
     branch: str
     credential: str
 
@@ -79,8 +81,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         return str(self.config_override.get("base_branch") or self.default_branch)
 
     @property
-    def was_tried_before(self) -> bool:
-        return self.attempt > 0 or self.lost_workers > 0
+    def claim(self) -> Claim:
+        return self.id, self.fence
 
 
 class _Contended(Exception):
@@ -101,7 +103,7 @@ async def _claim(
 ) -> ClaimedJob | None:
     contended = False
     waiting = await tx.fetch_all(_WAITING)
-    for row in sorted(waiting, key=lambda row: (row["active"], row["first_job"])):
+    for row in sorted(waiting, key=_turn):
         limit = context.plans.concurrent_jobs(row["plan"])
         if row["active"] >= limit:
             continue
@@ -110,27 +112,37 @@ async def _claim(
         if locked is None:
             contended = True
             continue
-        if locked["active"] >= limit:
-            continue
-        found = await tx.fetch_one(_NEXT, organization_id=organization_id, agents=agents)
+        found = await tx.fetch_one(
+            _NEXT, organization_id=organization_id, agents=agents, concurrent_jobs=limit
+        )
         if found is not None:
-            return await _take(tx, context, found["id"], worker_id)
+            return await _take(tx, context, found["id"], organization_id, worker_id)
     if contended:
         raise _Contended
     return None
 
 
+def _turn(row: Row) -> tuple[int, int, str]:
+    """Fewest active jobs first; among equals who has waited longest for a turn."""
+    return row["active"], row["last_claimed_at"] or 0, row["first_job"]
+
+
 async def _take(
-    tx: Transaction, context: JobsContext, job_id: str, worker_id: str
+    tx: Transaction, context: JobsContext, job_id: str, organization_id: str, worker_id: str
 ) -> ClaimedJob | None:
     credential = new_token(JOB_CREDENTIAL_PREFIX)
-    lease_ms = int(context.settings.lease_seconds * 1_000)
+    now = await tx.clock_ms()
     await tx.execute(
         _TAKE,
         job_id=job_id,
         worker_id=worker_id,
-        lease_expires_at=await tx.clock_ms() + lease_ms,
+        lease_expires_at=now + int(context.settings.lease_seconds * 1_000),
         credential_hash=token_hash(credential),
+    )
+    await tx.execute(
+        "UPDATE organizations SET last_claimed_at = :now WHERE id = :organization_id",
+        now=now,
+        organization_id=organization_id,
     )
     row = await tx.fetch_one(_READ, job_id=job_id)
     return None if row is None else _claimed(row, credential)
@@ -139,7 +151,6 @@ async def _take(
 def _claimed(row: Row, credential: str) -> ClaimedJob:
     return ClaimedJob(
         id=row["id"],
-        organization_id=row["organization_id"],
         organization=row["organization"],
         repo_id=row["repo_id"],
         repo=row["repo"],
@@ -152,8 +163,7 @@ def _claimed(row: Row, credential: str) -> ClaimedJob:
         config_override=msgspec.json.decode(row["config_override"]),
         fence=row["fence"],
         attempt=row["attempt"],
-        lost_workers=row["lost_workers"],
-        created_at=row["created_at"],
+        was_started_before=row["started_at"] is not None,
         branch=row["branch"],
         credential=credential,
     )

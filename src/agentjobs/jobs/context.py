@@ -9,12 +9,16 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobsContext:
     db: Database
     settings: Settings
-    plans: Plans
     catalog: Catalog
-    fleet: Fleet
+    plans: Plans = field(init=False)
+    fleet: Fleet = field(init=False)
     # Idempotency keys whose first request is being answered by this very process.
     keys_in_flight: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.plans = Plans(self.settings.plans)
+        self.fleet = Fleet(self.db, self.settings, self.plans)

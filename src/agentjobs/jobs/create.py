@@ -4,7 +4,6 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
-from agentjobs.jobs.branches import branch_of
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.estimate import QueueState, estimated_start_ms
 from agentjobs.jobs.fleet import FleetState
@@ -18,8 +17,7 @@ from agentjobs.webhooks import events
 
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
-# Far beyond this the estimate is "very long" either way; counting on would only slow the answer.
-_MOST_COUNTED = 1_000
+_SHORT_ID_LENGTH = 12
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
@@ -53,11 +51,16 @@ async def _create(
             return CreatedJob(msgspec.json.decode(earlier, type=Receipt), replayed=True)
     found = await _surroundings(tx, caller.organization_id, body.repo)
     _check(context, caller, body, found)
-    limit = context.plans.concurrent_jobs(caller.plan)
     estimate = estimated_start_ms(
-        _queue_state(found),
-        slots=fleet.slots,
-        organization_limit=limit,
+        QueueState(
+            waiting=fleet.startable_of_others(caller.organization_id)
+            + found["organization_waiting"],
+            active=max(fleet.active, found["organization_active"]),
+            organization_waiting=found["organization_waiting"],
+            organization_active=found["organization_active"],
+        ),
+        slots=fleet.slots_for(body.agent),
+        organization_limit=context.plans.concurrent_jobs(caller.plan),
         typical_duration_ms=fleet.typical_duration_ms,
     )
     job_id = new_id("job")
@@ -113,29 +116,21 @@ async def _surroundings(tx: Transaction, organization_id: str, repo: str) -> Row
         " (SELECT COUNT(*) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
         "  AND organization_id = o.id) AS organization_waiting,"
         " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL"
-        "  AND organization_id = o.id) AS organization_active,"
-        " (SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE status = 'queued'"
-        "  AND lease_owner IS NULL LIMIT :most_counted) w) AS waiting,"
-        " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
+        "  AND organization_id = o.id) AS organization_active"
         " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"
         "  AND r.full_name = :repo AND r.disconnected_at IS NULL"
         " WHERE o.id = :organization_id",
         organization_id=organization_id,
         repo=repo,
-        most_counted=_MOST_COUNTED,
     )
     if row is None:
         raise Problem("unauthorized", "The organization of this key no longer exists.")
     return row
 
 
-def _queue_state(found: Row) -> QueueState:
-    return QueueState(
-        waiting=found["waiting"],
-        active=found["active"],
-        organization_waiting=found["organization_waiting"],
-        organization_active=found["organization_active"],
-    )
+def branch_of(job_id: str, agent: str) -> str:
+    """Derived from the job, so that a job run again finds its own work."""
+    return f"agentjobs/{agent}/{job_id[-_SHORT_ID_LENGTH:]}"
 
 
 async def _insert(

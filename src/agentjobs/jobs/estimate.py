@@ -4,7 +4,7 @@ import msgspec
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """What lies before a job that is about to be queued."""
+    """What lies before a new job: `waiting` leaves out what other plans hold back anyway."""
 
     waiting: int
     active: int

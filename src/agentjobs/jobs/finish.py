@@ -3,88 +3,55 @@
 from typing import assert_never
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.cancel import cancelled
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
-from agentjobs.jobs.states import COMPLETED, FAILED, QUEUED, RUNNING
-from agentjobs.jobs.transition import Change, apply
-from agentjobs.store.database import Database, Transaction
-
-_MOST_MESSAGE_LENGTH = 8_000
+from agentjobs.jobs.states import COMPLETED, RUNNING
+from agentjobs.jobs.transition import Change, apply, cancelled, failed, requeued, unclaim
+from agentjobs.store.database import Database, Row, Transaction
 
 
 async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
     """False when the claim was lost meanwhile and nothing was written."""
-    match outcome:
-        case Completed():
-            return await db.transact(_complete, job, outcome)
-        case Failed(code, message):
-            return await db.transact(_fail, job, code, message)
-        case Cancelled():
-            return await db.transact(_cancel, job)
-        case Released():
-            return await db.transact(_release, job)
-        case Abandoned():
-            return False
+    if isinstance(outcome, Abandoned):
+        return False
+    return await db.transact(_finish, job, outcome)
+
+
+async def _finish(
+    tx: Transaction, job: ClaimedJob, outcome: Completed | Failed | Cancelled | Released
+) -> bool:
+    held = await tx.fetch_one(
+        "SELECT status, attempt, cancel_requested_at FROM jobs WHERE id = :job_id"
+        " AND fence = :fence AND lease_owner IS NOT NULL /*postgresql FOR UPDATE */",
+        job_id=job.id,
+        fence=job.fence,
+    )
+    if held is None:
+        return False
+    now = now_ms()
+    if isinstance(outcome, Completed):
+        return await apply(tx, _completed(job, now, outcome))
+    if isinstance(outcome, Cancelled) or held["cancel_requested_at"] is not None:
+        # Whatever else stopped the run, the client no longer wants it.
+        return await apply(tx, cancelled(job.id, now, job.fence))
+    if isinstance(outcome, Failed):
+        return await apply(tx, failed(job.id, now, outcome.code, outcome.message, job.fence))
+    if isinstance(outcome, Released):
+        return await _release(tx, job, held, now)
     assert_never(outcome)
 
 
-async def _complete(tx: Transaction, job: ClaimedJob, done: Completed) -> bool:
-    now = now_ms()
+def _completed(job: ClaimedJob, now: int, done: Completed) -> Change:
     columns = {
         "completed_at": now,
         "pr_url": done.pr_url,
         "pr_number": done.pr_number,
         "head_commit": done.head_commit,
     }
-    change = Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not done.draft)
-    return await apply(tx, change)
+    return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not done.draft)
 
 
-async def _fail(tx: Transaction, job: ClaimedJob, code: str, message: str) -> bool:
-    return await apply(tx, failed(job.id, now_ms(), code, message, job.fence))
-
-
-async def _cancel(tx: Transaction, job: ClaimedJob) -> bool:
-    return await apply(tx, cancelled(job.id, now_ms(), job.fence))
-
-
-async def _release(tx: Transaction, job: ClaimedJob) -> bool:
-    row = await tx.fetch_one(
-        "SELECT status, attempt FROM jobs"
-        " WHERE id = :job_id AND fence = :fence AND lease_owner IS NOT NULL",
-        job_id=job.id,
-        fence=job.fence,
-    )
-    if row is None:
-        return False
-    if row["status"] == RUNNING:
-        return await apply(tx, requeued(job.id, now_ms(), job.fence, attempt=row["attempt"] - 1))
+async def _release(tx: Transaction, job: ClaimedJob, held: Row, now: int) -> bool:
+    if held["status"] == RUNNING:
+        return await apply(tx, requeued(job.id, now, job.fence, attempt=held["attempt"] - 1))
     return await unclaim(tx, job.id, job.fence)
-
-
-def failed(job_id: str, now: int, code: str, message: str, fence: int | None = None) -> Change:
-    columns = {
-        "completed_at": now,
-        "error_code": code,
-        "error_message": message[:_MOST_MESSAGE_LENGTH],
-    }
-    return Change(job_id, FAILED, now, fence, columns)
-
-
-def requeued(job_id: str, now: int, fence: int | None, **columns: int) -> Change:
-    return Change(job_id, QUEUED, now, fence, {"queued_at": now, **columns})
-
-
-async def unclaim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
-    """Give back a job whose agent never began: to the outside nothing has changed."""
-    changed = await tx.execute(
-        "UPDATE jobs SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"
-        " fence = fence + 1, lost_workers = lost_workers + :lost_workers"
-        " WHERE id = :job_id AND fence = :fence AND status = 'queued'",
-        job_id=job_id,
-        fence=fence,
-        lost_workers=lost_workers,
-    )
-    tx.announce("jobs")
-    return changed > 0

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from agentjobs.clock import now_ms
-from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.claim import Claim, ClaimedJob
 from agentjobs.store.database import Database, Transaction
 
 
@@ -17,38 +16,63 @@ class WorkerCard(msgspec.Struct, frozen=True):
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    kept: frozenset[str]
-    cancel_requested: frozenset[str]
+    kept: frozenset[Claim]
+    cancel_requested: frozenset[Claim]
 
 
-async def register(db: Database, worker: WorkerCard) -> None:
-    await db.transact(_register, worker)
+async def renew(
+    db: Database, worker: WorkerCard, jobs: list[ClaimedJob], lease_seconds: float
+) -> Renewal:
+    """Heartbeat and leases in one transaction; a claim not in `kept` is no longer ours."""
+    return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000))
 
 
 async def sign_off(db: Database, worker_id: str) -> None:
     await db.transact(_sign_off, worker_id)
 
 
-async def renew(
-    db: Database, worker_id: str, jobs: list[ClaimedJob], lease_seconds: float
-) -> Renewal:
-    """Heartbeat and leases in one transaction; a job not in `kept` is no longer ours."""
-    return await db.transact(_renew, worker_id, jobs, int(lease_seconds * 1_000))
-
-
-async def cancel_requests(db: Database, worker_id: str) -> frozenset[str]:
+async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
     rows = await db.fetch_all(
-        "SELECT id FROM jobs WHERE lease_owner = :worker_id AND cancel_requested_at IS NOT NULL",
+        "SELECT id, fence FROM jobs"
+        " WHERE lease_owner = :worker_id AND cancel_requested_at IS NOT NULL",
         worker_id=worker_id,
     )
-    return frozenset(row["id"] for row in rows)
+    return frozenset((row["id"], row["fence"]) for row in rows)
 
 
-async def _register(tx: Transaction, worker: WorkerCard) -> None:
+async def forget_dead_workers(db: Database, silent_ms: int) -> None:
+    await db.transact(_forget_dead, silent_ms)
+
+
+async def _renew(
+    tx: Transaction, worker: WorkerCard, jobs: list[ClaimedJob], lease_ms: int
+) -> Renewal:
     now = await tx.clock_ms()
+    await _heartbeat(tx, worker, now)
+    kept: set[Claim] = set()
+    cancels: set[Claim] = set()
+    for job in jobs:
+        row = await tx.fetch_one(
+            "UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
+            " AND lease_owner = :worker_id RETURNING cancel_requested_at",
+            until=now + lease_ms,
+            job_id=job.id,
+            fence=job.fence,
+            worker_id=worker.id,
+        )
+        if row is not None:
+            kept.add(job.claim)
+            if row["cancel_requested_at"] is not None:
+                cancels.add(job.claim)
+    return Renewal(frozenset(kept), frozenset(cancels))
+
+
+async def _heartbeat(tx: Transaction, worker: WorkerCard, now: int) -> None:
+    # The whole card each time: a worker that was taken for dead is back with its next beat.
     await tx.execute(
         "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at)"
-        " VALUES (:id, :hostname, :agents, :slots, :now, :now)",
+        " VALUES (:id, :hostname, :agents, :slots, :now, :now)"
+        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at",
         id=worker.id,
         hostname=worker.hostname,
         agents=msgspec.json.encode(worker.agents).decode(),
@@ -61,30 +85,6 @@ async def _sign_off(tx: Transaction, worker_id: str) -> None:
     await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
 
 
-async def _renew(tx: Transaction, worker_id: str, jobs: list[ClaimedJob], lease_ms: int) -> Renewal:
-    now = await tx.clock_ms()
-    await tx.execute("UPDATE workers SET heartbeat_at = :now WHERE id = :id", id=worker_id, now=now)
-    kept: set[str] = set()
-    cancels: set[str] = set()
-    for job in jobs:
-        row = await tx.fetch_one(
-            "UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
-            " AND lease_owner = :worker_id RETURNING cancel_requested_at",
-            until=now + lease_ms,
-            job_id=job.id,
-            fence=job.fence,
-            worker_id=worker_id,
-        )
-        if row is not None:
-            kept.add(job.id)
-            if row["cancel_requested_at"] is not None:
-                cancels.add(job.id)
-    return Renewal(frozenset(kept), frozenset(cancels))
-
-
-async def forget_dead_workers(db: Database, older_than_ms: int) -> None:
-    await db.transact(_forget_dead, now_ms() - older_than_ms)
-
-
-async def _forget_dead(tx: Transaction, before: int) -> None:
+async def _forget_dead(tx: Transaction, silent_ms: int) -> None:
+    before = await tx.clock_ms() - silent_ms
     await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)

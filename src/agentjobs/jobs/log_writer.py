@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import contextlib
+import logging
 import re
 from types import TracebackType
 from typing import Self
@@ -10,9 +11,11 @@ from typing import Self
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.logs import append_chunk
 from agentjobs.jobs.outcomes import ClaimLost
-from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.database import Database, StoreError, StoreUnavailable
 
+_log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2
+_LAST_TRIES = 10
 _MOST_CHUNK_LENGTH = 64 * 1024
 # Colour sequences stay for those who show them; everything else that could drive a terminal goes.
 _UNSAFE = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]")
@@ -71,7 +74,11 @@ class LogWriter:
             await self._flush()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _FLUSH_SECONDS)
-        await self._flush()
+        for _ in range(_LAST_TRIES):
+            await self._flush()
+            if not self._pending:
+                return
+            await asyncio.sleep(_FLUSH_SECONDS)
 
     async def _flush(self) -> None:
         while self._pending:
@@ -81,8 +88,11 @@ class LogWriter:
                 await append_chunk(self._db, self._job, text[:_MOST_CHUNK_LENGTH])
             except StoreUnavailable:
                 self._pending.insert(0, text[:_MOST_CHUNK_LENGTH])
+                self._wake.set()
                 return
-            except ClaimLost:
-                # Whoever took the job over writes its log now; the run itself learns it elsewhere.
+            except (ClaimLost, StoreError) as error:
+                # The log is not worth the job: whoever holds the claim now writes it, and the run
+                # learns of a lost claim elsewhere.
+                _log.warning("a log was not kept: %s", error)
                 self._left = 0
                 self._pending.clear()

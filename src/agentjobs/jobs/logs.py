@@ -29,7 +29,8 @@ async def _append(tx: Transaction, job: ClaimedJob, text: str) -> bool:
         "INSERT INTO job_logs (job_id, sequence, created_at, text)"
         " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"
         "  + 1, CAST(:now AS BIGINT), CAST(:text AS TEXT)"
-        " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL",
+        " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL"
+        " /*postgresql FOR SHARE OF j */",
         job_id=job.id,
         fence=job.fence,
         now=now_ms(),

@@ -1,9 +1,7 @@
 """Jobs whose worker is gone: run again, at most so often, or failed with `worker_lost`."""
 
-from agentjobs.jobs.cancel import cancelled
-from agentjobs.jobs.finish import failed, requeued, unclaim
 from agentjobs.jobs.states import RUNNING
-from agentjobs.jobs.transition import apply
+from agentjobs.jobs.transition import apply, cancelled, failed, requeued, unclaim
 from agentjobs.store.database import Database, Row, Transaction
 
 _BATCH = 100

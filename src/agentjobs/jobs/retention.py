@@ -26,7 +26,9 @@ async def prune(db: Database, *, log_days: int, job_days: int, now: int | None =
     """A retention of 0 days keeps for ever."""
     at = now_ms() if now is None else now
     return Pruned(
-        log_chunks=await _in_batches(db, _prune_logs, at, log_days),
+        log_chunks=await _in_batches(db, _prune_logs, at, log_days)
+        # A job takes its log along, however long logs are kept.
+        + await _in_batches(db, _prune_logs, at, job_days),
         jobs=await _in_batches(db, _prune_jobs, at, job_days),
         idempotency_keys=await _in_batches(db, _prune_idempotency, at, _IDEMPOTENCY_DAYS),
     )
@@ -41,19 +43,17 @@ async def _in_batches(
     if days <= 0:
         return 0
     total = 0
-    while True:
-        removed = await db.transact(batch, at - days * DAY_MS)
+    while removed := await db.transact(batch, at - days * DAY_MS):
         total += removed
-        if removed == 0:
-            return total
+    return total
 
 
 async def _prune_logs(tx: Transaction, before: int) -> int:
-    # A long job keeps its whole log until the job itself is old enough and done.
+    # By primary key from the oldest job on, and only logs of jobs that ended long enough ago.
     return await tx.execute(
         "DELETE FROM job_logs WHERE (job_id, sequence) IN (SELECT l.job_id, l.sequence"
-        " FROM job_logs l JOIN jobs j ON j.id = l.job_id"
-        " WHERE l.job_id < :before AND j.completed_at < :before_ms LIMIT :batch)",
+        " FROM job_logs l WHERE l.job_id < :before AND (SELECT j.completed_at FROM jobs j"
+        "  WHERE j.id = l.job_id) < :before_ms ORDER BY l.job_id, l.sequence LIMIT :batch)",
         before=first_id_at("job", before),
         before_ms=before,
         batch=_BATCH,
@@ -68,10 +68,9 @@ async def _prune_jobs(tx: Transaction, before: int) -> int:
         batch=_BATCH,
     )
     ids = [row["id"] for row in rows]
-    for table, column in (("job_logs", "job_id"), ("events", "job_id"), ("jobs", "id")):
+    for table, column in (("events", "job_id"), ("jobs", "id")):
         await tx.execute(
-            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))",
-            ids=ids,
+            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=ids
         )
     return len(ids)
 

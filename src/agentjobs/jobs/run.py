@@ -3,7 +3,11 @@
 Decides the outcome and stores none of it but the start; whoever called stores the rest.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.invocation import prepare
@@ -23,7 +27,6 @@ from agentjobs.jobs.pull_text import (
     pull_body,
     pull_text,
 )
-from agentjobs.jobs.run_files import run_directory
 from agentjobs.jobs.start import start_job
 from agentjobs.jobs.tools import JobTools
 from agentjobs.sandbox.protocol import SandboxError, SandboxReport
@@ -36,6 +39,9 @@ from agentjobs.workspace.errors import (
 )
 from agentjobs.workspace.publish import branch_head, commit_changes, push
 
+T = TypeVar("T")
+
+_PATIENCE_SECONDS = (1, 2, 4, 8, 15, 30)
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
     PushRejected: "push_rejected",
@@ -113,11 +119,13 @@ class Run:
         branch = self.job.base_branch
         is_default = branch == self.job.default_branch
         try:
-            return await self.tools.mirrors.commit_of(
-                self.job.repo_id,
-                remote,
-                branch=branch,
-                known_head=self.job.repo_head if is_default else None,
+            return await self._patiently(
+                lambda: self.tools.mirrors.commit_of(
+                    self.job.repo_id,
+                    remote,
+                    branch=branch,
+                    known_head=self.job.repo_head if is_default else None,
+                )
             )
         except BaseBranchMissing:
             message = f"The repository {self.job.repo!r} has no branch {branch!r}."
@@ -127,26 +135,27 @@ class Run:
 
     async def _pushed_before(self, remote: Remote) -> str | None:
         """An earlier attempt may have got as far as its branch; that work is not done twice."""
-        if not self.job.was_tried_before:
+        if not self.job.was_started_before:
             return None
-        return await branch_head(remote, self.job.branch)
+        return await self._patiently(lambda: branch_head(remote, self.job.branch))
 
     async def _work(self, agent: Agent, checkout: Checkout) -> PullText:
-        with run_directory(self.tools.run_root, f"{self.job.id}-{self.job.fence}") as run_dir:
-            task = prepare(
-                agent,
-                _facts(self.job, agent, checkout.commit),
-                workspace=checkout.tree,
-                run_dir=run_dir,
-                owner_uid=self._owner_uid,
-                timeout_seconds=self._timeout_seconds(agent),
-                slot=self.slot,
-            )
-            await start_job(self.tools.context.db, self.job, checkout.commit)
-            self.log.say(f"{agent.id} starts on {self.job.base_branch} at {checkout.commit[:12]}")
-            report = await self.tools.sandbox.run(task, self.log.write)
-            self._judge(report, task.timeout_seconds)
-            return pull_text(self.job, agent.name, read_report(run_dir))
+        # Beside the tree, so that it goes with it.
+        run_dir = checkout.tree.with_name("run")
+        task = prepare(
+            agent,
+            _facts(self.job, agent, checkout.commit),
+            workspace=checkout.tree,
+            run_dir=run_dir,
+            owner_uid=self._owner_uid,
+            timeout_seconds=self._timeout_seconds(agent),
+            slot=self.slot,
+        )
+        await start_job(self.tools.context.db, self.job, checkout.commit)
+        self.log.say(f"{agent.id} starts on {self.job.base_branch} at {checkout.commit[:12]}")
+        report = await self.tools.sandbox.run(task, self.log.write)
+        self._judge(report, task.timeout_seconds)
+        return pull_text(self.job, agent.name, read_report(run_dir))
 
     def _timeout_seconds(self, agent: Agent) -> float:
         return float(self.job.config_override.get("timeout_seconds") or agent.timeout_seconds)
@@ -177,9 +186,33 @@ class Run:
         )
         if commit is None:
             raise _Stop("no_changes", "The agent finished without proposing a change.")
-        await push(mirror, commit, self.job.branch, remote, expected=None)
+        await self._push(mirror, commit, remote)
         self.log.say(f"pushed {commit[:12]} to {self.job.branch}")
         return commit
+
+    async def _push(self, mirror: Path, commit: str, remote: Remote) -> None:
+        branch = self.job.branch
+        try:
+            await self._patiently(lambda: push(mirror, commit, branch, remote, expected=None))
+        except PushRejected:
+            # Only this job writes its branch: what is there is its own, from a push whose end
+            # it did not learn.
+            own = await self._patiently(lambda: branch_head(remote, branch))
+            if own is None:
+                raise
+            await self._patiently(lambda: push(mirror, commit, branch, remote, expected=own))
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """A git host that is away for a moment, say for a restart, costs no agent's work."""
+        for pause in _PATIENCE_SECONDS:
+            try:
+                return await step()
+            except RepoUnavailable as error:
+                if not error.may_pass:
+                    raise
+                self.log.say(f"{error}; trying again in {pause} s")
+                await asyncio.sleep(pause)
+        return await step()
 
     async def _adopt(
         self, forge: Forge, address: RepoAddress, remote: Remote, base: str, pushed: str
@@ -201,6 +234,7 @@ class Run:
         self.is_irrevocable = True
         pull = await forge.open_pull_request(
             address,
+            self.job.credential,
             PullRequestRequest(
                 head_branch=self.job.branch,
                 base_branch=self.job.base_branch,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentjobs.forges.protocol import Forge
 from agentjobs.jobs.context import JobsContext
@@ -18,4 +17,3 @@ class JobTools:
     workspaces: Workspaces
     sandbox: Sandbox
     forges: Mapping[str, Forge]
-    run_root: Path

@@ -31,6 +31,9 @@ _NO_LEASE: dict[str, Any] = {
     "credential_hash": None,
 }
 
+_CANCELLED_MESSAGE = "The job was cancelled."
+_MOST_MESSAGE_LENGTH = 8_000
+
 
 class Change(msgspec.Struct, frozen=True):
     """One step of one job; `fence` is the claim it is made under, None for the service itself."""
@@ -41,6 +44,38 @@ class Change(msgspec.Struct, frozen=True):
     fence: int | None = None
     columns: dict[str, Any] = {}
     review_requested: bool = False
+
+
+def cancelled(job_id: str, now: int, fence: int | None = None) -> Change:
+    columns = {"completed_at": now, "error_code": "cancelled", "error_message": _CANCELLED_MESSAGE}
+    return Change(job_id, CANCELLED, now, fence, columns)
+
+
+def failed(job_id: str, now: int, code: str, message: str, fence: int | None = None) -> Change:
+    columns = {
+        "completed_at": now,
+        "error_code": code,
+        "error_message": message[:_MOST_MESSAGE_LENGTH],
+    }
+    return Change(job_id, FAILED, now, fence, columns)
+
+
+def requeued(job_id: str, now: int, fence: int, **columns: int) -> Change:
+    return Change(job_id, QUEUED, now, fence, {"queued_at": now, **columns})
+
+
+async def unclaim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
+    """Give back a job whose agent never began: to the outside nothing has changed."""
+    changed = await tx.execute(
+        "UPDATE jobs SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"
+        " fence = fence + 1, lost_workers = lost_workers + :lost_workers"
+        " WHERE id = :job_id AND fence = :fence AND status = 'queued'",
+        job_id=job_id,
+        fence=fence,
+        lost_workers=lost_workers,
+    )
+    tx.announce("jobs")
+    return changed > 0
 
 
 async def apply(tx: Transaction, change: Change) -> bool:

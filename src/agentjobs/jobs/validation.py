@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.git.remote import is_branch_name
 
 MOST_OVERRIDE_BYTES = 16 * 1024
 SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
@@ -14,10 +15,6 @@ SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
 Fault = dict[str, str]
 
 _REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
-# What `git check-ref-format --branch` refuses, as far as it can harm: see git-check-ref-format(1).
-_BAD_BRANCH = re.compile(
-    r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|//|/\.|\.lock(?:/|$)|^[/.-]|[/.]$|^@$|^HEAD$"
-)
 _MOST_SECONDS = 7 * 86_400
 
 
@@ -43,10 +40,8 @@ def _cap(agent_id: Any, catalog: Catalog) -> float | None:
 
 def _text_faults(body: Mapping[str, Any], field: str, most: int, *, required: bool) -> list[Fault]:
     value = body.get(field)
-    if value is None and (not required or field in body):
-        return [] if not required else [_fault(field, "must be a string")]
     if value is None:
-        return [_fault(field, "is required")]
+        return [_fault(field, "is required")] if required else []
     if not isinstance(value, str):
         return [_fault(field, "must be a string")]
     if not value.strip() or len(value) > most:
@@ -101,7 +96,8 @@ def _prompt(value: Any) -> str:
 
 
 def _branch(value: Any) -> str:
-    if isinstance(value, str) and 0 < len(value) <= 200 and not _BAD_BRANCH.search(value):
+    fits = isinstance(value, str) and len(value) <= 200 and value != "HEAD"
+    if fits and is_branch_name(value):
         return ""
     return "must be the name of a branch"
 

@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
 _MOST_REMEMBERED = 10_000
 
@@ -55,8 +55,11 @@ class KeyRing:
     async def flush_last_used(self) -> None:
         """Write down when keys were last used; called now and then instead of per request."""
         used, self._used = self._used, {}
-        if used:
+        try:
             await self._db.transact(_record_use, used)
+        except StoreUnavailable:
+            self._used = used | self._used
+            raise
 
     def _forget(self) -> None:
         self._generation += 1
@@ -91,7 +94,8 @@ class KeyRing:
 
 
 async def _record_use(tx: Transaction, used: dict[str, int]) -> None:
-    for key_id, at_ms in used.items():
+    # In one order for all servers, or two of them could wait for each other.
+    for key_id, at_ms in sorted(used.items()):
         await tx.execute(
             "UPDATE api_keys SET last_used_at = :at WHERE id = :id", id=key_id, at=at_ms
         )

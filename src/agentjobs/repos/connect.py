@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -13,7 +14,9 @@ from agentjobs.problems import Problem
 from agentjobs.repos.names import checked_name, name_from, without_credentials
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database, IntegrityError, Transaction
+from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
+
+InSameTransaction = Callable[[Transaction, str], Awaitable[None]]
 
 
 class _NewRepo(msgspec.Struct, frozen=True):
@@ -45,7 +48,8 @@ async def connect_repository(
     )
     try:
         await db.transact(_insert, repo)
-    except BaseException as error:
+    except StoreError as error:
+        # Not on a cancel: the row may have been committed, and needs its directory then.
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         if isinstance(error, IntegrityError):
             raise _taken(full_name) from None
@@ -53,11 +57,13 @@ async def connect_repository(
     return await find_repo(db, owner.id, full_name)
 
 
-async def disconnect_repository(db: Database, organization: str, full_name: str) -> RepoView:
+async def disconnect_repository(
+    db: Database, organization: str, full_name: str, *, also: InSameTransaction
+) -> RepoView:
     """Its jobs, pull requests and bare repository stay; nothing new is accepted for it."""
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
-    await db.transact(_disconnect, repo.id)
+    await db.transact(_disconnect, repo.id, also)
     return repo
 
 
@@ -80,9 +86,12 @@ def _taken(full_name: str) -> Problem:
 async def _insert(tx: Transaction, repo: _NewRepo) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, index_due_at, created_at)"
+        " head_commit, index_status, index_due_at, created_at, next_pull_number)"
         " VALUES (:id, :organization_id, :full_name, 'local', :source, :default_branch,"
-        " :head_commit, 'indexing', :now, :now)",
+        " :head_commit, 'indexing', :now, :now, COALESCE((SELECT MAX(e.next_pull_number)"
+        # The pages of an earlier repository of this name keep their numbers.
+        "  FROM repos e WHERE e.organization_id = :organization_id AND e.full_name = :full_name),"
+        "  1))",
         **msgspec.structs.asdict(repo),
         now=now_ms(),
     )
@@ -90,10 +99,11 @@ async def _insert(tx: Transaction, repo: _NewRepo) -> None:
     tx.announce("index")
 
 
-async def _disconnect(tx: Transaction, repo_id: str) -> None:
+async def _disconnect(tx: Transaction, repo_id: str, also: InSameTransaction) -> None:
     await tx.execute(
         "UPDATE repos SET disconnected_at = :now, index_due_at = NULL WHERE id = :id",
         id=repo_id,
         now=now_ms(),
     )
+    await also(tx, repo_id)
     await tx.invalidate("repos")

@@ -10,7 +10,7 @@ from agentjobs.git.refs import resolve
 from agentjobs.repos.index.count import IndexResult, count_repository
 from agentjobs.store.database import Database, Transaction
 
-_LEASE_MS = 60 * SECOND_MS
+_LEASE_MS = 15 * SECOND_MS
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MOST_BACKOFF_MS = 3_600 * SECOND_MS
 _PROGRESS_SECONDS = 0.5
@@ -70,6 +70,7 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
     row = await tx.fetch_one(
         "SELECT id, default_branch, head_commit, index_failures FROM repos"
         " WHERE index_due_at IS NOT NULL AND index_due_at <= :now AND platform = 'local'"
+        " AND disconnected_at IS NULL"
         " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         now=now,
     )

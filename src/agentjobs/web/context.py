@@ -1,11 +1,10 @@
-"""What the web half has at hand: made by the wiring, reached as `request.app.state.context`."""
+"""What the web half has at hand: made once, reached as `request.app.state.context`."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.fleet import Fleet
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
@@ -15,20 +14,16 @@ from agentjobs.web.metrics import Metrics
 
 @dataclass(slots=True)
 class WebContext:
-    settings: Settings
-    db: Database
+    jobs: JobsContext
     keyring: KeyRing
-    plans: Plans
-    catalog: Catalog
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: Metrics = field(default_factory=Metrics)
-    jobs: JobsContext = field(init=False)
+    settings: Settings = field(init=False)
+    db: Database = field(init=False)
+    plans: Plans = field(init=False)
+    catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.jobs = JobsContext(
-            db=self.db,
-            settings=self.settings,
-            plans=self.plans,
-            catalog=self.catalog,
-            fleet=Fleet(self.db),
-        )
+        # Within reach on the path of every request.
+        self.settings, self.db = self.jobs.settings, self.jobs.db
+        self.plans, self.catalog = self.jobs.plans, self.jobs.catalog

@@ -1,6 +1,5 @@
 """Indexes repositories that are due; runs on the one host where the local repositories live."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -8,7 +7,6 @@ from agentjobs.forges import local_repositories
 from agentjobs.git.process import GitError
 from agentjobs.repos.indexing import IndexFailure, claim_due, index_repository, store_failure
 from agentjobs.store.database import Database
-from agentjobs.worker.loop import first_of
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
@@ -21,11 +19,11 @@ class IndexLoop:
         self._db = db
         self._data_path = data_path
 
-    async def run(self, stopping: asyncio.Event) -> None:
+    async def run(self) -> None:
         with self._db.changes.listen("index") as signal:
-            while not stopping.is_set():
+            while True:
                 if not await self.index_one():
-                    await first_of(stopping.wait(), signal.wait(_POLL_SECONDS))
+                    await signal.wait(_POLL_SECONDS)
 
     async def index_one(self) -> bool:
         """False when nothing was due."""

@@ -5,10 +5,11 @@ import logging
 import time
 
 from agentjobs import logging_setup
-from agentjobs.jobs.claim import ClaimedJob, claim_job
+from agentjobs.jobs.claim import Claim, ClaimedJob, claim_job
 from agentjobs.jobs.finish import finish_job
+from agentjobs.jobs.leases import WorkerCard
 from agentjobs.jobs.log_writer import LogWriter
-from agentjobs.jobs.outcomes import Abandoned, ClaimLost, Failed, Outcome, Released
+from agentjobs.jobs.outcomes import Abandoned, ClaimLost, Completed, Failed, Outcome, Released
 from agentjobs.jobs.run import Run
 from agentjobs.jobs.tools import JobTools
 from agentjobs.store.database import StoreUnavailable
@@ -46,28 +47,29 @@ class _Held:
 class JobLoop:
     name = "jobs"
 
-    def __init__(self, tools: JobTools, worker_id: str, slots: int) -> None:
+    def __init__(self, tools: JobTools, worker: WorkerCard) -> None:
         self._tools = tools
-        self._worker_id = worker_id
-        self._free_slots = list(range(slots - 1, -1, -1))
-        self._held: dict[str, _Held] = {}
+        self._worker = worker
+        self._free_slots = list(range(worker.slots - 1, -1, -1))
+        self._held: dict[Claim, _Held] = {}
         self._slot_freed = asyncio.Event()
-        self._agents = [agent.id for agent in tools.context.catalog.all()]
 
     @property
     def held_jobs(self) -> list[ClaimedJob]:
         return [held.job for held in self._held.values()]
 
-    def stop_jobs(self, job_ids: frozenset[str], outcome: Outcome) -> None:
-        for job_id in job_ids:
-            if job_id in self._held:
-                self._held[job_id].stop(outcome)
+    def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
+        for claim in claims:
+            if claim in self._held:
+                self._held[claim].stop(outcome)
 
     def stop_all(self, outcome: Outcome) -> None:
-        self.stop_jobs(frozenset(self._held), outcome)
+        self.stop_claims(frozenset(self._held), outcome)
 
-    def release_all(self) -> None:
-        self.stop_all(Released())
+    async def all_ended(self) -> None:
+        tasks = {held.task for held in self._held.values() if held.task is not None}
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def run(self, stopping: asyncio.Event) -> None:
         with self._tools.context.db.changes.listen("jobs") as signal:
@@ -76,23 +78,18 @@ class JobLoop:
                     self._slot_freed.clear()
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
-                job = await claim_job(self._tools.context, self._worker_id, self._agents)
+                job = await claim_job(self._tools.context, self._worker.id, self._worker.agents)
                 if job is not None:
                     self._begin(job)
                 else:
                     await first_of(stopping.wait(), signal.wait(_POLL_SECONDS))
 
-    async def drain(self, grace_seconds: float) -> None:
-        """Running jobs may finish within the grace; then they go back to the queue."""
-        tasks = [held.task for held in self._held.values() if held.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_seconds)
-        self.release_all()
-        await asyncio.gather(*(held.task for held in self._held.values() if held.task is not None))
-
     def _begin(self, job: ClaimedJob) -> None:
+        # After a long sleep of the machine our own earlier claim may be under way still.
+        earlier = frozenset(claim for claim in self._held if claim[0] == job.id)
+        self.stop_claims(earlier, Abandoned())
         held = _Held(job, self._free_slots.pop())
-        self._held[job.id] = held
+        self._held[job.claim] = held
         held.task = asyncio.create_task(self._see_through(held), name=f"job {job.id}")
 
     async def _see_through(self, held: _Held) -> None:
@@ -104,14 +101,15 @@ class JobLoop:
                 outcome = await self._outcome(held, log)
                 if isinstance(outcome, Failed):
                     log.say(f"failed: {outcome.code}")
-            await self._store(held, outcome)
-            _log.info("job ended", extra={"fields": {"outcome": type(outcome).__name__.lower()}})
+            is_stored = await self._store(held, outcome)
+            name = type(outcome).__name__.lower() if is_stored else "claim lost"
+            _log.info("job ended", extra={"fields": {"outcome": name}})
         except Exception:  # noqa: BLE001 - one job's fault must not stop the worker
             _log.exception("a job could not be seen through; its lease will run out")
         finally:
-            del self._held[held.job.id]
             self._free_slots.append(held.slot)
             self._slot_freed.set()
+            del self._held[held.job.claim]
 
     async def _outcome(self, held: _Held, log: LogWriter) -> Outcome:
         held.run = Run(held.job, self._tools, held.slot, log)
@@ -119,11 +117,19 @@ class JobLoop:
         if held.stopped_as is not None:
             held.work.cancel()
         try:
-            return await held.work
+            outcome = await self._judged(held.work)
         except asyncio.CancelledError:
             if held.stopped_as is None:
                 raise
+            outcome = held.stopped_as
+        # A run told to stop may have failed while it cleaned up; the reason to stop counts.
+        if held.stopped_as is not None and not isinstance(outcome, Completed):
             return held.stopped_as
+        return outcome
+
+    async def _judged(self, work: asyncio.Task[Outcome]) -> Outcome:
+        try:
+            return await work
         except ClaimLost:
             return Abandoned()
         except StoreUnavailable as error:
@@ -133,15 +139,13 @@ class JobLoop:
             _log.exception("a run failed in a way nobody expected")
             return Failed("sandbox_error", _UNEXPECTED)
 
-    async def _store(self, held: _Held, outcome: Outcome) -> None:
+    async def _store(self, held: _Held, outcome: Outcome) -> bool:
         """As long as the lease lives: a store that is away for a moment costs no result."""
         give_up = time.monotonic() + self._tools.context.settings.lease_seconds
         while True:
             try:
-                await finish_job(self._tools.context.db, held.job, outcome)
+                return await finish_job(self._tools.context.db, held.job, outcome)
             except StoreUnavailable:
                 if time.monotonic() > give_up:
                     raise
                 await asyncio.sleep(_STORE_RETRY_SECONDS)
-            else:
-                return

@@ -1,4 +1,4 @@
-"""Background roles: each a loop of its own, kept alive until told to stop."""
+"""Background roles: each a loop of its own, kept alive until it is no longer wanted."""
 
 import asyncio
 import logging
@@ -15,34 +15,52 @@ class Loop(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Returns soon after `stopping` is set, its work put down in order."""
+    async def run(self) -> None:
+        """For ever; it may be cancelled anywhere, and what it was at is done again another time."""
 
 
 class PeriodicLoop:
     """Calls `once` every so often; for roles that need nothing more."""
 
     def __init__(
-        self, name: str, every_seconds: float, once: Callable[[], Awaitable[None]]
+        self,
+        name: str,
+        every_seconds: float,
+        once: Callable[[], Awaitable[None]],
+        *,
+        first_after_seconds: float = 0,
     ) -> None:
         self.name = name
         self._every_seconds = every_seconds
         self._once = once
+        self._next_after_seconds = first_after_seconds
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        while not stopping.is_set():
-            await pause(stopping, self._every_seconds)
-            if not stopping.is_set():
-                await self._once()
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._next_after_seconds)
+            self._next_after_seconds = self._every_seconds
+            await self._once()
 
 
-async def pause(stopping: asyncio.Event, seconds: float) -> None:
-    """Waits, but no longer than until the stop."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stopping.wait()
-    except TimeoutError:
-        return
+async def run_loops(loops: Sequence[Loop], until: asyncio.Event) -> None:
+    """All of them side by side; cancelled when the time has come."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(keep_alive(loop.name, loop.run)) for loop in loops]
+        await until.wait()
+        for task in tasks:
+            task.cancel()
+
+
+async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Until it returns; a role that failed is started again, one without a store waits for it."""
+    while True:
+        try:
+            return await run()
+        except StoreUnavailable as error:
+            _log.warning("%s waits for the store: %s", name, error)
+        except Exception:  # noqa: BLE001 - a role that failed once must not stay away
+            _log.exception("%s failed and is started again", name)
+        await asyncio.sleep(_PAUSE_AFTER_FAULT_SECONDS)
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
@@ -53,20 +71,3 @@ async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-async def run_loops(loops: Sequence[Loop], stopping: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as group:
-        for loop in loops:
-            group.create_task(_keep_alive(loop, stopping), name=loop.name)
-
-
-async def _keep_alive(loop: Loop, stopping: asyncio.Event) -> None:
-    while not stopping.is_set():
-        try:
-            await loop.run(stopping)
-        except StoreUnavailable as error:
-            _log.warning("%s waits for the store: %s", loop.name, error)
-        except Exception:  # noqa: BLE001 - a role that failed once must not stay away
-            _log.exception("%s failed and is started again", loop.name)
-        await pause(stopping, _PAUSE_AFTER_FAULT_SECONDS)

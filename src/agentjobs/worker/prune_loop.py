@@ -1,19 +1,18 @@
 """Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
 
+from agentjobs.jobs.leases import forget_dead_workers
 from agentjobs.jobs.retention import prune
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.worker.loop import PeriodicLoop
 
 _EVERY_SECONDS = 600.0
+_FORGET_WORKERS_MS = 3_600_000
 
 
 def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
-        await prune(
-            db,
-            log_days=settings.log_retention_days,
-            job_days=settings.job_retention_days,
-        )
+        await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
+        await forget_dead_workers(db, _FORGET_WORKERS_MS)
 
-    return PeriodicLoop("prune", _EVERY_SECONDS, once)
+    return PeriodicLoop("prune", _EVERY_SECONDS, once, first_after_seconds=10)

@@ -2,7 +2,6 @@
 
 import logging
 
-from agentjobs.jobs import leases
 from agentjobs.jobs.rescue import rescue_lost_jobs
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
@@ -10,13 +9,11 @@ from agentjobs.worker.loop import PeriodicLoop
 
 _log = logging.getLogger(__name__)
 _EVERY_SECONDS = 1.0
-_FORGET_WORKERS_MS = 3_600_000
 
 
 def rescue_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
         for job_id in await rescue_lost_jobs(db, settings.lost_worker_retries):
             _log.warning("a worker was lost", extra={"fields": {"job_id": job_id}})
-        await leases.forget_dead_workers(db, _FORGET_WORKERS_MS)
 
     return PeriodicLoop("rescue", _EVERY_SECONDS, once)

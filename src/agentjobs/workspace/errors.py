@@ -4,7 +4,14 @@ from typing import Literal
 
 
 class RepoUnavailable(Exception):
-    """The repository cannot be reached, read or written out; the message says why."""
+    """The repository cannot be reached, read or written out; the message says why.
+
+    `may_pass`: the host did not answer, which a later try may find otherwise.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class BaseBranchMissing(Exception):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import has_commit, resolve
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_branch_name
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_away, is_branch_name
 from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
 from agentjobs.workspace.removal import remove
@@ -58,7 +58,8 @@ class Mirrors:
         try:
             return await self._commit_of(repo_id, remote, branch, known_head)
         except GitError as error:
-            raise RepoUnavailable(f"the repository cannot be fetched: {error.reason}") from None
+            message = f"the repository cannot be fetched: {error.reason}"
+            raise RepoUnavailable(message, may_pass=is_away(error.stderr)) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError, git
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_branch_name, refuses_access
+from agentjobs.git.remote import (
+    NETWORK_PROTOCOLS,
+    Remote,
+    is_away,
+    is_branch_name,
+    refuses_access,
+)
 from agentjobs.git.trees import changes_between
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
@@ -104,7 +110,8 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
     except GitError as error:
-        raise RepoUnavailable(f"the repository cannot be reached: {error.reason}") from None
+        message = f"the repository cannot be reached: {error.reason}"
+        raise RepoUnavailable(message, may_pass=is_away(error.stderr)) from None
     # The pattern also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
@@ -130,7 +137,8 @@ async def _commit(
 def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
     if refuses_access(error.stderr):
         return PushRejected(f"the push is not allowed: {error.reason}")
-    return RepoUnavailable(f"the branch cannot be pushed: {error.reason}")
+    message = f"the branch cannot be pushed: {error.reason}"
+    return RepoUnavailable(message, may_pass=is_away(error.stderr))
 
 
 def _refusal(report: str, told: str) -> str:

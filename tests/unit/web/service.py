@@ -134,13 +134,7 @@ class LiveCall:
 async def service_on(db: Database, settings: Settings) -> Service:
     world = world_of(db, settings)
     caller = await world.organization(ORGANIZATION)
-    context = WebContext(
-        settings=settings,
-        db=db,
-        keyring=KeyRing(db),
-        plans=world.context.plans,
-        catalog=world.context.catalog,
-    )
+    context = WebContext(world.context, KeyRing(db))
     app = build_application(context)
     created = await create_key(db, ORGANIZATION)
     http = httpx.AsyncClient(

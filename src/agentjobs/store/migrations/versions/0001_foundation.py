@@ -61,6 +61,7 @@ def _create_organizations() -> None:
         _id(),
         sa.Column("name", sa.Text, nullable=False, unique=True),
         _text("plan"),
+        _number("last_claimed_at", null=True),
         _number("created_at"),
     )
     op.create_table(
@@ -131,7 +132,7 @@ def _create_jobs() -> None:
         _number("started_at", null=True),
         _number("completed_at", null=True),
         _text("base_commit", null=True),
-        _text("branch", null=True),
+        _text("branch"),
         _text("head_commit", null=True),
         _text("pr_url", null=True),
         _number("pr_number", null=True),
