@@ -230,3 +230,17 @@ class Api:
     def events(self, job_id: str) -> list[str]:
         answer = self.http.get(f"/jobs/{job_id}/events").json()
         return [event["event"] for event in answer["events"]]
+
+
+StartService = Callable[..., Service]
+
+
+def connected(service: Service, tmp_path: Path) -> Api:
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    return api
+
+
+def pull_requests(service: Service) -> int:
+    return service.admin("pulls", "list", "--json").count('"number"')

@@ -1,8 +1,34 @@
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.service import Api, Service, sample_repository
+from tests.service import Api, Service, StartService, sample_repository
+
+QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
+AGENTS = '''
+[[agents]]
+id = "slow-once"
+name = "Slow at its first attempt"
+command = ["sh", "-c", """
+echo "attempt: $(grep -o '"attempt": *[0-9]*' "$AGENTJOBS_JOB")"
+echo changed > edited.txt
+grep -q '"attempt": *1[,}]' "$AGENTJOBS_JOB" && exec sleep SECONDS
+exit 0
+"""]
+
+[[agents]]
+id = "sleepy"
+name = "Sleepy"
+command = ["sh", "-c", "echo asleep; exec sleep SECONDS"]
+
+[[agents]]
+id = "premium"
+name = "Premium"
+plan_required = "pro"
+command = ["true"]
+'''
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +51,29 @@ def api(service: Service, key: str, tmp_path_factory: pytest.TempPathFactory) ->
     client = service.client(key)
     client.wait_ready("acme/shop")
     return client
+
+
+@pytest.fixture
+def agent_seconds() -> str:
+    """How long this test's agents sleep: tells them from those of tests beside it."""
+    return f"600.{secrets.randbelow(10**9):09d}"
+
+
+@pytest.fixture
+def start(database_url: str, tmp_path: Path, agent_seconds: str) -> Iterator[StartService]:
+    """Starts services on one store, each with a data directory of its own unless told otherwise."""
+    started: list[Service] = []
+
+    def start_one(*command: str, data_dir: str = "data", **environment: str) -> Service:
+        directory = tmp_path / data_dir
+        directory.mkdir(exist_ok=True)
+        (directory / "agentjobs.toml").write_text(AGENTS.replace("SECONDS", agent_seconds))
+        surroundings = {"AGENTJOBS_DATABASE_URL": database_url, **QUICK, **environment}
+        service = Service(directory, surroundings, command or ("up",)).start()
+        started.append(service)
+        return service
+
+    yield start_one
+    for service in started:
+        if service.process is not None and service.process.poll() is None:
+            service.kill()

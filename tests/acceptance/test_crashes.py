@@ -3,66 +3,11 @@
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 
-from tests.service import Api, Service, sample_repository, wait_until
-
-QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
-AGENTS = '''
-[[agents]]
-id = "slow-once"
-name = "Slow at its first attempt"
-command = ["sh", "-c", """
-echo "attempt: $(grep -o '"attempt": *[0-9]*' "$AGENTJOBS_JOB")"
-echo changed > edited.txt
-grep -q '"attempt": *1[,}]' "$AGENTJOBS_JOB" && exec sleep 637
-exit 0
-"""]
-
-[[agents]]
-id = "sleepy"
-name = "Sleepy"
-command = ["sh", "-c", "echo asleep; exec sleep 638"]
-
-[[agents]]
-id = "premium"
-name = "Premium"
-plan_required = "pro"
-command = ["true"]
-'''
-
-StartService = Callable[..., Service]
-
-
-@pytest.fixture
-def start(database_url: str, tmp_path: Path) -> Iterator[StartService]:
-    """Starts services on one store, each with a data directory of its own unless told otherwise."""
-    started: list[Service] = []
-
-    def start_one(*command: str, data_dir: str = "data", **environment: str) -> Service:
-        directory = tmp_path / data_dir
-        directory.mkdir(exist_ok=True)
-        (directory / "agentjobs.toml").write_text(AGENTS)
-        surroundings = {"AGENTJOBS_DATABASE_URL": database_url, **QUICK, **environment}
-        service = Service(directory, surroundings, command or ("up",)).start()
-        started.append(service)
-        return service
-
-    yield start_one
-    for service in started:
-        if service.process is not None and service.process.poll() is None:
-            service.kill()
-
-
-def connected(service: Service, tmp_path: Path) -> Api:
-    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
-    api = service.client(service.key())
-    api.wait_ready("acme/shop")
-    return api
+from tests.service import Api, StartService, connected, pull_requests, sample_repository, wait_until
 
 
 def agents_alive(seconds: str) -> bool:
@@ -70,12 +15,8 @@ def agents_alive(seconds: str) -> bool:
     return found.returncode == 0
 
 
-def pull_requests(service: Service) -> int:
-    return service.admin("pulls", "list", "--json").count('"number"')
-
-
 def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
-    start: StartService, tmp_path: Path
+    start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     serve = start("serve")
     workers = {"AGENTJOBS_PUBLIC_URL": serve.root_url}
@@ -85,7 +26,7 @@ def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
     api.wait_status(job_id, "running")
     second = start("worker", data_dir="second", **workers)
     first.kill()
-    wait_until(lambda: not agents_alive("637"), "the killed worker's agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the killed worker's agent to be gone", 5)
     job = api.wait_status(job_id, "completed", "failed")
     assert job["status"] == "completed", job
     assert job["attempt"] == 2
@@ -103,14 +44,14 @@ def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
 
 
 def test_a_killed_service_goes_on_where_it_was_when_started_again(
-    start: StartService, tmp_path: Path
+    start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     service = start()
     api = connected(service, tmp_path)
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")
     service.kill()
-    wait_until(lambda: not agents_alive("637"), "the agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the agent to be gone", 5)
     again = start()
     api = again.client(again.key())
     job = api.wait_status(job_id, "completed", "failed")
@@ -151,14 +92,14 @@ def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
 
 
 def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
-    start: StartService, tmp_path: Path
+    start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="0.2")
     api = connected(service, tmp_path)
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")
     assert service.stop() == 0
-    assert not agents_alive("637")
+    assert not agents_alive(agent_seconds)
     waiting = start("serve")
     job = waiting.client(waiting.key()).job(job_id)
     assert (job["status"], job["attempt"], job["queue_reason"]) == ("queued", 0, "no_worker")
@@ -178,7 +119,7 @@ def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None
 
 
 def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
-    start: StartService, tmp_path: Path
+    start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     serve = start("serve")
     worker = start(
@@ -192,7 +133,7 @@ def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
     worker.signal(signal.SIGCONT)
     job = api.wait_status(job_id, "completed", "failed")
     assert (job["status"], job["attempt"]) == ("completed", 2)
-    wait_until(lambda: not agents_alive("637"), "the first agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the first agent to be gone", 5)
     both = [api.create("acme/shop", "sleepy") for _ in range(2)]
     for each in both:
         api.wait_status(each, "running")

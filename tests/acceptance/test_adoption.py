@@ -1,0 +1,59 @@
+"""A job that finds its own work from an earlier attempt goes on from there."""
+
+import asyncio
+from pathlib import Path
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.jobs.claim import ClaimedJob, claim_job
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.finish import finish_job
+from agentjobs.jobs.outcomes import Released
+from agentjobs.jobs.start import start_job
+from agentjobs.settings import load
+from agentjobs.store.opening import open_database
+from tests.service import Service, StartService, connected, git, pull_requests
+
+
+def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request(
+    start: StartService, database_url: str, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    api = connected(serve, tmp_path)
+    job_id = api.create("acme/shop", "sleepy")
+    asyncio.run(attempt_until_pushed(database_url, serve, tmp_path))
+    worker = start("worker", data_dir="worker", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    job = api.wait_status(job_id, "completed", "failed")
+    assert job["status"] == "completed", job
+    assert "adopted" in api.log(job_id)
+    page = api.http.get(job["pr_url"]).text
+    assert "Found again" in page
+    assert "found.txt" in page
+    assert pull_requests(serve) == 1
+    assert worker.stop() == 0
+    assert serve.stop() == 0
+
+
+async def attempt_until_pushed(database_url: str, serve: Service, tmp_path: Path) -> None:
+    """What a worker does up to the push, and then, told to drain, no further."""
+    settings = load({"AGENTJOBS_DATA_DIR": str(serve.data_dir)})
+    db = await open_database(database_url, migrate=False)
+    try:
+        context = JobsContext(db, settings, build_catalog(settings))
+        job = await claim_job(context, "wrk_drained", ["sleepy"])
+        assert job is not None
+        await start_job(db, job, job.repo_head)
+        await asyncio.to_thread(push_something, serve, job, tmp_path / "clone")
+        assert await finish_job(db, job, Released())
+    finally:
+        await db.close()
+
+
+def push_something(serve: Service, job: ClaimedJob, clone: Path) -> None:
+    host = serve.root_url.removeprefix("http://")
+    address = f"http://job:{job.credential}@{host}/git/default/{job.repo}.git"
+    git(serve.data_dir, "clone", "--quiet", address, str(clone))
+    (clone / "found.txt").write_text("found\n")
+    git(clone, "add", "-A")
+    message = f"Found again\n\nAs it was.\n\nJob: {job.id}\nAgent: {job.agent}\n"
+    git(clone, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", message)
+    git(clone, "push", "--quiet", "origin", f"HEAD:refs/heads/{job.branch}")
