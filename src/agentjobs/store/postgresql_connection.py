@@ -19,7 +19,8 @@ _CACHED_STATEMENTS = 512
 _SESSION = {
     "application_name": "agentjobs",
     # A transaction awaits nothing but the database: one that idles belongs to a stopped process.
-    "idle_in_transaction_session_timeout": "30000",
+    # Shorter than a lease: the rows it has locked must be free when others take its jobs over.
+    "idle_in_transaction_session_timeout": "5000",
 }
 
 # Classes of SQLSTATE in which the same call may succeed later: connection, transaction rollback
