@@ -14,7 +14,7 @@ import msgspec
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import HEADS, list_branches
-from agentjobs.git.remote import NETWORK_PROTOCOLS
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, remote_at, without_credentials
 from agentjobs.problems import Problem
 
 # What was acknowledged must survive a power cut: by default git leaves small objects to luck.
@@ -25,7 +25,6 @@ _IMPORT_SECONDS = 3600.0
 _USUAL_BRANCHES = ("main", "master", "trunk", "develop")
 _log = logging.getLogger(__name__)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_CREDENTIAL = re.compile(r"://[^/@]*@")
 # Run by git for a path: the operator may read it, whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
@@ -64,17 +63,17 @@ async def import_repository(source: str, target: Path) -> ImportedRepository:
 
     All of it appears at once, or nothing does.
     """
-    address, protocols = _address(source)
-    shown = _CREDENTIAL.sub("://…@", source)
+    remote, protocols = _remote(source)
+    shown = without_credentials(source)
     with _incoming(target) as incoming:
         await git("init", "--quiet", "--bare", "--template=", str(incoming))
-        await _fetch(incoming, address, protocols, shown)
+        await _fetch(incoming, remote, protocols, shown)
         branches = await list_branches(incoming)
         if not branches:
             raise Problem(
                 "repo_empty", f"{shown} has no commits on any branch; commit something first."
             )
-        branch = _chosen_branch(await _head_of(address, protocols), branches)
+        branch = _chosen_branch(await _head_of(remote, protocols), branches)
         await git("symbolic-ref", "HEAD", HEADS + branch, git_dir=incoming)
         incoming.rename(target)
     return ImportedRepository(branch, branches[branch])
@@ -91,9 +90,9 @@ def _incoming(target: Path) -> Iterator[Path]:
         shutil.rmtree(incoming, ignore_errors=True)
 
 
-def _address(source: str) -> tuple[str, str]:
+def _remote(source: str) -> tuple[Remote, str]:
     if source.startswith(("http://", "https://")):
-        return source, NETWORK_PROTOCOLS
+        return remote_at(source), NETWORK_PROTOCOLS
     if _URL.match(source):
         raise Problem("repo_unavailable", "An address must start with http:// or https://.")
     place = Path(source).expanduser().absolute()
@@ -104,10 +103,10 @@ def _address(source: str) -> tuple[str, str]:
             "repo_unavailable",
             f"{source} is a shallow clone; run `git fetch --unshallow` in it first.",
         )
-    return str(place), "file"
+    return Remote(str(place)), "file"
 
 
-async def _fetch(incoming: Path, address: str, protocols: str, shown: str) -> None:
+async def _fetch(incoming: Path, remote: Remote, protocols: str, shown: str) -> None:
     try:
         await git(
             "fetch",
@@ -117,10 +116,10 @@ async def _fetch(incoming: Path, address: str, protocols: str, shown: str) -> No
             "--no-auto-maintenance",
             f"--upload-pack={_UPLOAD_PACK}",
             "--",
-            address,
+            remote.url,
             *_IMPORTED,
             git_dir=incoming,
-            configuration=DURABLE,
+            configuration={**DURABLE, **remote.configuration},
             protocols=protocols,
             timeout_seconds=_IMPORT_SECONDS,
         )
@@ -130,15 +129,16 @@ async def _fetch(incoming: Path, address: str, protocols: str, shown: str) -> No
         ) from None
 
 
-async def _head_of(address: str, protocols: str) -> str | None:
+async def _head_of(remote: Remote, protocols: str) -> str | None:
     """The branch the source calls its own, None when it has no such."""
     listed = await git(
         "ls-remote",
         "--symref",
         f"--upload-pack={_UPLOAD_PACK}",
         "--",
-        address,
+        remote.url,
         "HEAD",
+        configuration=remote.configuration,
         protocols=protocols,
         allowed_exit_codes=(0, 128),
     )

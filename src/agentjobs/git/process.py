@@ -14,11 +14,11 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
+from agentjobs.git.remote import without_credentials
 
 STDERR_KEPT_BYTES = 64 * 1024
 STREAM_BUFFER_BYTES = 256 * 1024
 
-_CREDENTIAL_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
 _AUTHORIZATION = re.compile(r"(?i)(authorization:\s*)[^\r\n']*")
 
 
@@ -33,9 +33,9 @@ class GitError(Exception):
     """A git command that failed. Carries no credential, so it may be logged and shown."""
 
     def __init__(self, arguments: tuple[str, ...], exit_code: int, stderr: str) -> None:
-        self.arguments = tuple(_without_credentials(argument) for argument in arguments)
+        self.arguments = tuple(_shown(argument) for argument in arguments)
         self.exit_code = exit_code
-        self.stderr = _without_credentials(stderr)
+        self.stderr = _shown(stderr)
         verb = self.arguments[0] if self.arguments else ""
         super().__init__(f"git {verb} exited with {exit_code}: {self.reason}")
 
@@ -175,5 +175,5 @@ async def _feed(process: GitChild, given: bytes | None) -> None:
     process.stdin.close()
 
 
-def _without_credentials(text: str) -> str:
-    return _AUTHORIZATION.sub(r"\1…", _CREDENTIAL_IN_URL.sub(r"\1…@", text))
+def _shown(text: str) -> str:
+    return _AUTHORIZATION.sub(r"\1…", without_credentials(text))

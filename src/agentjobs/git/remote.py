@@ -3,8 +3,10 @@
 The right travels in the environment of one git process: never in an argument, never on disk.
 """
 
+import base64
 import re
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 NETWORK_PROTOCOLS = "http:https"
 
@@ -15,6 +17,8 @@ _NO_ANSWER = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
     r"|(returned error:|HTTP) (429|5\d\d)|Empty reply|timed out|early EOF|hung up unexpectedly"
 )
+# Up to the last @ before the path: a password may contain one.
+_CREDENTIALS = re.compile(r"://[^/\s'\"]*@")
 _NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
@@ -30,6 +34,21 @@ class Remote:
         if self.authorization is None:
             return {}
         return {"http.extraHeader": f"Authorization: {self.authorization}"}
+
+
+def remote_at(address: str) -> Remote:
+    """An address as a person gives it; a name and password in it become a header."""
+    found = _CREDENTIALS.search(address)
+    if found is None:
+        return Remote(address)
+    user, _, password = found[0][len("://") : -1].partition(":")
+    pair = f"{unquote(user)}:{unquote(password)}".encode()
+    return Remote(without_credentials(address), f"Basic {base64.b64encode(pair).decode()}")
+
+
+def without_credentials(text: str) -> str:
+    """Fit to be stored and shown: what stands before a host's @ is nobody's business."""
+    return _CREDENTIALS.sub("://", text)
 
 
 def refuses_access(stderr: str) -> bool:

@@ -8,10 +8,11 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.forges import local_repositories
+from agentjobs.git.remote import without_credentials
 from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.problems import Problem
-from agentjobs.repos.names import checked_name, name_from, without_credentials
+from agentjobs.repos.names import checked_name, name_from
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction

@@ -7,18 +7,12 @@ from urllib.parse import urlsplit
 from agentjobs.problems import Problem
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_CREDENTIALS = re.compile(r"://[^/@]*@")
 _REST = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def is_address(source: str) -> bool:
     """An address with a scheme, as opposed to a path on the operator's machine."""
     return "://" in source
-
-
-def without_credentials(source: str) -> str:
-    """Fit to be stored and shown: what stands before the host's @ is nobody's business."""
-    return _CREDENTIALS.sub("://", source) if is_address(source) else source
 
 
 def checked_name(full_name: str) -> str:
