@@ -65,13 +65,13 @@ async def test_a_key_opens_its_organization_and_is_stored_only_as_a_hash(
     database: Database,
 ) -> None:
     await ensure_default(database, PLANS)
-    created = await create_key(database, "default", name="ci", git_write=True, scope="read")
+    created = await create_key(database, "default", name="ci", git_write=True, scope="jobs")
     caller = await KeyRing(database).authenticate(created.key)
     assert caller is not None
     assert (caller.organization, caller.plan, caller.scope, caller.git_write) == (
         "default",
         "enterprise",
-        "read",
+        "jobs",
         True,
     )
     rows = await database.fetch_all("SELECT * FROM api_keys")
@@ -169,5 +169,7 @@ async def test_a_key_of_another_organization_cannot_be_revoked(database: Databas
 async def test_bad_wishes_for_a_key_are_refused(database: Database) -> None:
     await ensure_default(database, PLANS)
     assert await problem_of(create_key(database, "default", scope="admin")) == "invalid_scope"
+    both = create_key(database, "default", scope="read", git_write=True)
+    assert await problem_of(both) == "invalid_scope"
     assert await problem_of(create_key(database, "default", expires_days=0)) == "invalid_expiry"
     assert await problem_of(create_key(database, "default", name="x" * 300)) == "invalid_name"

@@ -13,6 +13,8 @@ from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Transaction
 
 _BATCH = 200
+# A chunk has up to 64 KiB, and on SQLite the event loop waits for the statement.
+_LOG_BATCH = 20
 _IDEMPOTENCY_DAYS = 2
 
 
@@ -56,7 +58,7 @@ async def _prune_logs(tx: Transaction, before: int) -> int:
         "  WHERE j.id = l.job_id) < :before_ms ORDER BY l.job_id, l.sequence LIMIT :batch)",
         before=first_id_at("job", before),
         before_ms=before,
-        batch=_BATCH,
+        batch=_LOG_BATCH,
     )
 
 

@@ -44,6 +44,7 @@ T = TypeVar("T")
 _PATIENCE_SECONDS = (1, 2, 4, 8, 15, 30)
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
+    GitError: "repo_unavailable",
     PushRejected: "push_rejected",
     SandboxError: "sandbox_error",
     ForgeError: "forge_error",
@@ -75,8 +76,6 @@ class Run:
             return stop.outcome
         except UnsafeChange as error:
             return Failed(error.code, str(error))
-        except GitError as error:
-            return Failed("repo_unavailable", f"git could not do its part: {error}")
         except OSError as error:
             return Failed("sandbox_error", f"The worker's machine refused: {error.strerror}.")
         except tuple(_CODES) as error:

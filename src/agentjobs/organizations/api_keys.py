@@ -41,7 +41,7 @@ async def create_key(
     git_write: bool = False,
     expires_days: int | None = None,
 ) -> CreatedKey:
-    _check(name, scope, expires_days)
+    _check(name, scope, git_write, expires_days)
     owner = await find_organization(db, organization)
     key = new_token(API_KEY_PREFIX)
     now = now_ms()
@@ -82,9 +82,11 @@ async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
     return revoked
 
 
-def _check(name: str, scope: str, expires_days: int | None) -> None:
+def _check(name: str, scope: str, git_write: bool, expires_days: int | None) -> None:
     if scope not in SCOPES:
         raise Problem("invalid_scope", f"A key's scope is read or jobs, not {scope!r}.")
+    if git_write and scope == "read":
+        raise Problem("invalid_scope", "A key that only reads cannot push; leave one of them out.")
     if len(name) > _MAX_NAME_LENGTH or "\x00" in name:
         raise Problem("invalid_name", f"A key's name has at most {_MAX_NAME_LENGTH} characters.")
     if expires_days is not None and not 1 <= expires_days <= _MAX_EXPIRES_DAYS:
