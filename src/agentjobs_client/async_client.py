@@ -1,16 +1,17 @@
 """The asynchronous client: the same calls as `Client`, awaited."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
-import msgspec
 
 from agentjobs_client import calls
 from agentjobs_client.calls import Call
-from agentjobs_client.errors import ClientError, UnexpectedAnswer, error_in
+from agentjobs_client.errors import ApiError, ClientError
+from agentjobs_client.job_watch import JobWatch
 from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
     Agent,
@@ -23,6 +24,7 @@ from agentjobs_client.models import (
     Repo,
     RepoList,
 )
+from agentjobs_client.patience import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
 
 T = TypeVar("T")
 
@@ -36,13 +38,17 @@ class AsyncClient:
         api_key: str,
         *,
         timeout_seconds: float = calls.DEFAULT_TIMEOUT_SECONDS,
-        retries: int = calls.DEFAULT_RETRIES,
+        retries: int = DEFAULT_RETRIES,
+        away_seconds: float = DEFAULT_AWAY_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._retries = retries
+        self._away_seconds = away_seconds
         self._pause = pause
+        self._clock = clock
         self._http = httpx.AsyncClient(
             base_url=calls.address(base_url),
             headers=calls.base_headers(api_key),
@@ -93,10 +99,24 @@ class AsyncClient:
 
     async def wait(self, job_id: str) -> Job:
         """The job once it is finished, however long that takes."""
-        job = await self.job(job_id)
-        while not job.finished:
-            job = await self.job(job_id, calls.LONGEST_WAIT_SECONDS)
-        return job
+        return [job async for job in self.watch(job_id)][-1]
+
+    async def watch(self, job_id: str) -> AsyncIterator[Job]:
+        """The job now and at each change of its status, until it is finished.
+
+        Goes on while the service restarts, unless it is away for longer than `away_seconds`.
+        """
+        watch = JobWatch(job_id, self._patience_while_away(), self._clock)
+        while not watch.ended:
+            try:
+                job = calls.read(await self._send_once(watch.next_call()), Job)
+            except ClientError as error:
+                await self._pause(watch.pause_after(error))
+                continue
+            if watch.brings_news(job):
+                yield job
+            else:
+                await self._pause(watch.pause_without_news())
 
     async def jobs(
         self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
@@ -113,7 +133,14 @@ class AsyncClient:
                 return
 
     async def cancel(self, job_id: str) -> Job:
-        return await self._ask(Call("POST", calls.job_path(job_id, "cancel")), Job)
+        call = Call("POST", calls.job_path(job_id, "cancel"))
+        patience = Patience(retries=self._retries)
+        try:
+            return calls.read(await self._send(call, patience), Job)
+        except ApiError as error:
+            if not calls.may_be_done_already(error, patience.failures):
+                raise
+            return calls.cancelled_or_refused(await self.job(job_id), error)
 
     async def events(self, job_id: str) -> list[Event]:
         call = Call("GET", calls.job_path(job_id, "events"))
@@ -123,9 +150,9 @@ class AsyncClient:
         """The log so far, or with `follow` all of it until the job is finished."""
         if not follow:
             call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
-            yield (await self._send(call)).decode("utf-8", "replace")
+            yield (await self._send(call)).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._retries)
+        stream = LogStream(job_id, self._patience_while_away())
         while not stream.ended:
             try:
                 async for text in self._read_log(stream):
@@ -140,7 +167,8 @@ class AsyncClient:
             ) as response:
                 if not response.is_success:
                     await response.aread()
-                    raise error_in(response)
+                calls.success(response)
+                calls.check_event_stream(response)
                 async for text in response.aiter_text():
                     for piece in stream.feed(text):
                         yield piece
@@ -149,36 +177,23 @@ class AsyncClient:
         stream.check_ended()
 
     async def _ask(self, call: Call, kind: type[T]) -> T:
-        body = await self._send(call)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except msgspec.DecodeError as error:
-            raise UnexpectedAnswer(f"{call.method} {call.path} was answered with {error}") from None
+        return calls.read(await self._send(call), kind)
 
-    async def _send(self, call: Call) -> bytes:
-        failures = 0
+    async def _send(self, call: Call, patience: Patience | None = None) -> httpx.Response:
+        patience = patience or Patience(retries=self._retries)
         while True:
             try:
                 return await self._send_once(call)
             except ClientError as error:
-                pause = calls.pause_before_repeat(error, failures)
-                if pause is None or failures >= self._retries:
-                    raise
-                failures += 1
-                await self._pause(pause)
+                await self._pause(patience.pause_after(error))
 
-    async def _send_once(self, call: Call) -> bytes:
+    async def _send_once(self, call: Call) -> httpx.Response:
+        request = calls.request(self._http, call, self._timeout_seconds)
         try:
-            response = await self._http.request(
-                call.method,
-                call.path,
-                params=dict(call.params),
-                headers=dict(call.headers),
-                content=call.content,
-                timeout=self._timeout_seconds + call.extra_seconds,
-            )
+            response = await self._http.send(request)
         except httpx.RequestError as error:
             raise calls.unreachable(self._http.base_url, error) from error
-        if not response.is_success:
-            raise error_in(response)
-        return response.content
+        return calls.success(response)
+
+    def _patience_while_away(self) -> Patience:
+        return Patience(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)

@@ -1,27 +1,30 @@
-"""What both clients say to the service: each call as data, and when to repeat a failed one.
+"""What both clients say to the service, each call as data, and how they read its answers.
 
 Opens no connection, so that the sync and the async client cannot drift apart.
 """
 
 import os
-import random
 import uuid
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from agentjobs_client.errors import ApiError, ClientError, ServiceUnreachable
+from agentjobs_client.errors import (
+    ApiError,
+    ClientError,
+    ServiceUnreachable,
+    UnexpectedAnswer,
+    error_in,
+)
+from agentjobs_client.models import Job
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
-DEFAULT_RETRIES = 4
 LONGEST_WAIT_SECONDS = 60
-_LONGEST_PAUSE_SECONDS = 30.0
-# Refusals that pass by themselves. 409 is only the second copy of a call that still runs.
-_PASSING_CODES = frozenset({"rate_limited", "unavailable", "idempotency_in_progress"})
-_PASSING_STATUSES = frozenset({502, 503, 504})
+
+T = TypeVar("T")
 
 
 class Call(NamedTuple):
@@ -113,14 +116,50 @@ def unreachable(base_url: object, error: Exception) -> ServiceUnreachable:
     return ServiceUnreachable(f"{base_url} does not answer: {reason}")
 
 
-def pause_before_repeat(error: ClientError, failures: int) -> float | None:
-    """Seconds to wait before the same call may succeed; None when it never will."""
-    backoff: float = min(0.2 * 2**failures, 5.0) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-    if isinstance(error, ServiceUnreachable):
-        return backoff
-    if isinstance(error, ApiError) and (
-        error.code in _PASSING_CODES or error.status in _PASSING_STATUSES
-    ):
-        asked = error.retry_after_seconds
-        return min(backoff if asked is None else max(asked, backoff), _LONGEST_PAUSE_SECONDS)
-    return None
+def request(
+    http: httpx.Client | httpx.AsyncClient, call: Call, timeout_seconds: float
+) -> httpx.Request:
+    return http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params),
+        headers=dict(call.headers),
+        content=call.content,
+        timeout=timeout_seconds + call.extra_seconds,
+    )
+
+
+def success(response: httpx.Response) -> httpx.Response:
+    """The response itself, whose body must have been read, unless it is a refusal."""
+    if not response.is_success:
+        raise error_in(response)
+    return response
+
+
+def check_event_stream(response: httpx.Response) -> None:
+    """Anything else would be read as a log that never ends."""
+    if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        raise UnexpectedAnswer(
+            f"{response.url} was not answered with a stream of events", status=response.status_code
+        )
+
+
+def read(response: httpx.Response, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except msgspec.DecodeError as error:
+        raise UnexpectedAnswer(
+            f"{response.request.method} {response.url} was answered with {error}",
+            status=response.status_code,
+        ) from None
+
+
+def may_be_done_already(error: ApiError, failures: int) -> bool:
+    """Whether a cancel is refused only because an earlier try worked and its answer was lost."""
+    return failures > 0 and error.code == "job_finished"
+
+
+def cancelled_or_refused(job: Job, refusal: ApiError) -> Job:
+    if job.status != "cancelled":
+        raise refusal
+    return job

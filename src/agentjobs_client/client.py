@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
-import msgspec
 
 from agentjobs_client import calls
 from agentjobs_client.calls import Call
-from agentjobs_client.errors import ClientError, UnexpectedAnswer, error_in
+from agentjobs_client.errors import ApiError, ClientError
+from agentjobs_client.job_watch import JobWatch
 from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
     Agent,
@@ -23,6 +23,7 @@ from agentjobs_client.models import (
     Repo,
     RepoList,
 )
+from agentjobs_client.patience import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
 
 T = TypeVar("T")
 
@@ -41,13 +42,17 @@ class Client:
         api_key: str,
         *,
         timeout_seconds: float = calls.DEFAULT_TIMEOUT_SECONDS,
-        retries: int = calls.DEFAULT_RETRIES,
+        retries: int = DEFAULT_RETRIES,
+        away_seconds: float = DEFAULT_AWAY_SECONDS,
         transport: httpx.BaseTransport | None = None,
         pause: Callable[[float], None] = time.sleep,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._retries = retries
+        self._away_seconds = away_seconds
         self._pause = pause
+        self._clock = clock
         self._http = httpx.Client(
             base_url=calls.address(base_url),
             headers=calls.base_headers(api_key),
@@ -98,10 +103,24 @@ class Client:
 
     def wait(self, job_id: str) -> Job:
         """The job once it is finished, however long that takes."""
-        job = self.job(job_id)
-        while not job.finished:
-            job = self.job(job_id, calls.LONGEST_WAIT_SECONDS)
-        return job
+        return list(self.watch(job_id))[-1]
+
+    def watch(self, job_id: str) -> Iterator[Job]:
+        """The job now and at each change of its status, until it is finished.
+
+        Goes on while the service restarts, unless it is away for longer than `away_seconds`.
+        """
+        watch = JobWatch(job_id, self._patience_while_away(), self._clock)
+        while not watch.ended:
+            try:
+                job = calls.read(self._send_once(watch.next_call()), Job)
+            except ClientError as error:
+                self._pause(watch.pause_after(error))
+                continue
+            if watch.brings_news(job):
+                yield job
+            else:
+                self._pause(watch.pause_without_news())
 
     def jobs(
         self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
@@ -117,7 +136,14 @@ class Client:
                 return
 
     def cancel(self, job_id: str) -> Job:
-        return self._ask(Call("POST", calls.job_path(job_id, "cancel")), Job)
+        call = Call("POST", calls.job_path(job_id, "cancel"))
+        patience = Patience(retries=self._retries)
+        try:
+            return calls.read(self._send(call, patience), Job)
+        except ApiError as error:
+            if not calls.may_be_done_already(error, patience.failures):
+                raise
+            return calls.cancelled_or_refused(self.job(job_id), error)
 
     def events(self, job_id: str) -> list[Event]:
         return self._ask(Call("GET", calls.job_path(job_id, "events")), EventList).events
@@ -126,9 +152,9 @@ class Client:
         """The log so far, or with `follow` all of it until the job is finished."""
         if not follow:
             call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
-            yield self._send(call).decode("utf-8", "replace")
+            yield self._send(call).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._retries)
+        stream = LogStream(job_id, self._patience_while_away())
         while not stream.ended:
             try:
                 yield from self._read_log(stream)
@@ -142,7 +168,8 @@ class Client:
             ) as response:
                 if not response.is_success:
                     response.read()
-                    raise error_in(response)
+                calls.success(response)
+                calls.check_event_stream(response)
                 for text in response.iter_text():
                     yield from stream.feed(text)
         except httpx.RequestError as error:
@@ -150,36 +177,23 @@ class Client:
         stream.check_ended()
 
     def _ask(self, call: Call, kind: type[T]) -> T:
-        body = self._send(call)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except msgspec.DecodeError as error:
-            raise UnexpectedAnswer(f"{call.method} {call.path} was answered with {error}") from None
+        return calls.read(self._send(call), kind)
 
-    def _send(self, call: Call) -> bytes:
-        failures = 0
+    def _send(self, call: Call, patience: Patience | None = None) -> httpx.Response:
+        patience = patience or Patience(retries=self._retries)
         while True:
             try:
                 return self._send_once(call)
             except ClientError as error:
-                pause = calls.pause_before_repeat(error, failures)
-                if pause is None or failures >= self._retries:
-                    raise
-                failures += 1
-                self._pause(pause)
+                self._pause(patience.pause_after(error))
 
-    def _send_once(self, call: Call) -> bytes:
+    def _send_once(self, call: Call) -> httpx.Response:
+        request = calls.request(self._http, call, self._timeout_seconds)
         try:
-            response = self._http.request(
-                call.method,
-                call.path,
-                params=dict(call.params),
-                headers=dict(call.headers),
-                content=call.content,
-                timeout=self._timeout_seconds + call.extra_seconds,
-            )
+            response = self._http.send(request)
         except httpx.RequestError as error:
             raise calls.unreachable(self._http.base_url, error) from error
-        if not response.is_success:
-            raise error_in(response)
-        return response.content
+        return calls.success(response)
+
+    def _patience_while_away(self) -> Patience:
+        return Patience(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)

@@ -17,6 +17,17 @@ class ServiceUnreachable(ClientError):
 class UnexpectedAnswer(ClientError):
     """An answer that is not this interface's, such as a proxy's error page."""
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
 
 class ApiError(ClientError):
     """A refusal by the service. `code` is stable, `message` says what to do next."""
@@ -62,12 +73,15 @@ class _Envelope(msgspec.Struct):
 
 def error_in(response: httpx.Response) -> ClientError:
     """The exception for a response that is not a success; its body must have been read."""
+    retry_after_seconds = _seconds(response.headers.get("Retry-After"))
     try:
         body = msgspec.json.decode(response.content, type=_Envelope).error
     except msgspec.DecodeError:
         return UnexpectedAnswer(
             f"{response.url} answered {response.status_code} in a form this client does not know; "
-            "is it the address of the service, ending in /v1?"
+            "is it the address of the service, ending in /v1?",
+            status=response.status_code,
+            retry_after_seconds=retry_after_seconds,
         )
     return ApiError(
         response.status_code,
@@ -75,7 +89,7 @@ def error_in(response: httpx.Response) -> ClientError:
         body.message,
         request_id=body.request_id or response.headers.get("X-Request-Id"),
         details=body.details,
-        retry_after_seconds=_seconds(response.headers.get("Retry-After")),
+        retry_after_seconds=retry_after_seconds,
     )
 
 

@@ -6,6 +6,7 @@ import httpx
 
 from agentjobs_client import calls
 from agentjobs_client.errors import ClientError, ServiceUnreachable
+from agentjobs_client.patience import Patience, pause_before_asking_again
 from agentjobs_client.server_sent_events import EventParser
 
 # The service sends a sign of life more often than this while a job is silent.
@@ -13,11 +14,10 @@ SILENCE_SECONDS = 60.0
 
 
 class LogStream:
-    def __init__(self, job_id: str, retries: int) -> None:
+    def __init__(self, job_id: str, patience: Patience) -> None:
         self.ended = False
         self._job_id = job_id
-        self._retries = retries
-        self._failures = 0
+        self._patience = patience
         self._last_event_id = ""
         self._parser = EventParser()
 
@@ -31,8 +31,9 @@ class LogStream:
 
     def feed(self, text: str) -> Iterator[str]:
         """The pieces of log that `text` brings."""
+        # Any sign of life counts: a proxy may cut the connection to a silent job again and again.
+        self._patience.answered()
         for event in self._parser.feed(text):
-            self._failures = 0
             self._last_event_id = event.id or self._last_event_id
             if event.event == "end":
                 self.ended = True
@@ -46,8 +47,4 @@ class LogStream:
     def pause_after(self, error: ClientError) -> float:
         """Seconds until the next try; raises the error when trying again is no use."""
         self._parser = EventParser()
-        pause = calls.pause_before_repeat(error, self._failures)
-        if pause is None or self._failures >= self._retries:
-            raise error
-        self._failures += 1
-        return pause
+        return max(self._patience.pause_after(error), pause_before_asking_again())

@@ -28,20 +28,32 @@ class Caller:
     def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
         self.pauses: list[float] = []
+        self.now = 1000.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
     def call(self, handler: Handler, name: str, *args, **kwargs):
         transport = httpx.MockTransport(handler)
         if self._asynchronous:
             return asyncio.run(self._call_async(transport, name, args, kwargs))
-        with Client("http://test/v1", KEY, transport=transport, pause=self.pauses.append) as client:
+        with Client(
+            "http://test/v1", KEY, transport=transport, pause=self.pause, clock=self.clock
+        ) as client:
             answer = getattr(client, name)(*args, **kwargs)
             return list(answer) if inspect.isgenerator(answer) else answer
 
     async def _call_async(self, transport, name, args, kwargs):
         async def pause(seconds: float) -> None:
-            self.pauses.append(seconds)
+            self.pause(seconds)
 
-        async with AsyncClient("http://test/v1", KEY, transport=transport, pause=pause) as client:
+        async with AsyncClient(
+            "http://test/v1", KEY, transport=transport, pause=pause, clock=self.clock
+        ) as client:
             answer = getattr(client, name)(*args, **kwargs)
             if inspect.isasyncgen(answer):
                 return [each async for each in answer]
@@ -70,6 +82,18 @@ def answering(*answers: httpx.Response | Exception) -> tuple[Handler, list[httpx
 def refusal(status: int, code: str, details=None, **headers: str) -> httpx.Response:
     error = {"code": code, "message": "Do this next.", "request_id": "req_1", "details": details}
     return httpx.Response(status, json={"error": error}, headers=headers)
+
+
+def job_that_is(status: str) -> httpx.Response:
+    return httpx.Response(200, json={**JOB, "status": status})
+
+
+def log_events(text: str) -> httpx.Response:
+    return httpx.Response(200, text=text, headers={"Content-Type": "text/event-stream"})
+
+
+def proxy_page(status: int, **headers: str) -> httpx.Response:
+    return httpx.Response(status, html="<h1>Bad Gateway</h1>", headers=headers)
 
 
 def receipt() -> httpx.Response:
@@ -150,9 +174,7 @@ def test_an_answer_that_is_not_the_services_is_said_to_be_one(caller, status):
 
 def test_a_job_is_waited_for_until_it_is_finished(caller):
     states = ["queued", "queued", "running", "completed"]
-    handle, requests = answering(
-        *[httpx.Response(200, json={**JOB, "status": state}) for state in states]
-    )
+    handle, requests = answering(*[job_that_is(state) for state in states])
     assert caller.call(handle, "wait", "job_1").status == "completed"
     assert [request.url.params.get("wait_seconds") for request in requests] == [
         None,
@@ -198,10 +220,10 @@ def test_a_log_is_read_as_text(caller):
 
 def test_a_followed_log_goes_on_where_a_broken_connection_stopped(caller):
     handle, requests = answering(
-        httpx.Response(200, text="retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),
+        log_events("retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),
         refusal(503, "unavailable"),
-        httpx.Response(200, text=": hello\n\n"),
-        httpx.Response(200, text="id: 2\ndata: two\ndata:\n\nevent: end\ndata: completed\n\n"),
+        log_events(": hello\n\n"),
+        log_events("id: 2\ndata: two\ndata:\n\nevent: end\ndata: completed\n\n"),
     )
     assert caller.call(handle, "logs", "job_1", follow=True) == ["one\n", "two\n"]
     assert [request.headers.get("last-event-id") for request in requests] == [None, "1", "1", "1"]

@@ -11,7 +11,7 @@ from agentjobs.cli.options import Json
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
-    from agentjobs_client import Client, Job
+    from agentjobs_client import Client, Job, JobReceipt
 
 jobs = typer.Typer(
     no_args_is_help=True,
@@ -51,7 +51,7 @@ def create_job(
         receipt = client.create_job(repo, agent, ticket_id=ticket, config_override=override)
         if wait:
             remark(f"{receipt.job_id} is {receipt.status}")
-            _answer_finished(_follow_status(client, receipt.job_id), json)
+            _answer_finished(_follow_status(client, receipt), json)
         elif json:
             answer_json(receipt)
         else:
@@ -148,18 +148,14 @@ def _client() -> "Client":
     return Client.from_environment()
 
 
-def _follow_status(client: "Client", job_id: str) -> "Job":
-    from agentjobs_client.calls import LONGEST_WAIT_SECONDS
-
-    job = client.job(job_id)
-    status = "queued"
-    while True:
+def _follow_status(client: "Client", receipt: "JobReceipt") -> "Job":
+    """The finished job; each of its states is told on the way."""
+    status = receipt.status
+    for job in client.watch(receipt.job_id):
         if job.status != status:
             status = job.status
-            remark(f"{job_id} is {status}")
-        if job.finished:
-            return job
-        job = client.job(job_id, LONGEST_WAIT_SECONDS)
+            remark(f"{job.job_id} is {status}")
+    return job
 
 
 def _answer_finished(job: "Job", json: bool) -> None:

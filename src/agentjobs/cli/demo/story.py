@@ -80,16 +80,13 @@ async def _watch(client: AsyncClient, job_id: str, screen: Screen) -> Job:
     """Its log and its states as they come; the job once it is finished."""
     log = asyncio.create_task(_show_log(client, job_id, screen))
     try:
-        job = await client.job(job_id)
-        screen.status(f"{job_id} is {job.status}")
-        while not job.finished:
-            job, before = await client.job(job_id, wait_seconds=30), job
-            if job.status != before.status and not job.finished:
-                screen.status(f"{job_id} is {job.status}")
-        await log
+        async for job in client.watch(job_id):
+            if job.finished:
+                # The last line of its log stands before the last word about it.
+                await log
+            screen.status(f"{job_id} is {job.status}")
     finally:
         log.cancel()
-    screen.status(f"{job_id} is {job.status}")
     return job
 
 
