@@ -4,6 +4,7 @@ Owns names, defaults and types. Refuses to know what a feature does with a value
 """
 
 import ipaddress
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -137,16 +138,21 @@ def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
     ).expanduser()
     named_file = environ.get("AGENTJOBS_CONFIG")
     path = Path(named_file) if named_file else data_dir / "agentjobs.toml"
-    values = _from_file(path, must_exist=bool(named_file))
-    values.update(_from_environment(environ))
-    values.update(given)
+    in_file = _from_file(path, must_exist=bool(named_file))
+    values = {**in_file, **_from_environment(environ), **given}
     values["data_dir"] = str(data_dir.absolute())
     values["config_file"] = str(path.absolute())
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"a setting cannot be used: {error}") from None
-    _check(settings)
+    try:
+        _check(settings)
+    except SettingsFileError as error:
+        name = error.path.partition("[")[0]
+        if name in in_file and values[name] is in_file[name]:
+            raise fault_at(settings, error.path, error.detail) from None
+        raise SettingsError(error.reason) from None
     return settings
 
 
@@ -240,37 +246,44 @@ _ONE_OF = {
 
 
 def _check(settings: Settings) -> None:
+    for field in msgspec.structs.fields(Settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsFileError(field.name, "must be a number")
     for name, least in _LEAST.items():
         if getattr(settings, name) < least:
-            raise SettingsError(f"{name} must be at least {least}")
+            raise SettingsFileError(name, f"must be at least {least}")
     for name, choices in _ONE_OF.items():
         if getattr(settings, name).lower() not in choices:
-            raise SettingsError(f"{name} must be one of: {', '.join(choices)}")
+            raise SettingsFileError(name, f"must be one of: {', '.join(choices)}")
     if settings.lease_renew_seconds <= 0:
-        raise SettingsError("lease_renew_seconds must be above 0")
+        raise SettingsFileError("lease_renew_seconds", "must be above 0")
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
-        raise SettingsError("lease_renew_seconds must be at most half of lease_seconds")
+        raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
     _check_plans(settings.plans)
     _check_addresses(settings)
 
 
 def _check_plans(plans: tuple[PlanTable, ...]) -> None:
     if not plans or len({plan.name for plan in plans}) != len(plans):
-        raise SettingsError("plans must be given, each with a name of its own")
-    for plan in plans:
+        raise SettingsFileError("plans", "must be given, each with a name of its own")
+    for index, plan in enumerate(plans):
         if not plan.name or plan.concurrent_jobs < 1:
-            raise SettingsError(f"plan {plan.name!r}: give a name and concurrent_jobs above 0")
+            reason = "needs a name, and concurrent_jobs of at least 1"
+            raise SettingsFileError(f"plans[{index}]", reason)
 
 
 def _check_addresses(settings: Settings) -> None:
+    if not settings.host.strip():
+        raise SettingsFileError("host", "must name an address to listen on")
     if not 0 <= settings.port <= _HIGHEST_PORT:
-        raise SettingsError("port must be between 0 and 65535")
+        raise SettingsFileError("port", "must be between 0 and 65535")
     port = settings.metrics_bind.rpartition(":")[2]
     if settings.metrics_bind and not (port.isdecimal() and int(port) <= _HIGHEST_PORT):
-        raise SettingsError("metrics_bind must have the form HOST:PORT")
+        raise SettingsFileError("metrics_bind", "must have the form HOST:PORT")
     if settings.public_url and urlsplit(settings.public_url).scheme not in {"http", "https"}:
-        raise SettingsError("AGENTJOBS_PUBLIC_URL must start with http:// or https://")
+        raise SettingsFileError("public_url", "must start with http:// or https://")
     if not settings.effective_database_url.startswith(("sqlite:///", "postgresql://")):
-        raise SettingsError(
-            "AGENTJOBS_DATABASE_URL must start with postgresql:// or sqlite:/// (or be left out)"
+        raise SettingsFileError(
+            "database_url", "must start with postgresql:// or sqlite:/// (or be left out)"
         )

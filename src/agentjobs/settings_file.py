@@ -10,6 +10,7 @@ class SettingsFileError(Exception):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
         self.path = path
+        self.detail = reason
         self.reason = f"{path}: {reason}" if path else reason
 
     @classmethod

@@ -40,6 +40,8 @@ def test_the_default_plans_are_free_pro_and_enterprise(tmp_path: Path) -> None:
         ('[[agents]]\nid = "a"\nname = "A"\n', "line 1: agents[0]: Object missing"),
         ('data_dir = "/x"\n', "line 1: data_dir"),
         ('\n\nport = "a"\n', "line 3: port"),
+        ("\nslots = -1\n", "line 2: slots"),
+        ('[[plans]]\nname = "none"\nconcurrent_jobs = 0\n', "line 1: plans[0]"),
     ],
 )
 def test_a_bad_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, words: str) -> None:
@@ -56,6 +58,9 @@ def test_a_bad_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, w
         {"AGENTJOBS_LEASE_SECONDS": "1"},
         {"AGENTJOBS_SANDBOX": "docker"},
         {"AGENTJOBS_SLOTS": "-1"},
+        {"AGENTJOBS_HOST": ""},
+        {"AGENTJOBS_LEASE_SECONDS": "inf"},
+        {"AGENTJOBS_RATE_LIMIT_PER_SECOND": "nan"},
         {"AGENTJOBS_METRICS_BIND": "somewhere"},
         {"AGENTJOBS_METRICS_BIND": "127.0.0.1:99999"},
         {"AGENTJOBS_LOG_LEVEL": "loud"},

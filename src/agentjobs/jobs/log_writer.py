@@ -30,6 +30,7 @@ class LogWriter:
         self._left = most_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending: list[str] = []
+        self._is_inside_a_line = False
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -61,11 +62,14 @@ class LogWriter:
 
     def say(self, line: str) -> None:
         """A line of the service itself, told apart by its mark."""
-        self._add(f"[agentjobs] {line}\n")
+        start = "\n" if self._is_inside_a_line else ""
+        self._add(f"{start}[agentjobs] {line}\n")
 
     def _add(self, text: str) -> None:
-        self._pending.append(text)
-        self._wake.set()
+        if text:
+            self._is_inside_a_line = not text.endswith("\n")
+            self._pending.append(text)
+            self._wake.set()
 
     async def _flush_now_and_then(self) -> None:
         while not self._closing.is_set():

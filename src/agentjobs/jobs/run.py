@@ -168,7 +168,8 @@ class Run:
         self.log.say(f"the agent ended with exit code {report.exit_code} after {seconds:.1f} s")
         if report.exit_code != 0:
             message = f"The agent ended with exit code {report.exit_code}."
-            raise _Stop("agent_failed", f"{message} Its last lines:\n{report.last_lines}".strip())
+            words = f" Its last lines:\n{report.last_lines}" if report.last_lines.strip() else ""
+            raise _Stop("agent_failed", message + words)
 
     async def _publish(self, checkout: Checkout, text: PullText, remote: Remote) -> str:
         settings = self.tools.context.settings

@@ -87,8 +87,11 @@ def _check(name: str, scope: str, git_write: bool, expires_days: int | None) -> 
         raise Problem("invalid_scope", f"A key's scope is read or jobs, not {scope!r}.")
     if git_write and scope == "read":
         raise Problem("invalid_scope", "A key that only reads cannot push; leave one of them out.")
-    if len(name) > _MAX_NAME_LENGTH or "\x00" in name:
-        raise Problem("invalid_name", f"A key's name has at most {_MAX_NAME_LENGTH} characters.")
+    if len(name) > _MAX_NAME_LENGTH or not name.isprintable():
+        raise Problem(
+            "invalid_name",
+            f"A key's name is one line of at most {_MAX_NAME_LENGTH} printable characters.",
+        )
     if expires_days is not None and not 1 <= expires_days <= _MAX_EXPIRES_DAYS:
         raise Problem("invalid_expiry", f"A key expires after 1 to {_MAX_EXPIRES_DAYS} days.")
 

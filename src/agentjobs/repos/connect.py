@@ -33,6 +33,8 @@ async def connect_repository(
     db: Database, settings: Settings, organization: str, source: str, name: str | None = None
 ) -> RepoView:
     """`source` is a path (the operator's privilege) or an http(s) address."""
+    if not source.strip():
+        raise Problem("invalid_source", "Name a path or an http(s) address to connect.")
     owner = await find_organization(db, organization)
     full_name = checked_name(name) if name else name_from(source, organization)
     await _refuse_connected(db, owner, full_name)

@@ -41,7 +41,7 @@ class LeaseLoop:
                 self._renewed_at = began
                 await asyncio.sleep(self._settings.lease_renew_seconds)
             except (StoreError, TimeoutError) as error:
-                _log.warning("leases could not be renewed: %s", str(error) or "the store hangs")
+                _log.warning("leases could not be renewed: %s", str(error) or "no answer in time")
                 if time.monotonic() >= self._give_up_at:
                     self._jobs.stop_all(Abandoned())
                     self._renewed_at = time.monotonic()

@@ -33,6 +33,8 @@ class Worker:
         """From here on the store counts on this worker."""
         await self._tools.workspaces.sweep()
         await self._leases.renew()
+        fields = {"worker_id": self._card.id, "slots": self._card.slots}
+        _log.info("worker ready", extra={"fields": {**fields, "agents": self._card.agents}})
 
     async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
         """Works until `stopping`, then drains (`hurry` cuts that short), leases kept meanwhile."""
