@@ -1,6 +1,9 @@
 """What only PostgreSQL can suffer: connections that break, a server that is away or comes back."""
 
 import asyncio
+import os
+import signal as signals
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
@@ -9,6 +12,7 @@ import pytest
 from agentjobs.store import postgresql, postgresql_pool
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
+from agentjobs.store.postgresql import PostgresqlDatabase
 from tests.postgres import PostgresCluster
 from tests.stores import add, names, opened, until
 
@@ -45,6 +49,14 @@ async def test_an_address_that_makes_no_sense_cannot_be_reached(address: str) ->
         await open_database(f"postgresql://{address}/store", migrate=True)
 
 
+@pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "12/hush", "hu@sh", "hu?sh=hush"])
+async def test_a_password_that_is_not_encoded_is_asked_to_be_and_not_shown(password: str) -> None:
+    with pytest.raises(StoreUnavailable, match="percent-encode the password") as raised:
+        await open_database(f"postgresql://me:{password}@127.0.0.1:9/store", migrate=True)
+
+    assert not {"hu", "sh", "12/"} & {str(raised.value)[n : n + 2] for n in range(200)}
+
+
 async def test_a_database_that_does_not_exist_is_named(postgres_cluster: PostgresCluster) -> None:
     with pytest.raises(StoreUnavailable, match="nowhere"):
         await open_database(postgres_cluster.url("nowhere"), migrate=True)
@@ -67,6 +79,30 @@ async def test_a_lost_listener_comes_back_and_everything_may_have_changed(
 
         # The first time as part of coming back, when caches were still bypassed.
         assert was_live == [False, True]
+
+
+async def test_a_listener_that_falls_silent_is_trusted_for_less_than_a_second(
+    postgres_url: str,
+) -> None:
+    db = await PostgresqlDatabase.open(postgres_url)
+    listener = db._notices._connection
+    assert listener is not None
+    backend = listener.get_server_pid()
+    async with opened(postgres_url) as other:
+        with db.changes.listen("keys") as signal:
+            os.kill(backend, signals.SIGSTOP)
+            try:
+                silent_since = time.monotonic()
+                await until(lambda: not db.changes.live)
+                assert time.monotonic() - silent_since < 1
+                await other.transact(_invalidate_keys)
+            finally:
+                os.kill(backend, signals.SIGCONT)
+            assert await signal.wait(5)
+            await until(lambda: db.changes.live)
+        # It was only slow, so it is the same connection.
+        assert db._notices._connection is listener
+    await db.close()
 
 
 async def test_connections_that_died_while_idle_are_replaced(

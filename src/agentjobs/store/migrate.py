@@ -7,21 +7,30 @@ import asyncio
 import sqlite3
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from agentjobs.store.postgresql_connection import connect
+from agentjobs.store.database import StoreError
+from agentjobs.store.postgresql_connection import connect, explain
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
 from agentjobs.store.sqlite_connection import begin_patiently, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
 """Any number of our own: it names the lock that migrating processes wait for."""
+_NOT_ALLOWED = ("42501", "3F000")
+"""Insufficient privilege; no schema in which something could be created."""
+_ROLE = (
+    "SELECT quote_ident(current_user) AS name, quote_ident(here) AS schema,"
+    " coalesce(has_schema_privilege(to_regnamespace(quote_ident(here)), 'CREATE'), false)"
+    " AS may_create FROM coalesce(current_schema(), 'public') AS here"
+)
 
 
 async def migrate_sqlite(path: Path) -> None:
@@ -32,13 +41,44 @@ async def migrate_postgresql(url: str) -> None:
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=partial(connect, url), poolclass=NullPool
     )
-    async with engine.connect() as connection:
-        # Held by the session, beyond the commit; the end of the connection gives it back.
-        await connection.exec_driver_sql(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})")
-        await connection.commit()
-        async with connection.begin():
-            await connection.run_sync(_upgrade)
-    await engine.dispose()
+    role: _Role | None = None
+    try:
+        async with engine.connect() as connection:
+            # Held by the session, beyond the commit; the end of the connection gives it back.
+            await connection.exec_driver_sql(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})")
+            role = await _role_of(connection)
+            await connection.commit()
+            async with connection.begin():
+                await connection.run_sync(_upgrade)
+    except DBAPIError as error:
+        raise _translate_postgresql(error, role) from error
+    finally:
+        await engine.dispose()
+
+
+class _Role(NamedTuple):
+    """Who migrates where; the names as they are written in a statement."""
+
+    name: str
+    schema: str
+    may_create: bool
+
+
+async def _role_of(connection: AsyncConnection) -> _Role:
+    found = (await connection.exec_driver_sql(_ROLE)).mappings().one()
+    return _Role(**found)
+
+
+def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
+    # SQLAlchemy wraps the driver's exception twice.
+    original = getattr(error.orig, "__cause__", None) or error.orig or error
+    refused = getattr(original, "sqlstate", None) in _NOT_ALLOWED
+    if refused and role is not None and not role.may_create:
+        return StoreError(
+            f"the role {role.name} may not create tables in this database;"
+            f" an administrator can allow it: GRANT CREATE ON SCHEMA {role.schema} TO {role.name}"
+        )
+    return explain(original, error.connection_invalidated)
 
 
 def _migrate_sqlite(path: Path) -> None:
@@ -48,6 +88,9 @@ def _migrate_sqlite(path: Path) -> None:
             begin_patiently(cast("sqlite3.Connection", connection.connection.driver_connection))
             _upgrade(connection)
             connection.commit()
+    except DBAPIError as error:
+        original = error.orig if isinstance(error.orig, Exception) else error
+        raise translate(original, path) from error
     except sqlite3.Error as error:
         raise translate(error, path) from error
     finally:

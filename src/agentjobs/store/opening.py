@@ -6,14 +6,14 @@ from agentjobs.store.database import Database, MigrationsBehind, StoreError
 from agentjobs.store.revisions import is_behind, schema_is_current
 from agentjobs.store.sqlite import SqliteDatabase
 
-__all__ = ["open_database", "schema_is_current"]
+__all__ = ["open_as_it_is", "open_database", "schema_is_current"]
 
 _SQLITE = "sqlite:///"
 
 
 async def open_database(url: str, *, migrate: bool) -> Database:
     """Open it; a schema that is behind is migrated or, without `migrate`, refused."""
-    db = await _open(url)
+    db = await open_as_it_is(url)
     try:
         if await is_behind(db):
             if not migrate:
@@ -27,7 +27,8 @@ async def open_database(url: str, *, migrate: bool) -> Database:
     return db
 
 
-async def _open(url: str) -> Database:
+async def open_as_it_is(url: str) -> Database:
+    """Open it without a look at its schema."""
     if url.startswith(_SQLITE):
         return await SqliteDatabase.open(_sqlite_path(url))
     if url.startswith(("postgresql://", "postgres://")):

@@ -2,11 +2,11 @@
 
 import contextlib
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
 from agentjobs.store.database import IntegrityError, StoreError, StoreUnavailable
+from agentjobs.store.postgresql_address import UNREADABLE, is_readable, place
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -36,6 +36,8 @@ _UNAVAILABLE = (
 
 
 async def connect(url: str, **session: str) -> Connection:
+    if not is_readable(url):
+        raise StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {UNREADABLE}")
     try:
         connection = await asyncpg.connect(
             url,
@@ -46,11 +48,14 @@ async def connect(url: str, **session: str) -> Connection:
         )
         await _prepare(connection)
         return connection
+    except (ValueError, OverflowError):
+        # Its text may quote what was taken for a port, and is a part of the password.
+        reason = UNREADABLE
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         reason = str(error)
     except TimeoutError:
         reason = f"no answer within {CONNECT_SECONDS:g} s"
-    except (OSError, ValueError, OverflowError) as error:
+    except OSError as error:
         reason = str(error)
     raise StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {reason}")
 
@@ -74,18 +79,7 @@ async def close(connection: Connection, within_seconds: float) -> None:
         await connection.close(timeout=within_seconds)
 
 
-def place(url: str) -> str:
-    """Where the database is, without the user and the password."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "its address"
-    asked = parse_qs(parts.query)
-    address = parts.netloc.rpartition("@")[2] or asked.get("host", ["its default address"])[0]
-    return f"{address}{parts.path}"
-
-
-def is_dying(error: Exception) -> bool:
+def is_dying(error: BaseException) -> bool:
     """The server has said goodbye, and the end of the connection is not seen yet."""
     if isinstance(error, asyncpg.PostgresError):
         return str(error.sqlstate).startswith(("08", "57P"))
@@ -94,16 +88,20 @@ def is_dying(error: Exception) -> bool:
 
 def translate(error: Exception, connection: Connection) -> StoreError:
     """The store's own exception for what asyncpg raised."""
+    return explain(error, connection.is_closed())
+
+
+def explain(error: BaseException, connection_is_lost: bool) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return IntegrityError(str(error))
-    if connection.is_closed() or is_dying(error):
+    if connection_is_lost or is_dying(error):
         return StoreUnavailable(f"the connection to the database was lost: {error}")
     if isinstance(error, _UNAVAILABLE) or _sqlstate_class(error) in _UNAVAILABLE_CLASSES:
         return StoreUnavailable(f"the database cannot be used now: {error}")
     return StoreError(f"the database refused a statement: {error}")
 
 
-def _sqlstate_class(error: Exception) -> str:
+def _sqlstate_class(error: BaseException) -> str:
     return str(getattr(error, "sqlstate", None) or "")[:2]

@@ -1,6 +1,6 @@
 """The one connection on which this process hears what others changed, and tells them what it did.
 
-While it is down `changes.live` is False; once it is back everything counts as changed.
+While it is down or silent `changes.live` is False; then everything counts as changed.
 """
 
 import asyncio
@@ -16,8 +16,11 @@ from agentjobs.store.postgresql_connection import Connection, close, translate
 CHANNEL = "agentjobs"
 QUIET_SECONDS = 0.02
 """PostgreSQL serialises commits that notify: one for many topics, and not too often."""
-_HEARTBEAT_SECONDS = 5.0
-_ANSWER_SECONDS = 5.0
+_HEARTBEAT_SECONDS = 0.4
+_ANSWER_SECONDS = 0.45
+"""Together below a second, for which a cache may be wrong: without an answer none is trusted."""
+_GIVE_UP_SECONDS = 5.0
+"""A server that is only slow keeps its listener until then."""
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _TOPICS_PER_NOTICE = 100
@@ -50,7 +53,7 @@ class Notices:
             self._connection.remove_termination_listener(self._lost)
             if self._untold:
                 await self._tell_or_check()
-            await close(self._connection, _ANSWER_SECONDS)
+            await close(self._connection, _GIVE_UP_SECONDS)
 
     def tell(self, topics: Iterable[str]) -> None:
         """Soon, in one notice with others."""
@@ -85,19 +88,23 @@ class Notices:
         if connection is None or connection.is_closed():
             self._untold |= topics
             return
+        silence = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._distrust)
         try:
             for payload in self.payloads(topics):
                 await connection.execute(
-                    "SELECT pg_notify($1, $2)", CHANNEL, payload, timeout=_ANSWER_SECONDS
+                    "SELECT pg_notify($1, $2)", CHANNEL, payload, timeout=_GIVE_UP_SECONDS
                 )
             if not topics:
-                await connection.execute("SELECT 1", timeout=_ANSWER_SECONDS)
+                await connection.execute("SELECT 1", timeout=_GIVE_UP_SECONDS)
+            self._trust_again()
         except BaseException as error:
             self._untold |= topics
             if not isinstance(error, Exception):
                 raise
             connection.terminate()
             self._lost()
+        finally:
+            silence.cancel()
 
     async def _listen(self) -> None:
         connection = await self._connect()
@@ -124,8 +131,15 @@ class Notices:
             pause_seconds = min(pause_seconds * 2, _LONGEST_RETRY_SECONDS)
         _log.info("changes of other processes are heard again")
         self._stir.set()
-        self._changes.publish(EVERYTHING)
-        self._changes.live = True
+        self._trust_again()
+
+    def _distrust(self) -> None:
+        self._changes.live = False
+
+    def _trust_again(self) -> None:
+        if not self._changes.live:
+            self._changes.publish(EVERYTHING)
+            self._changes.live = True
 
     def _lost(self, *_: Any) -> None:
         self._changes.live = False

@@ -26,6 +26,7 @@ from agentjobs.store.transactions import current
 WATCH_SECONDS = 0.1
 _BATCH_SECONDS = 0.005
 """How long one batch may keep the event loop from everybody else."""
+_UNKNOWN_VERSION = -1
 
 Work = Callable[[SqliteTransaction], Coroutine[Any, Any, Any]]
 Outcome = Callable[[Exception | None], None]
@@ -54,7 +55,10 @@ class SqliteWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = _WaitingThread(self._loop)
-        self._seen_version = self._data_version()
+        # Unknown while another process holds the file: then the first look counts as a change.
+        self._seen_version = _UNKNOWN_VERSION
+        with contextlib.suppress(sqlite3.Error):
+            self._seen_version = self._data_version()
         self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
 
     def submit(self, work: Work) -> asyncio.Future[Any]:
