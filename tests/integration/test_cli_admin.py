@@ -1,12 +1,15 @@
 """The administrative commands as an operator types them, beside no service at all."""
 
+import resource
 import shutil
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
-from tests.cli_process import CommandLine, CommandLineInside, make_repository
+from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed
+from tests.cli_process import PROGRAM, CommandLine, CommandLineInside, make_repository
 
 
 @pytest.fixture
@@ -38,8 +41,7 @@ def test_organizations_are_created_listed_and_moved_to_another_plan(agentjobs):
 def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
     made = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
     key = made.out.removesuffix("\n")
-    assert key.startswith("ajk_")
-    assert key.isalnum() or key.replace("_", "").isalnum()
+    assert is_well_formed(key, API_KEY_PREFIX)
     listed = agentjobs("keys", "list", "--json")
     (record,) = listed.document["keys"]
     assert (record["name"], record["scope"], record["git_write"]) == ("ci", "read", False)
@@ -147,9 +149,46 @@ def test_a_database_that_stays_locked_is_one_line_and_nothing_is_written(agentjo
     assert [each["name"] for each in found] == ["default"]
 
 
-def test_a_disk_that_is_full_is_one_line(agentjobs):
-    (agentjobs.data_dir / "agentjobs.db").unlink()
-    (agentjobs.data_dir / "agentjobs.db").symlink_to("/dev/full")
-    refused = agentjobs("orgs", "list")
-    assert refused.exit_code == 2
+@pytest.mark.parametrize(("first_use", "room_bytes"), [(False, 0), (True, 0), (True, 40_000)])
+def test_a_disk_that_is_full_is_one_line(agentjobs, first_use, room_bytes):
+    """With some room, a database is begun but its migration does not fit."""
+    if first_use:
+        (agentjobs.data_dir / "agentjobs.db").unlink()
+    process = start_on_a_full_disk(agentjobs, room_bytes, "orgs", "create", "acme")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "cannot be used: the disk" in err
+    assert agentjobs("orgs", "create", "acme").exit_code == 0
+
+
+def start_on_a_full_disk(agentjobs, room_bytes, *arguments):
+    """No file of the process may grow beyond that, which is what a full disk means to it."""
+    # It waits for the limit before it becomes the command.
+    become = "import os, sys; sys.stdin.read(1); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", become, *PROGRAM, *arguments],
+        env={**agentjobs.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (room_bytes, resource.RLIM_INFINITY))
+    return process
+
+
+def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
+    tmp_path, postgres_cluster, capsys
+):
+    name = postgres_cluster.create_database()
+    postgres_cluster.sql('CREATE ROLE "guest one" LOGIN')
+    postgres_cluster.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
+    url = postgres_cluster.url(name).replace("agentjobs@", "guest%20one@")
+    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=url)("migrate")
+    postgres_cluster.drop_database(name)
+    postgres_cluster.sql('DROP ROLE "guest one"')
+    assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.count("\n") == 1
+    assert refused.err.endswith('GRANT CREATE ON SCHEMA public TO "guest one"\n')
+    assert "bug" not in refused.err

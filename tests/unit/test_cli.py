@@ -10,10 +10,12 @@ import typer
 from agentjobs.cli import failures
 from agentjobs.cli.jobs import config_override
 from agentjobs.cli.main import main
-from agentjobs.cli.output import answer_json, answer_table
+from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.pulls import _answer_conflict
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.postgresql_address import is_on_this_machine, place
 from agentjobs_client import ApiError
 
 
@@ -129,6 +131,58 @@ def test_a_service_for_others_needs_its_public_address(agentjobs, monkeypatch, t
     assert "AGENTJOBS_PUBLIC_URL" in err
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["db.example/store", "127.0.0.1,10.0.0.7/store", "10.0.0.7:5432/store", "/store?host=db"],
+)
+def test_a_worker_beside_no_service_needs_its_address(agentjobs, monkeypatch, tmp_path, place):
+    monkeypatch.setenv("AGENTJOBS_DATABASE_URL", f"postgresql://{place}")
+    exit_code, _, err = agentjobs("worker", "--data-dir", str(tmp_path))
+    assert exit_code == 2
+    assert "AGENTJOBS_PUBLIC_URL" in err
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("u:p@127.0.0.1:5432/store", "localhost/store", "[::1]:5432/store", "u@[::1]/store"),
+        *("/store", "u@/store?host=/run/pg", "%2Frun%2Fpg/store", "/store?host=localhost"),
+    ],
+)
+def test_a_database_on_loopback_or_a_socket_is_on_this_machine(monkeypatch, place):
+    monkeypatch.delenv("PGHOST", raising=False)
+    monkeypatch.delenv("PGSERVICE", raising=False)
+    assert is_on_this_machine(f"postgresql://{place}")
+
+
+def test_a_host_or_service_of_the_environment_counts(monkeypatch):
+    monkeypatch.setenv("PGHOST", "db.example")
+    assert not is_on_this_machine("postgresql:///store")
+    monkeypatch.setenv("PGHOST", "/run/pg")
+    assert is_on_this_machine("postgresql:///store")
+    monkeypatch.setenv("PGSERVICE", "mine")
+    assert not is_on_this_machine("postgresql:///store")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:hush@host:5432/db", "host:5432/db"),
+        ("postgresql://u:hu/sh@host/db", "host/db"),
+        ("postgresql://u:hu#sh@host/db", "host/db"),
+        ("postgresql://u:hu@sh@host/db", "host/db"),
+        ("postgresql://u:hu?sh@host/db", "its address"),
+        ("postgresql://u@host/db?password=hush", "host/db"),
+        ("postgresql://u@host/db?password=x@hush", "its address"),
+        ("postgresql:///db?user=u&password=hush", "its address"),
+        ("postgresql://u:hush@/db", "its address"),
+        ("hush", "its address"),
+    ],
+)
+def test_a_database_is_named_without_any_of_its_password(url, shown):
+    assert place(url) == shown
+
+
 def test_overrides_are_json_where_they_can_be_and_text_elsewhere():
     assert config_override(
         ["draft=true", "timeout_seconds=60", 'reviewers=["ann"]', "mode=fast", "title=42", "x="]
@@ -171,3 +225,40 @@ def test_json_is_one_document(capsys):
 
     answer_json({"keys": ["a", None]})
     assert json.loads(capsys.readouterr().out) == {"keys": ["a", None]}
+
+
+HOSTILE = "a\x1b]0;owned\x07\x9b2J\r\x7f\tb\nc"
+HARMLESS = "a\\x1b]0;owned\\x07\\x9b2J\\r\\x7f\tb\nc"
+
+
+def test_escape_sequences_reach_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    answer(HOSTILE)
+    remark(HOSTILE)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == f"{HARMLESS}\n"
+
+    monkeypatch.setenv("COLUMNS", "60")
+    answer_table(("title",), [("x\x1b[2J",)])
+    assert "x\\x1b[2J" in capsys.readouterr().out
+
+
+def test_what_goes_to_a_program_is_left_as_it_is(capsys):
+    import json
+
+    answer(HOSTILE)
+    assert capsys.readouterr().out == f"{HOSTILE}\n"
+    answer_json({"title": HOSTILE})
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"title": HOSTILE}
+    assert out.replace("\n", "").isprintable()
+
+
+def test_a_file_name_in_a_conflict_is_one_line_whatever_is_in_it(capsys):
+    files = ["a\nb\x1b[2J", "plain"]
+    message = f"It conflicts in: {', '.join(files)}."
+    _answer_conflict(Problem("merge_conflict", message, details={"files": files}), json=False)
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == ["a\\nb\\x1b[2J", "plain"]
+    assert captured.err == "agentjobs: It conflicts in: a\\nb\\x1b[2J, plain.\n"

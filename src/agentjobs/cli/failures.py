@@ -7,6 +7,8 @@ import traceback
 
 import typer
 
+from agentjobs.cli.output import on_one_line
+
 FAILED = 2
 TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
 # By name: what was never imported cannot have been raised, and importing it would take time.
@@ -30,7 +32,7 @@ def report(error: BaseException) -> int:
         # A noun without a verb: the help is the answer, on as many lines as it takes.
         print(error, file=sys.stderr, flush=True)
         return FAILED
-    line = " ".join(describe(_first_cause(error)).split())
+    line = on_one_line(" ".join(describe(_first_cause(error)).split()))
     print(f"agentjobs: {line}", file=sys.stderr, flush=True)
     return FAILED
 

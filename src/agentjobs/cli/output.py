@@ -1,28 +1,40 @@
 """How commands answer: results plain on stdout, remarks on stderr, tables for people.
 
-Keys and addresses never pass through Rich, which would wrap and colour them.
+Keys and addresses never pass through Rich, which would wrap and colour them. What an agent wrote
+may hold escape sequences: none reaches a terminal.
 """
 
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_BUT_LAYOUT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f]")
 
 
 def answer(text: str) -> None:
     """The thing that was asked for, alone on stdout."""
-    print(text, flush=True)
+    print(_fit_for(sys.stdout, text), flush=True)
 
 
 def answer_json(value: Any) -> None:
     import msgspec
 
     document = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    print(document.decode(), flush=True)
+    # The encoder leaves these as they are; escaped they are the same document.
+    print(_CONTROL_IN_JSON.sub(_as_json_escape, document.decode()), flush=True)
 
 
 def remark(text: str) -> None:
     """Everything a person may want to know and a program must not have to parse."""
-    print(text, file=sys.stderr, flush=True)
+    print(_fit_for(sys.stderr, text), file=sys.stderr, flush=True)
+
+
+def on_one_line(text: str) -> str:
+    """With every control character, line breaks too, written as an escape."""
+    return _CONTROL.sub(_as_escape, text)
 
 
 def answer_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -41,8 +53,20 @@ def answer_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     table = Table(*columns, box=SIMPLE_HEAD)
     for line in cells:
         # Text, not str: a name may hold what Rich would read as markup.
-        table.add_row(*(Text(cell, overflow="fold") for cell in line))
+        table.add_row(*(Text(_fit_for(sys.stdout, cell), overflow="fold") for cell in line))
     Console().print(table)
+
+
+def _fit_for(stream: TextIO, text: str) -> str:
+    return _CONTROL_BUT_LAYOUT.sub(_as_escape, text) if stream.isatty() else text
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]
+
+
+def _as_json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _cell(value: Any) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import answer, answer_json, answer_table, on_one_line, remark
 
 if TYPE_CHECKING:
     from agentjobs.forges.pulls import Pull
@@ -69,7 +69,7 @@ def show_pull(
         answer_json({**document, "diff": patch})
         return
     state = f"{document['state']}, draft" if document["draft"] else document["state"]
-    answer(f"#{number} {document['title']} ({state})")
+    answer(f"#{number} {on_one_line(document['title'])} ({state})")
     answer(f"{document['head_branch']} -> {document['base_branch']}\n")
     if document["body"].strip():
         answer(f"{document['body'].strip()}\n")
@@ -153,8 +153,8 @@ def _answer_conflict(problem: "Problem", json: bool) -> None:
         answer_json({"error": error})
     else:
         for file in files:
-            answer(file)
-    remark(f"agentjobs: {problem.message}")
+            answer(on_one_line(file))
+    remark(f"agentjobs: {on_one_line(problem.message)}")
 
 
 def _answer_changed(document: dict[str, Any], json: bool) -> None:

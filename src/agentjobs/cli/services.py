@@ -36,6 +36,7 @@ def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
     """Run the jobs that `agentjobs serve` accepted into the same store."""
     settings = _load(data_dir, slots=slots)
     _require_public_url(settings)
+    _require_public_url_elsewhere(settings)
     from agentjobs.app import run_worker
 
     _run(run_worker(settings))
@@ -54,6 +55,21 @@ def _require_public_url(settings: "Settings") -> None:
         raise SettingsError(
             "set AGENTJOBS_PUBLIC_URL to the address by which users reach the service: "
             f"{settings.host} is no address a link can be made from"
+        )
+
+
+def _require_public_url_elsewhere(settings: "Settings") -> None:
+    """A worker on another machine would look for the service, and its repositories, on its own."""
+    url = settings.effective_database_url
+    if settings.public_url or url.startswith("sqlite:"):
+        return
+    from agentjobs.settings import SettingsError
+    from agentjobs.store.postgresql_address import is_on_this_machine
+
+    if not is_on_this_machine(url):
+        raise SettingsError(
+            "set AGENTJOBS_PUBLIC_URL to the address by which this worker reaches `agentjobs serve`"
+            ": the database is on another host, so the service need not be on this one"
         )
 
 

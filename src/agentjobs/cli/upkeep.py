@@ -32,13 +32,14 @@ def backup(
     json: Json = False,
 ) -> None:
     """Copy the database and the repositories into a new directory; the service may run."""
+    import asyncio
     from datetime import UTC, datetime
 
-    from agentjobs.store import backup as store_backup
+    from agentjobs.cli import backup_copy
 
     settings = load_settings(data_dir)
     directory = target or Path(f"agentjobs-backup-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    store_backup.backup(settings.effective_database_url, settings.data_path, directory.absolute())
+    asyncio.run(backup_copy.backup(settings, directory.absolute()))
     remark("The encryption key is not in the backup: keep it apart, or what it protects is lost.")
     if json:
         answer_json({"path": str(directory.absolute()), "encryption_key": "left out"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -37,11 +38,13 @@ async def tell(place: Path, screen: Screen, *, stay_open: bool) -> None:
         if stop.done():
             return
         if stay_open:
-            screen.step("The service stays open until you press Ctrl-C")
+            _say_what_can_be_done(service, told.result(), screen)
             await stop
+            screen.step("Stopped; nothing of the demo is left behind")
 
 
-async def _with_service(service: DemoService, repository: Path, screen: Screen) -> None:
+async def _with_service(service: DemoService, repository: Path, screen: Screen) -> str:
+    """The key it made, for those who want to look around afterwards."""
     screen.step("A key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
     screen.plain(key)
@@ -61,7 +64,8 @@ async def _with_service(service: DemoService, repository: Path, screen: Screen) 
     if job.status != "completed" or job.pr_url is None:
         reason = f"{job.error.code}: {job.error.message}" if job.error else job.status
         raise DemoFailed(f"the job did not complete: {reason}")
-    await _show_pull_request(service, job, key, seconds, screen)
+    await _show_pull_request(service, job, seconds, screen)
+    return key
 
 
 async def _until_ready(client: AsyncClient, screen: Screen) -> None:
@@ -101,7 +105,7 @@ async def _show_log(client: AsyncClient, job_id: str, screen: Screen) -> None:
 
 
 async def _show_pull_request(
-    service: DemoService, job: Job, key: str, seconds: float, screen: Screen
+    service: DemoService, job: Job, seconds: float, screen: Screen
 ) -> None:
     number = str(job.pr_number)
     shown = await service.command("pulls", "show", sample.FULL_NAME, number, "--json")
@@ -109,11 +113,17 @@ async def _show_pull_request(
     screen.step(f"A pull request, {seconds:.1f} s after it was asked for")
     screen.text(f"{pull.title}\n\n{pull.body.strip()}\n")
     screen.diff(pull.diff.rstrip("\n"))
-    screen.step("Its address (any user name; the password is the key)")
+    screen.step("Its address")
     screen.plain(str(job.pr_url))
-    screen.plain(f"password: {key}")
+
+
+def _say_what_can_be_done(service: DemoService, key: str, screen: Screen) -> None:
+    screen.step("Open it in a browser (any user name; this is the password)")
+    screen.plain(key)
     screen.step("Merge it")
-    screen.plain(f"agentjobs pulls merge {sample.FULL_NAME} {number} --data-dir {service.data_dir}")
+    where = f"--data-dir {service.data_dir}"
+    screen.plain(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {where}")
+    screen.step("The service stays open until you press Ctrl-C")
 
 
 def _stop_signal() -> "asyncio.Future[None]":
@@ -130,7 +140,7 @@ def _stop_signal() -> "asyncio.Future[None]":
     return stop
 
 
-async def _first_of(told: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
+async def _first_of(told: asyncio.Task[str], stop: "asyncio.Future[None]") -> None:
     await asyncio.wait({told, stop}, return_when=asyncio.FIRST_COMPLETED)
     if told.done():
         await told
