@@ -43,8 +43,10 @@ def full_disk(service: Service) -> Iterator[None]:
     pid = service.process.pid
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
-    yield
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def test_a_locked_database_is_answered_with_503_and_works_again_afterwards(

@@ -152,6 +152,17 @@ async def test_a_push_without_its_pack_changes_nothing(
     )
 
 
+async def test_the_rest_of_a_refused_push_is_not_unpacked(client: httpx.AsyncClient) -> None:
+    opening = update(b"refs/notes/x", b"\0report-status") + b"0000"
+    packed = gzip.compress(opening + b"\0" * 500_000)
+    headers = {**RECEIVE, "Content-Encoding": "gzip"}
+    response = await client.post(
+        f"{HERE}/git-receive-pack", content=packed[:-20] + b"damaged" * 100, headers=headers
+    )
+    assert response.status_code == 200
+    assert b"ng refs/notes/x" in response.content
+
+
 async def test_a_forbidden_ref_is_refused_to_a_client_that_reads_no_reports(
     client: httpx.AsyncClient,
 ) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.forges.history import commits_between
 from agentjobs.forges.local_repositories import import_repository
 from agentjobs.forges.merge_pull import merge_pull
 from agentjobs.forges.proposal import patch_of, proposal_of
+from agentjobs.forges.protocol import ForgeError
 from agentjobs.forges.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
 from agentjobs.forges.pushes import record_push
 from agentjobs.problems import Problem
@@ -195,6 +197,39 @@ async def test_a_closed_pull_request_stays_closed(platform: Platform) -> None:
         with pytest.raises(Problem) as refused:
             await again
         assert refused.value.code == "pull_not_open"
+
+
+async def test_a_closed_pull_request_is_not_adopted(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    await close_pull(platform.db, *HERE, number)
+    with pytest.raises(ForgeError, match=f"Pull request {number} .* was closed"):
+        await platform.open_pull("agentjobs/one", {"a": "2"})
+    assert len(await list_pulls(platform.db, *HERE)) == 1
+
+
+async def test_a_merged_pull_request_is_adopted(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    merged = await merge_pull(platform.db, platform.settings, *HERE, number)
+    request = platform.request("agentjobs/one", merged.head_commit)
+    adopted = await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
+    assert adopted.number == number
+    assert (await get_pull(platform.db, *HERE, number)).state == "merged"
+
+
+async def test_only_so_much_of_the_commits_messages_is_read(platform: Platform) -> None:
+    platform.propose("agentjobs/one", {"a": "1"}, message="older\n\n" + "x" * 3_000)
+    git_now("commit", "--allow-empty", "-qm", "newer\n\nshort", cwd=platform.source)
+    head = git_now("rev-parse", "HEAD", cwd=platform.source)
+    git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    base = platform.head()
+    commits = await commits_between(platform.git_dir, base, head)
+    assert [commit.subject for commit in commits] == ["older", "newer"]
+    cut = await commits_between(platform.git_dir, base, head, max_bytes=1_000)
+    assert [commit.subject for commit in cut] == ["older", "newer"]
+    assert 0 < len(cut[0].body) < 1_000
+    assert cut[1].body == "short"
+    newest = await commits_between(platform.git_dir, base, head, max_bytes=150)
+    assert [commit.subject for commit in newest] == ["newer"]
 
 
 async def test_adopting_takes_over_the_commit_that_was_pushed(platform: Platform) -> None:

@@ -250,3 +250,16 @@ async def test_the_pages_only_answer_to_reading(browser: httpx.AsyncClient) -> N
     response = await browser.post(f"{PULLS}/1")
     assert response.status_code == 405
     assert "GET" in response.headers["allow"]
+
+
+async def test_files_that_are_missing_are_told_without_saying_where_they_should_be(
+    server: GitServer, browser: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await server.platform.open_pull("agentjobs/one", {"a": "1"})
+    git_dir = server.platform.git_dir
+    git_dir.rename(git_dir.with_name("elsewhere"))
+    response = await browser.get(f"{PULLS}/1")
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "repo_unavailable"
+    assert str(git_dir.parent) not in response.text
+    assert str(git_dir.parent) in caplog.text

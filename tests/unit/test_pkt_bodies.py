@@ -1,5 +1,6 @@
 """Bodies of git requests: unpacked piece by piece, bounded, and refused when damaged."""
 
+import asyncio
 import gzip
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable
@@ -9,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from agentjobs.problems import Problem
-from agentjobs.web.git_body import at_most, gunzipped, received_pieces
+from agentjobs.web.git_body import Body, at_most, gunzipped, received_pieces
 
 
 async def pieces_of(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -59,6 +60,39 @@ async def test_a_bomb_is_stopped_at_the_limit_without_being_held() -> None:
     finally:
         tracemalloc.stop()
     assert refused.value.code == "payload_too_large"
+
+
+async def test_other_work_goes_on_while_a_bomb_is_unpacked() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000, 9)
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other_work())
+    async for _ in gunzipped(pieces_of([bomb])):
+        pass
+    beside.cancel()
+    assert turns > 50
+
+
+async def test_a_body_that_is_only_let_come_is_not_unpacked() -> None:
+    packed = gzip.compress(b"\0" * 50_000_000, 9)
+    received = pieces_of(cut(packed, 1_000))
+    body = Body(gunzipped(received), received)
+    first = await anext(body.pieces)
+    rest = await joined(body.received)
+    assert len(first) <= 64 * 1024
+    assert rest == packed[1_000:]
+
+
+async def test_what_was_read_already_comes_first_again() -> None:
+    received = pieces_of([b"one", b"two"])
+    body = Body(received, received)
+    assert await joined(body.after(await anext(body.pieces)).pieces) == b"onetwo"
 
 
 async def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:

@@ -11,6 +11,7 @@ from agentjobs.forges.patch import Diff, parse_diff
 from agentjobs.git.process import GitError, git, open_git, stop_git
 
 MAX_SHOWN_COMMITS = 250
+MAX_SHOWN_MESSAGE_BYTES = 512 * 1024
 MAX_SHOWN_DIFF_BYTES = 512 * 1024
 MAX_PATCH_BYTES = 64 * 1024 * 1024
 
@@ -55,21 +56,29 @@ async def is_ancestor(git_dir: Path, older: str, newer: str) -> bool:
 
 
 async def commits_between(
-    git_dir: Path, base: str, head: str, *, limit: int = MAX_SHOWN_COMMITS
+    git_dir: Path,
+    base: str,
+    head: str,
+    *,
+    limit: int = MAX_SHOWN_COMMITS,
+    max_bytes: int = MAX_SHOWN_MESSAGE_BYTES,
 ) -> list[Commit]:
-    """Those of `head` that `base` has not, oldest first; the newest `limit` of them."""
-    logged = await git(
+    """Those of `head` that `base` has not, oldest first; the newest `limit` of them.
+
+    Fewer when their messages are huge; the last one's is cut then.
+    """
+    output, _ = await _read_up_to(
+        max_bytes,
+        git_dir,
         "log",
         "-z",
-        "--reverse",
         f"--max-count={limit}",
         "--no-show-signature",
         f"--format={'%x00'.join(_COMMIT_FIELDS)}",
         "--end-of-options",
         f"{base}..{head}",
-        git_dir=git_dir,
     )
-    return list(_commits(logged.stdout))
+    return list(_commits(output))[::-1]
 
 
 async def diff_between(
@@ -80,7 +89,8 @@ async def diff_between(
     output, complete = await _read_up_to(
         max_bytes, git_dir, _DIFF[0], "-z", "--raw", *_DIFF[1:], start, head
     )
-    return parse_diff(output, complete=complete)
+    # A large one takes longer than other requests should wait.
+    return await asyncio.to_thread(parse_diff, output, complete=complete)
 
 
 async def patch_between(

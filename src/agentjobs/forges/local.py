@@ -78,14 +78,19 @@ async def _open(
 async def _adopt(
     tx: Transaction, repo: RepoAddress, request: PullRequestRequest, existing: Row
 ) -> tuple[int, bool]:
+    number: int = existing["number"]
+    if existing["state"] == "closed":
+        raise ForgeError(
+            f"Pull request {number} of the branch {request.head_branch!r} was closed unmerged."
+        )
     await tx.execute(
         "UPDATE pulls SET head_commit = :head_commit"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
         head_commit=request.head_commit,
         repo_id=repo.repo_id,
-        number=existing["number"],
+        number=number,
     )
-    return existing["number"], bool(existing["draft"])
+    return number, bool(existing["draft"])
 
 
 async def _insert(

@@ -20,6 +20,7 @@ from agentjobs.forges.local_repositories import DURABLE
 from agentjobs.git.child import GitChild
 from agentjobs.git.process import open_git
 from agentjobs.problems import Problem
+from agentjobs.web.git_body import Body
 
 MAX_PUSH_BYTES = 2 * 1024**3
 MAX_NEGOTIATION_BYTES = 10 * 1024**2
@@ -88,7 +89,7 @@ class Backend:
         self._stdout = process.stdout
         self._idle = asyncio.timeout(IDLE_SECONDS)
 
-    async def exchange(self, body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    async def exchange(self, body: Body, receive: Receive, send: Send) -> None:
         """Everything but the end of the answer, which is the caller's to send."""
         try:
             async with self._idle:
@@ -97,7 +98,7 @@ class Backend:
         except TimeoutError:
             raise Problem("bad_request", f"Nothing moved for {IDLE_SECONDS:.0f} seconds.") from None
 
-    async def _converse(self, body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    async def _converse(self, body: Body, receive: Receive, send: Send) -> None:
         feeding = asyncio.create_task(self._feed(body, receive))
         answer = asyncio.create_task(self._answer(send))
         try:
@@ -109,14 +110,14 @@ class Backend:
                 task.cancel()
             await asyncio.gather(feeding, answer, return_exceptions=True)
 
-    async def _feed(self, body: AsyncIterator[bytes], receive: Receive) -> None:
+    async def _feed(self, body: Body, receive: Receive) -> None:
         # A backend that has heard enough closes its ear; the client must still be let finish.
         with suppress(BrokenPipeError, ConnectionResetError):
-            async for piece in body:
+            async for piece in body.pieces:
                 self._stdin.write(piece)
                 await self._stdin.drain()
                 self._moved()
-        async for _ in body:
+        async for _ in body.received:
             self._moved()
         self._stdin.close()
         while (await receive())["type"] != "http.disconnect":

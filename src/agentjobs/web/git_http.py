@@ -3,8 +3,8 @@
 Refuses the dumb protocol, and every push before git sees it unless all its refs may change.
 """
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,11 +13,17 @@ from starlette.routing import BaseRoute, Route
 from agentjobs.forges.local_repositories import repositories_root, repository_name
 from agentjobs.forges.pushes import record_push
 from agentjobs.problems import Problem
+from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.context import WebContext
 from agentjobs.web.git_access import GitAccess, open_door
-from agentjobs.web.git_backend import MAX_NEGOTIATION_BYTES, MAX_PUSH_BYTES, BackendRequest
-from agentjobs.web.git_body import at_most, gunzipped, received_pieces
+from agentjobs.web.git_backend import (
+    IDLE_SECONDS,
+    MAX_NEGOTIATION_BYTES,
+    MAX_PUSH_BYTES,
+    BackendRequest,
+)
+from agentjobs.web.git_body import Body, at_most, gunzipped, received_pieces
 from agentjobs.web.git_opening import (
     MalformedOpening,
     OpeningParser,
@@ -43,7 +49,8 @@ async def info_refs(request: Request) -> Response:
     if service == _RECEIVE:
         access.check_write()
     body = at_most(0, received_pieces(request.receive))
-    return Relay(_asked(request, access, "info/refs", query=f"service={service}"), body)
+    asked = _asked(request, access, "info/refs", query=f"service={service}")
+    return Relay(asked, Body(body, body))
 
 
 async def upload_pack(request: Request) -> Response:
@@ -67,8 +74,8 @@ async def receive_pack(request: Request) -> Response:
         refs = [update.name for update in opening.updates]
         await record_push(context.db, context.settings.data_path, access.repo_id, refs)
 
-    rest = _joined(opening.received, body)
-    return Relay(_asked(request, access, _RECEIVE), rest, record if opening.updates else None)
+    whole = body.after(opening.received)
+    return Relay(_asked(request, access, _RECEIVE), whole, record if opening.updates else None)
 
 
 def _asked(request: Request, access: GitAccess, path: str, query: str = "") -> BackendRequest:
@@ -86,29 +93,31 @@ def _asked(request: Request, access: GitAccess, path: str, query: str = "") -> B
     )
 
 
-def _body(request: Request, service: str, max_bytes: int) -> AsyncIterator[bytes]:
+def _body(request: Request, service: str, max_bytes: int) -> Body:
     if media_type(request.headers.get("content-type")) != f"application/x-{service}-request":
         raise Problem(
             "unsupported_media_type", f"The body must be application/x-{service}-request."
         )
-    pieces = received_pieces(request.receive)
+    received = at_most(max_bytes, received_pieces(request.receive))
     match request.headers.get("content-encoding", "identity").strip().lower():
         case "gzip" | "x-gzip":
-            pieces = gunzipped(pieces)
+            return Body(at_most(max_bytes, gunzipped(received)), received)
         case "identity":
-            pass
+            return Body(received, received)
         case _:
             raise Problem("unsupported_media_type", "The body may be packed with gzip only.")
-    return at_most(max_bytes, pieces)
 
 
-async def _opening(body: AsyncIterator[bytes]) -> PushOpening:
+async def _opening(body: Body) -> PushOpening:
     parser = OpeningParser()
     try:
-        async for piece in body:
-            opening = parser.feed(piece)
-            if opening is not None:
-                return opening
+        async with asyncio.timeout(IDLE_SECONDS):
+            async for piece in body.pieces:
+                opening = parser.feed(piece)
+                if opening is not None:
+                    return opening
+    except TimeoutError:
+        raise _too_slow() from None
     except OpeningTooLarge as error:
         raise Problem("payload_too_large", f"This push is too large: {error}.") from None
     except MalformedOpening as error:
@@ -116,23 +125,27 @@ async def _opening(body: AsyncIterator[bytes]) -> PushOpening:
     raise Problem("bad_request", "This is not a push: it ends before its list of refs does.")
 
 
-async def _refused(
-    opening: PushOpening, refusals: dict[str, str], body: AsyncIterator[bytes]
-) -> Response:
+async def _refused(opening: PushOpening, refusals: dict[str, str], body: Body) -> Response:
     """In git's own words where the client understands them: then its user sees the reason."""
     report = refusal_report(opening, refusals)
     if report is None:
         name, reason = next(iter(refusals.items()))
         raise Problem("insufficient_scope", f"{name} was not changed: {reason}.")
-    async for _ in body:
-        pass
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            async for _ in body.received:
+                pass
+    except TimeoutError:
+        raise _too_slow() from None
     return Response(report, media_type=f"application/x-{_RECEIVE}-result")
 
 
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
+def _too_slow() -> Problem:
+    return HttpProblem(
+        "request_timeout",
+        f"The body did not arrive within {IDLE_SECONDS:.0f} seconds.",
+        headers={"Connection": "close"},
+    )
 
 
 _REPOSITORY = "/git/{org}/{owner}/{name}.git"

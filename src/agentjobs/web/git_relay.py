@@ -1,12 +1,13 @@
 """The answer of a git request: what the backend says, passed on as it says it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.web.git_backend import BackendRequest, running_backend
+from agentjobs.web.git_body import Body
 
 
 class Relay(Response):
@@ -15,7 +16,7 @@ class Relay(Response):
     def __init__(
         self,
         asked: BackendRequest,
-        body: AsyncIterator[bytes],
+        body: Body,
         afterwards: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()

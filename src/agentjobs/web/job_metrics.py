@@ -3,6 +3,8 @@
 Any process that answers the API can show them; workers need no address to be scraped at.
 """
 
+import asyncio
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentjobs.clock import SECOND_MS, now_ms
@@ -49,13 +51,16 @@ class JobMetrics:
             buckets=_DURATION_SECONDS,
             registry=registry,
         )
+        self._reading = asyncio.Lock()
         self._since = now_ms()
         self._seen: dict[str, int] = {}
 
     async def refresh(self, db: Database) -> None:
         try:
-            await self._read_queue(db)
-            await self._read_finished(db)
+            # Two that look at once would both find the same jobs uncounted.
+            async with self._reading:
+                await self._read_queue(db)
+                await self._read_finished(db)
         except StoreUnavailable:
             self._store_up.set(0)
         else:

@@ -1,5 +1,8 @@
 """Every row of the table of errors, in the one shape and in the decided order."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import httpx
 import pytest
 
@@ -205,6 +208,20 @@ async def test_a_body_over_the_limit_is_too_large(service: Service, size: int) -
         answer = await service.post("/v1/jobs", content=content, headers=JSON)
         assert refusal(answer) == (413, "payload_too_large")
         assert ("connection" in answer.headers) is (size > 1024 * 1024)
+
+
+async def test_a_body_that_never_ends_is_given_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.web.api.requests.BODY_SECONDS", 0.01)
+
+    async def dribbling() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Future()
+
+    answer = await service.post("/v1/jobs", content=dribbling(), headers=JSON)
+    assert refusal(answer) == (408, "request_timeout")
+    assert answer.headers["connection"] == "close"
 
 
 async def test_a_body_of_exactly_the_limit_is_read(service: Service) -> None:

@@ -1,5 +1,6 @@
 """What operators look at: liveness, readiness, numbers."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.web.application import build_application, build_metrics_application
+from agentjobs.web.application import build_metrics_application
 from tests.unit.web.service import Service, refusal
 
 TOKEN = {"Authorization": "Bearer look-here"}
@@ -114,5 +116,25 @@ class TestWithToken:
         assert found[("agentjobs_store_up",)] == 0
 
     async def test_both_ways_to_the_metrics_share_their_numbers(self, service: Service) -> None:
-        build_application(service.context)
-        build_metrics_application(service.context)
+        await service.created()
+        guarded = await service.get("/metrics", headers=TOKEN)
+        transport = httpx.ASGITransport(build_metrics_application(service.context))
+        async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
+            open_to_all = await client.get("/metrics")
+        found = [samples(answer.text) for answer in (guarded, open_to_all)]
+        posted = ("agentjobs_http_requests_total", "POST", "/v1/jobs", "202")
+        assert [each[posted] for each in found] == [1, 1]
+        assert [each[("agentjobs_queue_depth",)] for each in found] == [1, 1]
+
+    async def test_two_who_look_at_once_count_nothing_twice(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = await service.created()
+        await service.post(f"/v1/jobs/{job}/cancel")
+        # Nobody looked for long: what the first one counts is too old to be remembered.
+        later = now_ms() + 600 * SECOND_MS
+        monkeypatch.setattr("agentjobs.web.job_metrics.now_ms", lambda: later)
+        metrics = service.context.metrics
+        await asyncio.gather(*(metrics.jobs.refresh(service.context.db) for _ in range(4)))
+        found = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert found["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1

@@ -7,8 +7,9 @@ import pytest
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.logs import append_chunk
 from agentjobs.jobs.model import LogChunk
+from agentjobs.organizations.api_keys import revoke_key
 from agentjobs.web.api.logs import log_event
-from tests.unit.web.service import Service, refusal
+from tests.unit.web.service import ORGANIZATION, Service, refusal
 
 EVENTS = {"Accept": "text/event-stream"}
 
@@ -72,6 +73,29 @@ async def test_a_shutdown_ends_the_stream_without_the_end_event(service: Service
     service.context.stopping.set()
     assert await call.rest() == ""
     await call.ended()
+
+
+async def test_a_service_that_stops_starts_no_stream(service: Service) -> None:
+    job = await claimed(service, "one")
+    service.context.stopping.set()
+    answer = await service.get(f"/v1/jobs/{job.id}/logs", headers=EVENTS)
+    assert refusal(answer) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await service.get(f"/v1/jobs/{job.id}/logs")).text == "one"
+
+
+async def test_a_stream_ends_with_the_key_it_was_opened_with(service: Service) -> None:
+    job = await claimed(service)
+    headers = await service.key()
+    call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS, **headers)
+    await call.start()
+    assert await call.body() == "retry: 1000\n\n"
+    await service.listened_to(f"log:{job.id}")
+    await revoke_key(service.world.db, ORGANIZATION, headers["Authorization"].split()[1])
+    async with asyncio.timeout(1):
+        assert await call.rest() == ""
+        await call.ended()
+    assert not service.hears(f"log:{job.id}")
 
 
 async def test_a_reader_that_leaves_is_forgotten(service: Service) -> None:

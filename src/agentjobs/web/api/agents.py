@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.web.api.endpoint import Call, reply
+from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import cut, read_page
 from agentjobs.web.api.query import Query
 
@@ -34,7 +34,7 @@ async def list_all(call: Call) -> Response:
     query.check()
     agents = sorted(call.context.catalog.all(), key=lambda agent: agent.id)
     views = [_view(call, agent) for agent in agents if agent.id > (page.after or "")]
-    return reply(200, AgentList(*cut(views, page.limit, _CURSOR, lambda view: view.id)))
+    return Reply(200, AgentList(*cut(views, page.limit, _CURSOR, lambda view: view.id)))
 
 
 def _view(call: Call, agent: Agent) -> AgentView:

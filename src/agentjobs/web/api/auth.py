@@ -5,10 +5,14 @@ from starlette.types import Scope
 from agentjobs.organizations.key_ring import Caller, KeyRing
 from agentjobs.problems import Problem
 from agentjobs.web.api.headers import all_headers
+from agentjobs.web.context import WebContext
 
 READING_METHODS = frozenset({"GET", "HEAD"})
 # Where the access log finds who called.
 CALLER = "agentjobs.caller"
+
+# Changes of keys are announced; that one expires is not.
+_EXPIRY_LOOK_SECONDS = 20.0
 
 
 async def authenticate(keyring: KeyRing, scope: Scope) -> Caller:
@@ -18,6 +22,14 @@ async def authenticate(keyring: KeyRing, scope: Scope) -> Caller:
         raise unauthorized()
     scope[CALLER] = caller
     return caller
+
+
+async def until_refused(context: WebContext, scope: Scope) -> None:
+    """Ends when the token of a request that lasts is no good any more."""
+    token = bearer_token(scope) or ""
+    with context.db.changes.listen("keys") as signal:
+        while await context.keyring.authenticate(token) is not None:
+            await signal.wait(_EXPIRY_LOOK_SECONDS)
 
 
 def check_scope(caller: Caller, method: str) -> None:

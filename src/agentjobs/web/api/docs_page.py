@@ -5,8 +5,9 @@ from importlib import resources
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from agentjobs.web.pages import template_environment
 
 _PACKAGE = "agentjobs.web.api"
 _REFERENCE = "#/components/schemas/"
@@ -15,13 +16,7 @@ Document = Mapping[str, Any]
 
 
 def render_docs(document: Document) -> str:
-    environment = Environment(
-        loader=PackageLoader(_PACKAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment(_PACKAGE)
     environment.filters["prose"] = prose
     environment.filters["pretty"] = pretty
     environment.filters["kind"] = kind

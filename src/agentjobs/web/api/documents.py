@@ -15,11 +15,7 @@ from agentjobs.web.api.docs_page import render_docs, stylesheet
 from agentjobs.web.api.headers import header
 from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS
-
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
+from agentjobs.web.pages import SAFETY_HEADERS
 
 
 class Page:
@@ -35,13 +31,7 @@ class Page:
             body = self._make()
             self._made = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
         body, tag = self._made
-        headers = {
-            "Cache-Control": "no-cache",
-            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-            "ETag": tag,
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        }
+        headers = {**SAFETY_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
         if header(request.scope, b"if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(body, headers=headers, media_type=self._media_type)

@@ -77,7 +77,3 @@ class Reply(Response):
         self.body = _ENCODE(value)
         length = (b"content-length", str(len(self.body)).encode())
         self.raw_headers = [length, _JSON, _NO_STORE, *headers]
-
-
-def reply(status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    return Reply(status, value, headers)

@@ -106,6 +106,7 @@ ERROR_MEANINGS: Mapping[str, str] = {
     "job_not_found": "There is no such job in this organization.",
     "job_finished": "The job is completed, failed or cancelled already.",
     "payload_too_large": "The body is larger than 64 KiB.",
+    "request_timeout": "The body did not arrive in time.",
     "unsupported_media_type": "The body is not announced as application/json.",
     "idempotency_key_reused": "The Idempotency-Key was used with another body.",
     "idempotency_in_progress": "The first request with this Idempotency-Key is still running.",

@@ -6,13 +6,13 @@ from starlette.routing import BaseRoute, Route
 
 from agentjobs.problems import Problem
 from agentjobs.store.opening import schema_is_current
-from agentjobs.web.api.endpoint import reply
+from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.context import WebContext
 
 
 async def healthz(_request: Request) -> Response:
-    return reply(200, {"status": "ok"})
+    return Reply(200, {"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
@@ -26,7 +26,7 @@ async def readyz(request: Request) -> Response:
             "The store has not got this program's schema; run `agentjobs migrate`.",
             retry_after_seconds=5,
         )
-    return reply(200, {"status": "ready"})
+    return Reply(200, {"status": "ready"})
 
 
 routes: list[BaseRoute] = [Route("/healthz", healthz), Route("/readyz", readyz)]

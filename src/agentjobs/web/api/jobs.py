@@ -13,8 +13,9 @@ from agentjobs.jobs.model import CreateJobRequest, EventView, JobView
 from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.validation import faults_in
 from agentjobs.jobs.wait import wait_for_change
-from agentjobs.web.api.endpoint import Call, reply
-from agentjobs.web.api.errors import validation_failed
+from agentjobs.web.api.auth import unauthorized, until_refused
+from agentjobs.web.api.endpoint import Call, Reply
+from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.idempotency import key_faults, read_claim
 from agentjobs.web.api.pagination import cut, read_page
 from agentjobs.web.api.presence import Gone, while_present
@@ -56,16 +57,16 @@ async def create(call: Call) -> Response:
         msgspec.convert(body, CreateJobRequest),
         idempotency=read_claim(call.scope, body),
     )
-    return reply(202, created.receipt, _REPLAYED if created.replayed else ())
+    return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
 
 
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
     seconds = _wait_seconds(call) if call.scope["query_string"] else 0
     if seconds:
-        return reply(200, await _changed_job(call, job_id, seconds))
+        return Reply(200, await _changed_job(call, job_id, seconds))
     job = await queries.get_job(call.context.jobs, call.caller.organization_id, job_id)
-    return reply(200, job)
+    return Reply(200, job)
 
 
 async def list_all(call: Call) -> Response:
@@ -86,18 +87,18 @@ async def list_all(call: Call) -> Response:
         limit=limit + 1,
         before=page.after,
     )
-    return reply(200, JobList(*cut(jobs, limit, _CURSOR, lambda job: job.job_id)))
+    return Reply(200, JobList(*cut(jobs, limit, _CURSOR, lambda job: job.job_id)))
 
 
 async def cancel(call: Call) -> Response:
     job = await cancel_job(call.context.jobs, call.caller.organization_id, job_id_of(call))
-    return reply(202, job)
+    return Reply(202, job)
 
 
 async def list_events(call: Call) -> Response:
     organization_id = call.caller.organization_id
     found = await queries.list_events(call.context.db, organization_id, job_id_of(call))
-    return reply(200, EventList(found))
+    return Reply(200, EventList(found))
 
 
 def job_id_of(call: Call) -> str:
@@ -117,8 +118,14 @@ def _wait_seconds(call: Call) -> int:
 
 async def _changed_job(call: Call, job_id: str, seconds: int) -> JobView:
     context, organization_id = call.context, call.caller.organization_id
+    if context.stopping.is_set():
+        # Answered at once, a client that waits in a loop would spin.
+        raise stopping()
     waiting = wait_for_change(context.jobs, organization_id, job_id, seconds)
-    job = await while_present(waiting, call.receive, context.stopping)
+    refused = until_refused(context, call.scope)
+    job = await while_present(waiting, call.receive, context.stopping, refused)
+    if job is Gone.KEY:
+        raise unauthorized()
     if job is Gone.CLIENT:
         raise ClientDisconnect
     if job is Gone.SERVICE:

@@ -11,8 +11,9 @@ from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.queries import ensure_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.problems import Problem
+from agentjobs.web.api.auth import until_refused
 from agentjobs.web.api.endpoint import Call
-from agentjobs.web.api.errors import validation_failed
+from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.headers import all_headers, media_type
 from agentjobs.web.api.jobs import job_id_of
 from agentjobs.web.api.presence import Gone, while_present
@@ -37,6 +38,8 @@ async def show(call: Call) -> Response:
     after = _last_event_id(call.scope)
     await ensure_job(call.context.db, call.caller.organization_id, job_id)
     if _wants_events(call.scope):
+        if call.context.stopping.is_set():
+            raise stopping()
         return EventStream(call.context, call.caller.organization_id, job_id, after)
     return LogText(call.context, job_id)
 
@@ -76,7 +79,8 @@ class LogText(Response):
 class EventStream(Response):
     """An event per chunk, `event: end` once the job is final and all is sent.
 
-    Ends without that event when the service stops: the client comes back with `Last-Event-ID`.
+    Ends without that event when the service stops, and the client comes back with
+    `Last-Event-ID`; or when its key is revoked, and then it is told so.
     """
 
     def __init__(self, context: WebContext, organization_id: str, job_id: str, after: int) -> None:
@@ -95,7 +99,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await _start(self.raw_headers, send)
         if scope["method"] != "HEAD":
-            left = await while_present(self._follow(send), receive, self._context.stopping)
+            context = self._context
+            refused = until_refused(context, scope)
+            left = await while_present(self._follow(send), receive, context.stopping, refused)
             if left is Gone.CLIENT:
                 return
         await send({"type": "http.response.body", "body": b""})

@@ -112,6 +112,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "insufficient_scope",
             "unsupported_media_type",
             "payload_too_large",
+            "request_timeout",
             "invalid_json",
             "validation_failed",
             "repo_not_connected",

@@ -14,22 +14,34 @@ class Gone(Enum):
     """Why the work was given up."""
 
     CLIENT = "client"
+    KEY = "key"
     SERVICE = "service"
 
 
 async def while_present(
-    work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event
+    work: Coroutine[Any, Any, T],
+    receive: Receive,
+    stopping: asyncio.Event,
+    refused: Coroutine[Any, Any, None],
 ) -> T | Gone:
-    """The work's result, or who left first: the client, or this service by shutting down."""
+    """The work's result, or what went first: the client, its key, or this service by stopping.
+
+    `refused` ends when the client may not wait for this any more.
+    """
     task = asyncio.create_task(work)
-    client = asyncio.create_task(_disconnect(receive))
-    service = asyncio.create_task(stopping.wait())
-    waiting: set[asyncio.Task[Any]] = {task, client, service}
+    watchers: dict[Gone, asyncio.Task[Any]] = {
+        Gone.CLIENT: asyncio.create_task(_disconnect(receive)),
+        Gone.KEY: asyncio.create_task(refused),
+        Gone.SERVICE: asyncio.create_task(stopping.wait()),
+    }
+    waiting = {task, *watchers.values()}
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        return Gone.CLIENT if client.done() else Gone.SERVICE
+        reason, watcher = next(each for each in watchers.items() if each[1].done())
+        watcher.result()
+        return reason
     finally:
         for each in waiting:
             each.cancel()

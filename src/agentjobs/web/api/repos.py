@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.repos.queries import RepoView, list_repos
-from agentjobs.web.api.endpoint import Call, reply
+from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import cut, read_page
 from agentjobs.web.api.query import Query
 
@@ -32,4 +32,4 @@ async def list_all(call: Call) -> Response:
         limit=None if page.limit is None else page.limit + 1,
         after=page.after,
     )
-    return reply(200, RepoList(*cut(repos, page.limit, _CURSOR, lambda repo: repo.id)))
+    return Reply(200, RepoList(*cut(repos, page.limit, _CURSOR, lambda repo: repo.id)))

@@ -3,6 +3,7 @@
 Refuses to know what the fields mean: it hands on an object, or a problem.
 """
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -17,8 +18,10 @@ MOST_BODY_BYTES = 64 * 1024
 # Read and thrown away, so that a client still sending gets to read the answer.
 MOST_DRAINED_BYTES = 1024 * 1024
 MOST_NESTING = 64
+BODY_SECONDS = 60.0
 
 _DECODER = msgspec.json.Decoder()
+_CLOSING = {"Connection": "close"}
 _UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
 
 Fault = dict[str, str]
@@ -43,6 +46,18 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     announced = header(scope, b"content-length") or ""
     if announced.isdecimal() and int(announced) > MOST_DRAINED_BYTES:
         raise _too_large(all_read=False)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _received(receive)
+    except TimeoutError:
+        raise HttpProblem(
+            "request_timeout",
+            f"The body did not arrive within {BODY_SECONDS:.0f} seconds; send it again.",
+            headers=_CLOSING,
+        ) from None
+
+
+async def _received(receive: Receive) -> bytes:
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -141,5 +156,5 @@ def _too_large(*, all_read: bool) -> Problem:
         "payload_too_large",
         f"The body is larger than {MOST_BODY_BYTES} bytes; send less.",
         # The rest is still on its way: this connection cannot carry another request.
-        headers={} if all_read else {"Connection": "close"},
+        headers={} if all_read else _CLOSING,
     )

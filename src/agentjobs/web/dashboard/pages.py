@@ -1,4 +1,4 @@
-"""Renders the templates: everything escaped, nothing loaded from outside, no scripts."""
+"""The dashboard's templates, rendered beside the event loop, and what they say in them."""
 
 import asyncio
 import re
@@ -6,21 +6,14 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
+from agentjobs.web.pages import SAFETY_HEADERS, template_environment
 
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none';"
-        " form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "private, no-cache",
-}
+_HEADERS = {**SAFETY_HEADERS, "Cache-Control": "private, no-cache"}
 # These make text look like other text than it is: a reviewer must see them.
 _DECEIVING = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -51,13 +44,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("agentjobs.web.dashboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("agentjobs.web.dashboard")
     environment.filters["visible"] = visible
     environment.filters["day_and_time"] = day_and_time
     environment.filters["iso"] = iso_utc

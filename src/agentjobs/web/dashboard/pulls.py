@@ -1,5 +1,6 @@
 """Pages of pull requests on the platform `local`: the list, and one with commits and diff."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -8,14 +9,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from agentjobs.forges.proposal import proposal_of
-from agentjobs.forges.pulls import get_pull, list_pulls
+from agentjobs.forges.proposal import Proposal, proposal_of
+from agentjobs.forges.pulls import Pull, get_pull, list_pulls
 from agentjobs.problems import Problem
 from agentjobs.web.basic_auth import caller_of
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.pages import page
 
 _MOST_LISTED = 300
+_log = logging.getLogger(__name__)
 _STATIC = Path(__file__).with_name("static")
 
 
@@ -37,8 +39,20 @@ async def show_pull(request: Request) -> Response:
     context: WebContext = request.app.state.context
     organization, full_name = await _place(request)
     pull = await get_pull(context.db, organization, full_name, _number(request))
-    proposal = await proposal_of(context.settings.data_path, pull)
+    proposal = await _proposal(context, pull)
     return await page(context.settings, "pull.html", pull=pull, proposal=proposal)
+
+
+async def _proposal(context: WebContext, pull: Pull) -> Proposal:
+    try:
+        return await proposal_of(context.settings.data_path, pull)
+    except Problem as problem:
+        # Its words are for the operator: they name places on this host.
+        _log.warning("pull request %s cannot be shown: %s", pull.path, problem.message)
+        raise Problem(
+            "repo_unavailable",
+            "The files of this repository cannot be read at the moment; tell the operator.",
+        ) from None
 
 
 async def _place(request: Request) -> tuple[str, str]:
