@@ -195,3 +195,11 @@ async def test_two_processes_may_write_at_once(sqlite_url: str) -> None:
 
 async def _forget_all(tx: Transaction) -> None:
     await tx.execute("DELETE FROM organizations")
+
+
+async def test_a_database_that_was_deleted_is_not_ready(sqlite_url: str, path: Path) -> None:
+    async with opened(sqlite_url) as db:
+        await db.ping()
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="deleted"):
+            await db.ping()

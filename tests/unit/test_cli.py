@@ -220,6 +220,17 @@ def test_a_table_for_a_terminal_shows_markup_as_it_is(capsys, monkeypatch):
     assert "[bold]not bold[/bold]" in capsys.readouterr().out
 
 
+def test_a_table_too_wide_for_the_terminal_breaks_no_identifier(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    answer_table(("id", "name"), [("key_" + "0" * 26, "a name that is quite long")])
+    assert capsys.readouterr().out.splitlines() == [
+        "id    key_" + "0" * 26,
+        "name  a name that is quite long",
+        "",
+    ]
+
+
 def test_json_is_one_document(capsys):
     import json
 

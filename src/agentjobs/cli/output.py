@@ -50,11 +50,26 @@ def answer_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    shown = [[_fit_for(sys.stdout, cell) for cell in line] for line in cells]
+    widths = [max(map(len, column)) for column in zip(columns, *shown, strict=True)]
+    if sum(widths) + 2 * len(widths) > console.width:
+        _print_blocks(columns, shown)
+        return
     table = Table(*columns, box=SIMPLE_HEAD)
-    for line in cells:
+    for line in shown:
         # Text, not str: a name may hold what Rich would read as markup.
-        table.add_row(*(Text(_fit_for(sys.stdout, cell), overflow="fold") for cell in line))
-    Console().print(table)
+        table.add_row(*(Text(cell) for cell in line))
+    console.print(table)
+
+
+def _print_blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """What is too wide for the terminal: a line a value, none of them broken."""
+    width = max(map(len, columns))
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            print(f"{column:<{width}}  {cell}")
+        print(flush=True)
 
 
 def _fit_for(stream: TextIO, text: str) -> str:

@@ -89,6 +89,9 @@ class SqliteDatabase:
         return await self._scans.fetch_all(sql, parameters)
 
     async def ping(self) -> None:
+        # A file that was deleted under us goes on working until we end, and is lost then.
+        if not self._path.exists():
+            raise StoreUnavailable(f"the database {self._path} was deleted or moved away")
         # Unlike `SELECT 1` this has to read the file.
         await self.fetch_one("SELECT count(*) FROM sqlite_master")
 

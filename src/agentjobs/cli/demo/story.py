@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -141,7 +142,8 @@ def _stop_signal() -> "asyncio.Future[None]":
 
 
 async def _first_of(told: asyncio.Task[str], stop: "asyncio.Future[None]") -> None:
-    await asyncio.wait({told, stop}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {told, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if told.done():
         await told
         return
