@@ -104,8 +104,11 @@ def test_a_pull_request_that_is_not_there_is_one_line(agentjobs, repository):
 
 def test_a_command_can_be_the_first_to_use_a_data_directory(tmp_path):
     agentjobs = CommandLine(tmp_path / "far" / "data")
-    assert agentjobs("keys", "create").out.startswith("ajk_")
+    created = agentjobs("keys", "create")
+    assert created.out.startswith("ajk_")
+    assert f"a new store in {agentjobs.data_dir}" in created.err
     assert agentjobs.data_dir.stat().st_mode & 0o777 == 0o700
+    assert "a new store" not in agentjobs("keys", "list").err
 
 
 def test_migrating_again_is_harmless(agentjobs):

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from agentjobs.cli.output import remark
+
 if TYPE_CHECKING:
     from agentjobs.organizations.plans import Plans
     from agentjobs.settings import Settings
@@ -37,10 +39,14 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
     from agentjobs.store.opening import open_database
 
     plans = Plans(settings.plans)
+    is_new = not settings.database_url and not (settings.data_path / "agentjobs.db").exists()
     if not settings.database_url:
         # The database lies in the data directory; nobody else may read what is kept there.
         settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(settings.effective_database_url, migrate=True)
+    if is_new:
+        # Said, because a mistyped --data-dir looks like a service that lost everything.
+        remark(f"Made a new store in {settings.data_dir}")
     try:
         # So that a key can be made before the service was ever started.
         await ensure_default(db, plans)
