@@ -30,6 +30,7 @@ check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, de
 	@$(BIN)/python scripts/audit.py requirements.lock requirements-dev.lock
 
 install: $(RUN_STAMP) ## Make .venv/bin/agentjobs from the lock file
+	@echo "Installed: $(BIN)/agentjobs"
 
 install-dev: $(DEV_STAMP) ## The same, with the tools for checks and tests
 
