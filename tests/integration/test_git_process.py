@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.blobs import read_file
 from agentjobs.git.environment import git_environment
 from agentjobs.git.process import GitError, GitTimeout, git, open_git, stop_git
 from agentjobs.git.refs import default_branch, has_commit, list_branches, resolve
@@ -146,8 +145,6 @@ async def test_names_and_commits_are_read(repository: Path) -> None:
     assert not await has_commit(git_dir, "1" * 40)
     assert await list_branches(git_dir) == {"trunk": commit, "side/branch": commit}
     assert await default_branch(git_dir) == "trunk"
-    assert await read_file(git_dir, commit, "a.txt") == b"a\n"
-    assert await read_file(git_dir, commit, "b.txt") is None
 
 
 async def _is_gone(pid: int) -> bool:

@@ -66,14 +66,6 @@ async def blob_sizes(
     return [int(line) for line in lines]
 
 
-async def read_file(git_dir: Path, commit: str, path: str) -> bytes | None:
-    """A file of a commit, or None when the commit has no such file."""
-    found = await git(
-        "cat-file", "blob", f"{commit}:{path}", git_dir=git_dir, allowed_exit_codes=(0, 128)
-    )
-    return found.stdout if found.exit_code == 0 else None
-
-
 class BatchParser:
     """Cuts the output of `cat-file --batch` into pieces of blobs."""
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from agentjobs.git.process import STREAM_BUFFER_BYTES, GitError, git, open_git, stop_git
 
-ABSENT = "000000"
-SYMLINK = "120000"
 GITLINK = "160000"
 REGULAR = frozenset({"100644", "100755", "100664"})
 

@@ -55,6 +55,8 @@ class KeyRing:
     async def flush_last_used(self) -> None:
         """Write down when keys were last used; called now and then instead of per request."""
         used, self._used = self._used, {}
+        if not used:
+            return
         try:
             await self._db.transact(_record_use, used)
         except StoreUnavailable:
