@@ -127,6 +127,11 @@ class Service:
         assert self.process is not None
         self.process.send_signal(number)
 
+    def is_stopped(self) -> bool:
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
+
     def press_ctrl_c(self) -> int:
         """What the terminal does: every process of the group gets the signal."""
         assert self.process is not None

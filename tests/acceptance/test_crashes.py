@@ -1,18 +1,43 @@
 """Processes that die or are told to go in the midst of their work: nothing is lost or doubled."""
 
+import contextlib
 import signal
+import sqlite3
 import subprocess
 import threading
 from pathlib import Path
 
 import httpx
 
-from tests.service import Api, StartService, connected, pull_requests, sample_repository, wait_until
+from tests.service import (
+    Api,
+    Service,
+    StartService,
+    connected,
+    pull_requests,
+    sample_repository,
+    wait_until,
+)
 
 
 def agents_alive(seconds: str) -> bool:
     found = subprocess.run(["pgrep", "-f", f"sleep {seconds}$"], capture_output=True, check=False)
     return found.returncode == 0
+
+
+def freeze(worker: Service, database_url: str) -> None:
+    """Stop it, but not with SQLite's one write lock in its hands, which nobody could take from it.
+
+    On PostgreSQL it may be in a transaction: the server ends one that idles.
+    """
+    path = database_url.removeprefix("sqlite:///")
+    with contextlib.ExitStack() as held:
+        if path != database_url:
+            lock = sqlite3.connect(path, isolation_level=None, timeout=30)
+            held.callback(lock.close)
+            lock.execute("BEGIN IMMEDIATE")
+        worker.signal(signal.SIGSTOP)
+        wait_until(worker.is_stopped, "the worker to stand still")
 
 
 def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
@@ -119,7 +144,7 @@ def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None
 
 
 def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
-    start: StartService, tmp_path: Path, agent_seconds: str
+    start: StartService, tmp_path: Path, agent_seconds: str, database_url: str
 ) -> None:
     serve = start("serve")
     worker = start(
@@ -128,7 +153,7 @@ def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
     api = connected(serve, tmp_path)
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")
-    worker.signal(signal.SIGSTOP)
+    freeze(worker, database_url)
     api.wait_status(job_id, "queued")
     worker.signal(signal.SIGCONT)
     job = api.wait_status(job_id, "completed", "failed")
