@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.settings_file import SettingsFileError, line_of
+from agentjobs.settings_tables import DEFAULT_PLANS, AgentTable, PlanTable, PriceTable
 
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
@@ -37,30 +38,11 @@ def fault_at(settings: "Settings", path: str, reason: str) -> SettingsError:
     return SettingsError(f"{settings.config_file}, line {line_of(text, path)}: {fault.reason}")
 
 
-class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan, as `[[plans]]` in the file; their order is their rank."""
-
-    name: str
-    concurrent_jobs: int
-
-
-class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent, as `[[agents]]` in the file; `agents/` gives it meaning."""
-
-    id: str
-    name: str
-    command: list[str]
-    plan_required: str = "free"
-    timeout_seconds: int = 3600
-    environment: dict[str, str] = {}
-    network: list[str] = []
-
-
+_TABLES = frozenset({"plans", "agents", "prices"})
 _NOT_IN_THE_FILE = {
     "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",
     "config_file": "AGENTJOBS_CONFIG",
 }
-DEFAULT_PLANS = (PlanTable("free", 1), PlanTable("pro", 5), PlanTable("enterprise", 50))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     plans: tuple[PlanTable, ...] = DEFAULT_PLANS
     agents: tuple[AgentTable, ...] = ()
+    prices: tuple[PriceTable, ...] = ()
     queue_limit: int = 1_000
     rate_limit_per_second: float = 100
     rate_limit_burst: int = 500
@@ -87,6 +70,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sandbox: str = "bubblewrap"
     sandbox_uid_base: int = 900_000
     max_job_log_bytes: int = 16 * 1024 * 1024
+    cache_max_bytes: int = 20 * 1024**3
+
+    limit_memory_mib: int = 4_096
+    limit_processes: int = 1_024
+    limit_file_mib: int = 4_096
+    limit_scratch_mib: int = 2_048
+    limit_workspace_mib: int = 10_240
+    limit_cpu_seconds: int = 0
+
+    egress_allow: list[str] = []
+    ca_file: str = ""
+    encryption_key: str = ""
 
     author_name: str = "agentjobs"
     author_email: str = "agentjobs@localhost"
@@ -189,7 +184,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(Settings):
         text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
-        if text is None or field.name in {"plans", "agents"}:
+        if text is None or field.name in _TABLES:
             continue
         found[field.name] = text.split(",") if field.type == list[str] else text
     return found
@@ -236,6 +231,13 @@ _LEAST = {
     "drain_grace_seconds": 0,
     "sandbox_uid_base": 1,
     "max_job_log_bytes": 0,
+    "cache_max_bytes": 0,
+    "limit_memory_mib": 16,
+    "limit_processes": 8,
+    "limit_file_mib": 1,
+    "limit_scratch_mib": 1,
+    "limit_workspace_mib": 0,
+    "limit_cpu_seconds": 0,
     "log_retention_days": 0,
     "job_retention_days": 0,
 }

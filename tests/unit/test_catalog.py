@@ -5,7 +5,8 @@ import pytest
 
 from agentjobs.agents.catalog import Catalog, build_catalog
 from agentjobs.agents.definitions import named_files
-from agentjobs.settings import AgentTable, PlanTable, Settings, SettingsError
+from agentjobs.settings import Settings, SettingsError
+from agentjobs.settings_tables import AgentTable, PlanTable
 
 
 def catalog_of(*tables: AgentTable, **settings: Any) -> Catalog:

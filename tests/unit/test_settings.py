@@ -37,7 +37,7 @@ def test_the_default_plans_are_free_pro_and_enterprise(tmp_path: Path) -> None:
         ('[[agents]]\nid = "a"\nname = "A"\ncommand = "sh"\n', "line 4: agents[0].command"),
         ('x = 1\n[[agents]]\nid = "a"\n', "line 1: x"),
         ('[[agents]]\nid = "a"\nname = "A"\ncommand = ["sh"]\nimage = "i"\n', "line 5"),
-        ('[[agents]]\nid = "a"\nname = "A"\n', "line 1: agents[0]: Object missing"),
+        ('[[plans]]\nname = "a"\n', "line 1: plans[0]: Object missing"),
         ('data_dir = "/x"\n', "line 1: data_dir"),
         ('\n\nport = "a"\n', "line 3: port"),
         ("\nslots = -1\n", "line 2: slots"),

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from agentjobs.agents.builtin_agents import builtin_agents
 from agentjobs.agents.definitions import Agent, named_files
-from agentjobs.settings import AgentTable, Settings, fault_at
+from agentjobs.settings import Settings, fault_at
+from agentjobs.settings_tables import AgentTable
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

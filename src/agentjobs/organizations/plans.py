@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentjobs.problems import Problem
-from agentjobs.settings import PlanTable
+from agentjobs.settings_tables import PlanTable
 
 
 class Plans:
