@@ -56,4 +56,4 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql
+	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs

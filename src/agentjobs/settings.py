@@ -120,6 +120,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return (host.strip("[]") or "127.0.0.1", int(port)) if port else None
 
     @property
+    def has_sandbox(self) -> bool:
+        return self.sandbox.lower() != "none"
+
+    @property
     def effective_slots(self) -> int:
         return self.slots or os.cpu_count() or 1
 

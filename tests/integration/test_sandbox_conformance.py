@@ -2,15 +2,21 @@
 
 import asyncio
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import Sandbox, SandboxError
+from agentjobs.sandbox.protocol import Door, Sandbox, SandboxError
 from tests.sandbox_room import Mark, Room, eventually
+
+MIB = 1024 * 1024
 
 
 @pytest.fixture(params=["bubblewrap", "none"])
@@ -219,6 +225,98 @@ async def test_no_descriptor_of_the_service_is_left_open_or_handed_on(room: Room
     assert set(Path("/proc/self/fd").iterdir()) == before
     os.close(secret)
     assert set(room.output.split()) <= {b"0", b"1", b"2", b"3"}
+
+
+async def test_a_file_cannot_grow_without_bound(room: Room) -> None:
+    report = await room.shell("head -c 3000000 /dev/zero > big", limits=Limits(file_bytes=MIB))
+    assert report.exit_code == 128 + signal.SIGXFSZ
+    assert (room.workspace / "big").stat().st_size == MIB
+
+
+async def test_a_workspace_cannot_grow_without_bound(room: Room) -> None:
+    mark = Mark()
+    script = f"while n=x$n; do head -c 4000000 /dev/zero > $n; sync $n; done; : {mark.word}"
+    report = await room.shell(script, limits=Limits(workspace_bytes=32 * MIB))
+    assert (report.exceeded, report.exit_code) == ("32 MiB in the workspace", None)
+    assert not report.timed_out
+    assert mark.processes() == []
+
+
+async def test_a_workspace_within_its_bounds_is_left_alone(room: Room) -> None:
+    (room.workspace / "given").write_bytes(bytes(4 * MIB))
+    script = "for n in 1 2 3; do head -c 4000000 /dev/zero > big; sync big; sleep 0.2; done"
+    report = await room.shell(script, limits=Limits(workspace_bytes=32 * MIB))
+    assert (report.exceeded, report.exit_code) == (None, 0)
+
+
+async def test_a_report_of_an_ordinary_end_names_no_limit(room: Room) -> None:
+    assert (await room.shell("exit 3")).exceeded is None
+
+
+class Greeter(asyncio.Protocol):
+    """Answers each line with the same line and a greeting."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(b"hello " + data)
+
+
+CALL = """
+import os, socket
+for name in ("FIRST", "SECOND"):
+    host, _, port = os.environ[name].removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as door:
+        door.sendall(name.encode())
+        print(door.recv(100).decode())
+print(os.environ["PLAIN"])
+"""
+
+
+async def test_doors_are_answered_by_the_service_at_the_address_it_names(room: Room) -> None:
+    doors = (
+        Door(port=8462, protocol=Greeter, environment={"FIRST": "{address}", "PLAIN": "{token}"}),
+        Door(port=3128, protocol=Greeter, environment={"SECOND": "tcp://{address}"}),
+    )
+    report = await room.run(sys.executable, "-c", CALL, read_only=python_files(), doors=doors)
+    assert report.last_lines.split("\n") == ["hello FIRST", "hello SECOND", "{token}"]
+
+
+async def test_the_address_of_a_door_cannot_be_changed_by_the_definition(room: Room) -> None:
+    door = Door(port=8462, protocol=Greeter, environment={"PROXY": "{address}"})
+    report = await room.shell('echo "$PROXY"', environment={"PROXY": "evil:1"}, doors=(door,))
+    assert report.last_lines.startswith("127.0.0.1:")
+
+
+async def test_the_same_port_can_be_a_door_of_several_at_once(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    rooms = [Room(sandbox, tmp_path, slot) for slot in range(3)]
+    environment = {"FIRST": "{address}", "SECOND": "{address}", "PLAIN": "x"}
+    doors = (Door(port=8462, protocol=Greeter, environment=environment),)
+    python = (sys.executable, "-c", CALL)
+    runs = (room.run(*python, read_only=python_files(), doors=doors) for room in rooms)
+    for report in await asyncio.gather(*runs):
+        assert report.last_lines.split("\n")[:2] == ["hello FIRST", "hello SECOND"]
+
+
+async def test_a_start_with_doors_can_be_cancelled_at_any_moment_and_leaves_nothing(
+    room: Room,
+) -> None:
+    mark = Mark()
+    await room.shell("true")
+    before = set(Path("/proc/self/fd").iterdir())
+    doors = (Door(port=8462, protocol=Greeter),)
+    for step in range(20):
+        running = room.start(mark.sleeper(), doors=doors)
+        await asyncio.wait({running}, timeout=step * 0.004)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert mark.processes() == []
+    assert set(Path("/proc/self/fd").iterdir()) == before
 
 
 async def test_several_run_at_the_same_time(sandbox: Sandbox, tmp_path: Path) -> None:

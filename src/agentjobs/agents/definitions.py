@@ -2,8 +2,28 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+
+from agentjobs.sandbox.limits import Limits
+
+Api = Literal["openai", "anthropic"]
+OnVerifyFailure = Literal["draft", "fail"]
+
+
+class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model API an agent calls, through the gateway and with which secret's key.
+
+    `url` is the provider's base address without `/v1`. `name` is the model it shall use, empty
+    for its own default; `names` are those it may use, `*` in them stands for anything.
+    """
+
+    api: Api
+    url: str
+    secret: str
+    name: str = ""
+    names: tuple[str, ...] = ("*",)
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +38,15 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     network: tuple[str, ...] = ()
     read_only: tuple[Path, ...] = ()
+    limits: Limits = Limits()
+    model: ModelAccess | None = None
+    max_cost_usd: float | None = None
+    verify: tuple[str, ...] = ()
+    on_verify_failure: OnVerifyFailure = "draft"
+    # Of a preset: `command` is made on the worker, from where its program is installed there.
+    preset: str | None = None
+    executable: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 def named_files(command: Iterable[str]) -> tuple[Path, ...]:

@@ -31,7 +31,7 @@ def prepare(
         timeout_seconds=min(timeout_seconds, agent.timeout_seconds),
         slot=slot,
         read_only=agent.read_only,
-        network=agent.network,
+        limits=agent.limits,
     )
 
 

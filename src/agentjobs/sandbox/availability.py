@@ -18,6 +18,8 @@ def install_command(*, as_root: bool) -> str:
 def why_namespaces_fail(words: str, as_root: bool, proc: Path = Path("/proc")) -> str:
     """From bwrap's own words and the settings that are known to forbid a namespace."""
     problem = f"bubblewrap cannot make a sandbox here ({words})"
+    if "SECCOMP" in words:
+        return f"{problem}: it needs a kernel with CONFIG_SECCOMP_FILTER"
     if as_root:
         return (
             f"{problem}: root needs CAP_SYS_ADMIN and bubblewrap 0.8 or newer; a container needs "

@@ -11,12 +11,16 @@ from agentjobs.sandbox.protocol import SandboxError
 
 
 class BwrapCommand(msgspec.Struct, frozen=True):
-    """`files` are contents by their path inside; `command` is what the first process becomes."""
+    """`files` are contents by their path inside; `command` is what the first process becomes.
+
+    `seccomp` is a program for the kernel, or nothing.
+    """
 
     bwrap: str
     options: Sequence[str]
     files: Mapping[str, bytes]
     command: Sequence[str]
+    seccomp: bytes
 
     def start(self, *, stdin: int, output: int) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as descriptors:
@@ -25,6 +29,9 @@ class BwrapCommand(msgspec.Struct, frozen=True):
             for path, content in self.files.items():
                 passed.append(_readable(content, descriptors))
                 made += ("--perms", "0444", "--file", str(passed[-1]), path)
+            if self.seccomp:
+                passed.append(_readable(self.seccomp, descriptors))
+                made += ("--seccomp", str(passed[-1]))
             # Not as arguments, because every user of the machine can read those.
             passed.append(_readable(_null_separated([*made, *self.options]), descriptors))
             return subprocess.Popen(

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
+from typing import Any
 
 
 class Child:
     """`ended` is done once the process is dead; of a pid namespace's first, once all in it are."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = os.pidfd_open(pid)
@@ -36,7 +38,7 @@ class Child:
             self.ended.set_result(None)
 
 
-async def outlast(*futures: asyncio.Future[None]) -> None:
+async def outlast(*futures: asyncio.Future[Any]) -> None:
     """Wait for all, even while being cancelled; the cancellation is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while waiting := [future for future in futures if not future.done()]:

@@ -7,6 +7,6 @@ from agentjobs.settings import Settings
 
 
 def sandbox_for(settings: Settings) -> Sandbox:
-    if settings.sandbox == "none":
+    if not settings.has_sandbox:
         return ProcessSandbox()
     return BubblewrapSandbox(settings.sandbox_uid_base)

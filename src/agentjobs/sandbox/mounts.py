@@ -12,6 +12,7 @@ WORKSPACE = PurePosixPath("/workspace")
 RUN_DIRECTORY = PurePosixPath("/run/agentjobs")
 HOME = PurePosixPath("/home/agent")
 TEMPORARY = PurePosixPath("/tmp")  # noqa: S108 - a private one, inside the sandbox
+SHARED_MEMORY = PurePosixPath("/dev/shm")  # noqa: S108 - the same
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _TOP_LEVEL = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -46,13 +47,13 @@ def system_view() -> SystemView:
     )
 
 
-def job_view(task: SandboxTask, limits: Limits) -> list[str]:
+def job_view(task: SandboxTask) -> list[str]:
     """Mounted after the system. The workspace comes last, so that nothing is mounted into it."""
     return [
-        *_scratch("/dev/shm", limits),  # noqa: S108 - a private one, inside the sandbox
+        *_scratch(SHARED_MEMORY, task.limits),
         *("--remount-ro", "/dev"),
-        *_scratch(str(TEMPORARY), limits),
-        *_scratch(str(HOME), limits),
+        *_scratch(TEMPORARY, task.limits),
+        *_scratch(HOME, task.limits),
         *_read_only(task.read_only),
         *_bound(task.run_dir, RUN_DIRECTORY),
         *("--bind", str(task.run_dir / REPORT_DIRECTORY), f"{RUN_DIRECTORY}/{REPORT_DIRECTORY}"),
@@ -62,12 +63,13 @@ def job_view(task: SandboxTask, limits: Limits) -> list[str]:
     ]
 
 
-def identity_files(uid: int, gid: int) -> dict[str, bytes]:
+def identity_files(uid: int, gid: int, hosts: Mapping[str, str]) -> dict[str, bytes]:
     """Files that programs expect, without the machine's own users and hosts in them."""
+    named = "".join(f"{address} {name}\n" for name, address in hosts.items())
     return {
         "/etc/passwd": f"root:x:0:0::/:/bin/false\nagent:x:{uid}:{gid}::{HOME}:/bin/sh\n".encode(),
         "/etc/group": f"root:x:0:\nagent:x:{gid}:\n".encode(),
-        "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
+        "/etc/hosts": f"127.0.0.1 localhost\n::1 localhost\n{named}".encode(),
     }
 
 
@@ -83,9 +85,10 @@ def _bound(source: Path, inside: PurePath) -> list[str]:
     return ["--dir", str(inside.parent), "--ro-bind", str(source), str(inside)]
 
 
-def _scratch(path: str, limits: Limits) -> list[str]:
+def _scratch(path: PurePath, limits: Limits) -> list[str]:
+    size = ("--size", str(limits.scratch_bytes)) if limits.scratch_bytes else ()
     # Open to all: where bwrap runs as root, the mount belongs to root and the agent is another.
-    return ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", path]
+    return ["--perms", "1777", *size, "--tmpfs", str(path)]
 
 
 def _read_only(paths: Iterable[Path]) -> list[str]:

@@ -1,7 +1,8 @@
 """No sandbox at all: the agent is an ordinary process of the service's user.
 
-Only for `sandbox = "none"`, set by hand. It ends the agent's process group, nothing more: what
-leaves that group, reads the service's files or uses the network is not held back.
+Only for `sandbox = "none"`, set by hand. It ends the agent's process group and keeps the sizes of
+files and of the workspace, nothing more: what leaves that group, takes the machine's memory, reads
+the service's files or uses the network is not held back.
 """
 
 import asyncio
@@ -12,13 +13,20 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from agentjobs.sandbox.child import Child, outlast
+from agentjobs.sandbox.disk import DiskUsage, written_directories
+from agentjobs.sandbox.doors import Doors
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.last_words import Tail
 from agentjobs.sandbox.output import OutputPipe
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxReport, SandboxTask
+from agentjobs.sandbox.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +40,9 @@ GROUP_POLL_SECONDS = 0.005
 
 
 class ProcessSandbox:
+    def __init__(self) -> None:
+        self._walks = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
+
     def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - the protocol's form
         return None
 
@@ -39,38 +50,97 @@ class ProcessSandbox:
         log.warning(WARNING)
 
     async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
+        async with contextlib.AsyncExitStack() as stack:
+            doors = Doors(task.doors)
+            stack.push_async_callback(doors.close)
+            addresses = await doors.open_on_host()
+            home = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="agentjobs-home-", ignore_cleanup_errors=True)
+            )
+            return await self._run(_Spawn(task, Path(home), addresses), on_output)
+
+    async def _run(self, spawn: "_Spawn", on_output: OnOutput) -> SandboxReport:
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(
-            prefix="agentjobs-home-", ignore_cleanup_errors=True
-        ) as home:
-            process = _GroupedProcess(task, Path(home), on_output)
+        task = spawn.task
+        exceeded: list[str] = []
+        process = _GroupedProcess(spawn, on_output)
+
+        def bark(limit: str) -> None:
+            exceeded.append(limit)
+            process.kill()
+
+        watchdog = None
+        try:
+            watchdog = self._watchdog(task, bark)
+            ended, _ = await asyncio.wait({process.gone}, timeout=task.timeout_seconds)
+        finally:
+            process.kill()
             try:
-                ended, _ = await asyncio.wait({process.gone}, timeout=task.timeout_seconds)
+                await outlast(process.gone)
             finally:
-                process.kill()
-                try:
-                    await outlast(process.gone)
-                finally:
-                    process.close()
+                process.close()
+                if watchdog is not None:
+                    await watchdog.stop()
         if process.failure is not None:
             raise process.failure
         return SandboxReport(
-            exit_code=process.exit_code if ended else None,
-            timed_out=not ended,
+            exit_code=process.exit_code if ended and not exceeded else None,
+            timed_out=not ended and not exceeded,
+            exceeded=exceeded[0] if exceeded else None,
             last_lines=process.tail.last_lines(),
             duration_ms=round((time.monotonic() - started) * 1000),
+        )
+
+    def _watchdog(self, task: SandboxTask, bark: Callable[[str], None]) -> Watchdog | None:
+        if not task.limits.workspace_bytes:
+            return None
+        try:
+            gauge = DiskUsage(task.limits, written_directories(task))
+        except OSError as error:
+            raise SandboxError(f"the agent's limits cannot be kept: {error}") from error
+        return Watchdog(gauge, self._walks, bark)
+
+
+class _Spawn(msgspec.Struct, frozen=True):
+    """A task, and what this sandbox adds to it."""
+
+    task: SandboxTask
+    home: Path
+    addresses: Mapping[int, str]
+
+    def start(self, output: int) -> subprocess.Popen[bytes]:
+        limits = self.task.limits.shell_commands(own_user=False)
+        return subprocess.Popen(
+            # By a shell, so that an unknown command ends as it does in a sandbox: with 127.
+            ["sh", "-c", f'{limits}; exec "$@"', "agentjobs", *self.task.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=self.task.workspace,
+            env=self._environment(),
+            start_new_session=True,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return agent_environment(
+            self.task,
+            path=os.environ.get("PATH", os.defpath),
+            home=self.home,
+            temporary=self.home,
+            run_dir=self.task.run_dir.absolute(),
+            address_of=lambda door: self.addresses[door.port],
         )
 
 
 class _GroupedProcess:
     """`gone` is done when the first process and all that stayed in its group are dead."""
 
-    def __init__(self, task: SandboxTask, home: Path, on_output: OnOutput) -> None:
+    def __init__(self, spawn: _Spawn, on_output: OnOutput) -> None:
         self.tail = Tail()
         self._on_output = on_output
         self._output = OutputPipe(self._receive, self.kill)
         try:
-            self._process = _spawn(task, home, self._output.write_end)
+            self._process = spawn.start(self._output.write_end)
             self._child = Child(self._process.pid)
         except (OSError, ValueError) as error:
             self._output.finish()
@@ -111,25 +181,6 @@ class _GroupedProcess:
     def _receive(self, chunk: bytes) -> None:
         self.tail.add(chunk)
         self._on_output(chunk)
-
-
-def _spawn(task: SandboxTask, home: Path, output: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        # By a shell, so that an unknown command ends as it does in a sandbox: with 127.
-        ["sh", "-c", 'exec "$@"', "agentjobs", *task.argv],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        cwd=task.workspace,
-        env=agent_environment(
-            task,
-            path=os.environ.get("PATH", os.defpath),
-            home=home,
-            temporary=home,
-            run_dir=task.run_dir.absolute(),
-        ),
-        start_new_session=True,
-    )
 
 
 def _has_living_member(group: int) -> bool:

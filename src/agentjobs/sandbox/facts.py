@@ -1,0 +1,117 @@
+"""What kind of sandbox this machine gives to agents, in words for `agentjobs doctor`.
+
+Tries it out, and changes nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import platform
+import shutil
+
+import msgspec
+
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.cgroup import NotDelegated, delegated
+from agentjobs.sandbox.process import WARNING
+from agentjobs.sandbox.protocol import SandboxUnavailable
+from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs.settings import Settings
+
+RLIMITS = "rlimits and a watchdog"
+_VERSION_SECONDS = 10
+_HIGHEST_UID = 2**32 - 2
+
+
+class SandboxFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """`problems` keep agents from running safely; each says what to type or to set.
+
+    `notes` are worth knowing and need nothing to be done.
+    """
+
+    kind: str
+    version: str = ""
+    runs_as: str = ""
+    seccomp: str = ""
+    limits: str = ""
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def sandbox_facts(settings: Settings) -> SandboxFacts:
+    if not settings.has_sandbox:
+        return SandboxFacts(
+            kind="none",
+            runs_as="the user of this service",
+            seccomp="no filter",
+            limits="none but the sizes of files and of the workspace",
+            problems=(f'{WARNING} Set sandbox = "bubblewrap".',),
+        )
+    limits, notes = _limits()
+    return SandboxFacts(
+        kind="bubblewrap",
+        version=await _version(),
+        runs_as=_runs_as(settings),
+        seccomp=_seccomp(),
+        limits=limits,
+        problems=await _problems(settings),
+        notes=notes,
+    )
+
+
+async def _problems(settings: Settings) -> tuple[str, ...]:
+    highest = settings.sandbox_uid_base + settings.effective_slots
+    if os.geteuid() == 0 and highest > _HIGHEST_UID:
+        return (f"sandbox_uid_base is too high for {settings.effective_slots} slots: lower it",)
+    try:
+        await BubblewrapSandbox(settings.sandbox_uid_base).try_out()
+    except SandboxUnavailable as error:
+        return (str(error),)
+    return ()
+
+
+def _runs_as(settings: Settings) -> str:
+    if os.geteuid() != 0:
+        return "the user of this service, in a user namespace of its own"
+    first = settings.sandbox_uid_base
+    return f"uids {first} to {first + settings.effective_slots - 1}, one for each slot"
+
+
+def _seccomp() -> str:
+    machine = platform.machine()
+    if machine in ARCHITECTURES:
+        return f"filter for {machine}"
+    return f"no filter: it is written for {' and '.join(ARCHITECTURES)}, and this is {machine}"
+
+
+def _limits() -> tuple[str, tuple[str, ...]]:
+    try:
+        return f"cgroup v2 at {delegated()}", ()
+    except NotDelegated as why:
+        note = (
+            f"no cgroup is delegated to this process ({why}); in a systemd unit, `Delegate=yes` "
+            "lets the kernel itself keep the limits of agents"
+        )
+        return RLIMITS, (note,)
+
+
+async def _version() -> str:
+    """Empty if there is none, or if it does not say."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return ""
+    process = await asyncio.create_subprocess_exec(
+        *(bwrap, "--version"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(_VERSION_SECONDS):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    return said.decode(errors="replace").split("\n")[0].removeprefix("bubblewrap").strip()

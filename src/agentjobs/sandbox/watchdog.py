@@ -1,0 +1,73 @@
+"""Looks at the gauges of one sandbox several times a second and says when a limit is passed.
+
+Knows nothing of what they measure, nor of how a sandbox is ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Protocol
+
+from agentjobs.sandbox.child import outlast
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 0.1
+# Of the time, at most the tenth is spent looking, however many processes there are.
+REST_PER_LOOK = 10
+
+
+class Gauge(Protocol):
+    def look(self) -> str | None:
+        """Called in a thread. The limit that is passed, in words."""
+
+    def stop(self) -> None:
+        """A look under way may as well end now."""
+
+    def close(self) -> None: ...
+
+
+class Watchdog:
+    """One gauge, watched until `stop`. `bark` is called once, on the event loop."""
+
+    def __init__(self, gauge: Gauge, executor: Executor, bark: Callable[[str], None]) -> None:
+        self._gauge = gauge
+        self._executor = executor
+        self._bark = bark
+        self._loop = asyncio.get_running_loop()
+        self._looking: asyncio.Future[str | None] | None = None
+        self._is_stopped = False
+        self._began = 0.0
+        self._rest(INTERVAL_SECONDS)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        self._next.cancel()
+        self._gauge.stop()
+        try:
+            if self._looking is not None:
+                await outlast(self._looking)
+        finally:
+            self._gauge.close()
+
+    def _rest(self, seconds: float) -> None:
+        self._next = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._began = self._loop.time()
+        self._looking = self._loop.run_in_executor(self._executor, self._gauge.look)
+        self._looking.add_done_callback(self._looked)
+
+    def _looked(self, looking: asyncio.Future[str | None]) -> None:
+        failure = looking.exception()
+        # A gauge that fails while everything is dying has nothing to say.
+        if self._is_stopped:
+            return
+        if failure is not None:
+            log.warning("a limit of a running agent cannot be watched any more: %s", failure)
+        elif (exceeded := looking.result()) is not None:
+            self._bark(exceeded)
+        else:
+            took = self._loop.time() - self._began
+            self._rest(max(INTERVAL_SECONDS, took * REST_PER_LOOK))
