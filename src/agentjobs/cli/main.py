@@ -14,6 +14,7 @@ from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
 from agentjobs.cli.pulls import pulls
 from agentjobs.cli.repos import repos
+from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
 from agentjobs.cli.upkeep import backup, migrate
 
@@ -34,6 +35,7 @@ for name, noun in {
     "keys": keys,
     "repos": repos,
     "agents": agents,
+    "secrets": secrets,
     "pulls": pulls,
 }.items():
     app.add_typer(noun, name=name)

@@ -1,4 +1,4 @@
-"""`agentjobs orgs`: the organizations, and the plan each is on."""
+"""`agentjobs orgs`: the organizations, the plan each is on, and what each may spend."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +9,10 @@ from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
+    from agentjobs.organizations.budgets import Budget
     from agentjobs.organizations.organizations import Organization
 
-orgs = typer.Typer(no_args_is_help=True, help="Organizations and their plans.")
+orgs = typer.Typer(no_args_is_help=True, help="Organizations, their plans and budgets.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -39,18 +40,24 @@ def create_org(
 def list_orgs(data_dir: DataDir = None, json: Json = False) -> None:
     """List the organizations."""
 
-    async def work(admin: Admin) -> "list[Organization]":
+    async def work(admin: Admin) -> "list[tuple[Organization, Budget]]":
+        from agentjobs.organizations.budgets import list_budgets
         from agentjobs.organizations.organizations import list_organizations
 
-        return await list_organizations(admin.db)
+        found = await list_organizations(admin.db)
+        budgets = await list_budgets(admin.db)
+        return [(each, budgets[each.id]) for each in found]
 
-    found = [_document(organization) for organization in with_store(data_dir, work)]
+    found = with_store(data_dir, work)
     if json:
-        answer_json({"orgs": found})
+        answer_json({"orgs": [{**_document(org), **_amounts(budget)} for org, budget in found]})
         return
     answer_table(
-        ("name", "plan", "created"),
-        [(each["name"], each["plan"], each["created_at"]) for each in found],
+        ("name", "plan", "USD per day", "USD per job", "created"),
+        [
+            (org.name, org.plan, *_amounts_as_text(budget), _document(org)["created_at"])
+            for org, budget in found
+        ],
     )
 
 
@@ -69,6 +76,52 @@ def set_org_plan(
         return await set_plan(admin.db, admin.plans, name, plan)
 
     _answer(with_store(data_dir, work), json)
+
+
+@orgs.command("set-budget")
+def set_org_budget(
+    name: Name,
+    per_day: Annotated[
+        str | None,
+        typer.Option("--per-day", metavar="USD|none", help="For all its jobs in a day (UTC)."),
+    ] = None,
+    per_job: Annotated[
+        str | None, typer.Option("--per-job", metavar="USD|none", help="For each of its jobs.")
+    ] = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Limit what an organization's agents may spend on models."""
+    if per_day is None and per_job is None:
+        raise typer.BadParameter("give --per-day, --per-job or both")
+
+    async def work(admin: Admin) -> "Budget":
+        from agentjobs.organizations.budgets import set_budget
+
+        return await set_budget(admin.db, name, daily=per_day, job=per_job)
+
+    budget = with_store(data_dir, work)
+    if json:
+        answer_json({"name": name, **_amounts(budget)})
+        return
+    answer(name)
+    day, job = (text or "no limit" for text in _amounts_as_text(budget))
+    remark(f"{name} may spend, in US dollars: per day {day}, per job {job}.")
+
+
+def _amounts(budget: "Budget") -> dict[str, float | None]:
+    from agentjobs.organizations.budgets import usd
+
+    return {
+        "daily_budget_usd": usd(budget.daily_nanousd),
+        "job_budget_usd": usd(budget.job_nanousd),
+    }
+
+
+def _amounts_as_text(budget: "Budget") -> tuple[str | None, str | None]:
+    from agentjobs.organizations.budgets import usd_text
+
+    return usd_text(budget.daily_nanousd), usd_text(budget.job_nanousd)
 
 
 def _answer(organization: "Organization", json: bool) -> None:

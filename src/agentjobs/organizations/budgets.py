@@ -1,0 +1,112 @@
+"""What an organization may spend on models: per day (UTC) and per job. Whole billionths of a US
+dollar, never floats. Refuses to know what was spent."""
+
+import re
+from decimal import Decimal
+
+import msgspec
+
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+NANOUSD_PER_USD = 1_000_000_000
+NO_LIMIT = "none"
+
+_USD = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
+_MOST_USD = 1_000_000_000
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """None: no limit."""
+
+    daily_nanousd: int | None
+    job_nanousd: int | None
+
+
+async def budget_of(db: Database, organization_id: str) -> Budget:
+    row = await db.fetch_one(
+        "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
+        id=organization_id,
+    )
+    return Budget(None, None) if row is None else _budget(row)
+
+
+async def list_budgets(db: Database) -> dict[str, Budget]:
+    """By the organization's id."""
+    rows = await db.fetch_all(
+        "SELECT id, daily_budget_nanousd, job_budget_nanousd FROM organizations"
+    )
+    return {row["id"]: _budget(row) for row in rows}
+
+
+async def set_budget(
+    db: Database, organization: str, *, daily: str | None = None, job: str | None = None
+) -> Budget:
+    """US dollars as text, or `none` to lift the limit; what is not given stays as it is."""
+    owner = await find_organization(db, organization)
+    changes: dict[str, int | None] = {}
+    if daily is not None:
+        changes["daily_nanousd"] = parse_limit(daily)
+    if job is not None:
+        changes["job_nanousd"] = parse_limit(job)
+    return await db.transact(_update, owner.id, changes)
+
+
+def parse_limit(text: str) -> int | None:
+    """Billionths of a dollar; None for `none`."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    return parse_usd(text)
+
+
+def parse_usd(text: str) -> int:
+    amount = Decimal(text) if _USD.fullmatch(text) else Decimal(0)
+    if not 0 < amount <= _MOST_USD:
+        raise Problem(
+            "invalid_amount",
+            f"{text!r} is no amount of US dollars: write it like 5 or 0.25, above 0, with at most "
+            f"9 decimals (or `{NO_LIMIT}` for no limit).",
+        )
+    return int(amount * NANOUSD_PER_USD)
+
+
+def usd(nanousd: int | None) -> float | None:
+    """For JSON, whose numbers are floats to most readers: shown, never counted with."""
+    return None if nanousd is None else nanousd / NANOUSD_PER_USD
+
+
+def nanousd(usd: float | None) -> int | None:
+    """By way of its shortest decimal form: 0.1 is a tenth of a dollar."""
+    return None if usd is None else int(Decimal(str(usd)) * NANOUSD_PER_USD)
+
+
+def usd_text(nanousd: int | None) -> str | None:
+    """Exact, with cents at least: 5.00, 0.25, 0.001."""
+    if nanousd is None:
+        return None
+    dollars, rest = divmod(nanousd, NANOUSD_PER_USD)
+    decimals = f"{rest:09d}".rstrip("0")
+    return f"{dollars}.{decimals:0<2}"
+
+
+async def _update(tx: Transaction, organization_id: str, changes: dict[str, int | None]) -> Budget:
+    row = await tx.fetch_one(
+        "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id"
+        " /*postgresql FOR UPDATE */",
+        id=organization_id,
+    )
+    assert row is not None
+    budget: Budget = msgspec.structs.replace(_budget(row), **changes)
+    await tx.execute(
+        "UPDATE organizations SET daily_budget_nanousd = :daily, job_budget_nanousd = :job"
+        " WHERE id = :id",
+        id=organization_id,
+        daily=budget.daily_nanousd,
+        job=budget.job_nanousd,
+    )
+    return budget
+
+
+def _budget(row: Row) -> Budget:
+    return Budget(row["daily_budget_nanousd"], row["job_budget_nanousd"])

@@ -1,0 +1,123 @@
+"""Secrets of an organization, such as the keys of model providers. Sealed in the store; shown
+to nobody: only `open_secret` gives a value, to the code that uses it."""
+
+import re
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.sealing import Sealed, SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+MOST_VALUE_BYTES = 32 * 1024
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """What may be known of a secret: everything but its value."""
+
+    name: str
+    key_id: str
+    created_at: int
+    updated_at: int
+
+
+async def set_secret(
+    db: Database, keys: SealingKeys, organization: str, name: str, value: str
+) -> Secret:
+    """Store it, over an earlier value of that name if there is one."""
+    _check(name, value)
+    owner = await find_organization(db, organization)
+    sealed = keys.seal(value, *_context(owner.id, name))
+    return _secret(await db.transact(_upsert, owner.id, name, sealed))
+
+
+async def list_secrets(db: Database, organization: str) -> list[Secret]:
+    owner = await find_organization(db, organization)
+    rows = await db.fetch_all(
+        "SELECT name, key_id, created_at, updated_at FROM secrets"
+        " WHERE organization_id = :organization_id ORDER BY name",
+        organization_id=owner.id,
+    )
+    return [_secret(row) for row in rows]
+
+
+async def remove_secret(db: Database, organization: str, name: str) -> None:
+    owner = await find_organization(db, organization)
+    if not await db.transact(_delete, owner.id, name):
+        raise Problem(
+            "secret_not_found",
+            f"The organization {organization!r} has no secret {name!r}; "
+            f"`agentjobs secrets list --org {organization}` shows those it has.",
+        )
+
+
+async def open_secret(
+    db: Database, keys: SealingKeys, organization_id: str, name: str
+) -> str | None:
+    """None when there is none. Raises Problem when it cannot be opened here."""
+    row = await db.fetch_one(
+        "SELECT sealed FROM secrets WHERE organization_id = :organization_id AND name = :name",
+        organization_id=organization_id,
+        name=name,
+    )
+    if row is None:
+        return None
+    try:
+        return keys.open(bytes(row["sealed"]), *_context(organization_id, name))
+    except Problem as problem:
+        raise Problem(problem.code, f"The secret {name} is locked. {problem.message}") from None
+
+
+def _context(organization_id: str, name: str) -> tuple[str, ...]:
+    return ("secret", organization_id, name)
+
+
+def _check(name: str, value: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Problem(
+            "invalid_name",
+            f"{name!r} cannot name a secret: use 1 to 64 letters, digits and underscores, and no "
+            "digit first, such as ANTHROPIC_API_KEY.",
+        )
+    if not value.strip():
+        raise Problem("invalid_secret", "The secret is empty; give its value on standard input.")
+    if "\0" in value or len(value.encode()) > MOST_VALUE_BYTES:
+        raise Problem(
+            "invalid_secret",
+            f"A secret is text of at most {MOST_VALUE_BYTES} bytes, without a zero byte.",
+        )
+
+
+async def _upsert(tx: Transaction, organization_id: str, name: str, sealed: Sealed) -> Row:
+    now = now_ms()
+    row = await tx.fetch_one(
+        "INSERT INTO secrets (organization_id, name, sealed, key_id, created_at, updated_at)"
+        " VALUES (:organization_id, :name, :sealed, :key_id, :now, :now)"
+        " ON CONFLICT (organization_id, name) DO UPDATE SET sealed = excluded.sealed,"
+        " key_id = excluded.key_id, updated_at = excluded.updated_at"
+        " RETURNING name, key_id, created_at, updated_at",
+        organization_id=organization_id,
+        name=name,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        now=now,
+    )
+    assert row is not None
+    return row
+
+
+async def _delete(tx: Transaction, organization_id: str, name: str) -> bool:
+    deleted = await tx.execute(
+        "DELETE FROM secrets WHERE organization_id = :organization_id AND name = :name",
+        organization_id=organization_id,
+        name=name,
+    )
+    return deleted > 0
+
+
+def _secret(row: Row) -> Secret:
+    return Secret(row["name"], row["key_id"], row["created_at"], row["updated_at"])
