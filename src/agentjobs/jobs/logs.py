@@ -18,22 +18,25 @@ async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list
     return [LogChunk(row["sequence"], row["created_at"], row["text"]) for row in rows]
 
 
-async def append_chunk(db: Database, job: ClaimedJob, text: str) -> None:
-    """The number is the store's to give: a second attempt goes on where the first stopped."""
-    if not await db.transact(_append, job, text):
+async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
+    """The number is the store's to give: a second attempt goes on where the first stopped.
+
+    `at_ms` is when the first of the text was seen; without it, now.
+    """
+    if not await db.transact(_append, job, text, now_ms() if at_ms is None else at_ms):
         raise ClaimLost
 
 
-async def _append(tx: Transaction, job: ClaimedJob, text: str) -> bool:
+async def _append(tx: Transaction, job: ClaimedJob, text: str, at_ms: int) -> bool:
     written = await tx.execute(
         "INSERT INTO job_logs (job_id, sequence, created_at, text)"
         " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"
-        "  + 1, CAST(:now AS BIGINT), CAST(:text AS TEXT)"
+        "  + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
         " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL"
         " /*postgresql FOR SHARE OF j */",
         job_id=job.id,
         fence=job.fence,
-        now=now_ms(),
+        at=at_ms,
         text=text,
     )
     tx.announce(f"log:{job.id}")

@@ -1,0 +1,179 @@
+"""Secrets in what an agent prints: none is shown, however the stream is cut into pieces."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.jobs.redaction import Redactor
+from agentjobs.organizations.tokens import new_token
+
+PASSWORD = "correct horse/battery+staple"
+LONG = "".join(f"<{number}>" for number in range(400))
+VALUES = (PASSWORD, "abcdef", "abcdefghij", "aaaaaaab", LONG, LONG[:200] + "!" * 50, "zürich")
+KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{'TUlJRQ' * 10}\n-----END RSA PRIVATE KEY-----"
+TOKENS = (
+    new_token("ajk_"),
+    new_token("ajt_"),
+    "whsec_" + base64.b64encode(bytes(range(32))).decode(),
+    "sk-" + "a1B2" * 12,
+    "sk-ant-api03-" + "a1-_" * 20,
+    "ghp_" + "a1B2" * 9,
+    "gho_" + "a1B2" * 9,
+    "ghs_" + "a1B2" * 9,
+    "github_pat_" + "a1_" * 20,
+    "glpat-" + "a1-_" * 5,
+    "xoxb-123456789012-abcdef",
+    "AKIAIOSFODNN7EXAMPLE",
+    "AIza" + "a1-_B" * 7,
+    KEY,
+)
+
+
+def redacted(text: str | bytes, *values: str, size: int | None = None) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    redactor = Redactor(values)
+    pieces = range(0, len(data), size or len(data) or 1)
+    shown = b"".join(redactor.feed(data[at : at + (size or len(data))]) for at in pieces)
+    return (shown + redactor.end()).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("size", [None, 1, 3, 7])
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_is_taken_out_wherever_it_is_cut(value: str, size: int | None) -> None:
+    text = f"before {value} after"
+    assert redacted(text, *VALUES, size=size) == "before [redacted] after"
+
+
+@pytest.mark.parametrize("size", [None, 1, 5])
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_token_of_a_known_shape_is_taken_out(token: str, size: int | None) -> None:
+    assert redacted(f"key={token}\nnext", size=size) == "key=[redacted]\nnext"
+    assert redacted(f'"{token}"', size=size) == '"[redacted]"'
+    assert redacted(token, size=size) == "[redacted]"
+    assert redacted(f"\x1b[32m{token}\x1b[0m", size=size) == "\x1b[32m[redacted]\x1b[0m"
+
+
+@pytest.mark.parametrize("offset", range(3))
+def test_a_value_inside_base64_is_taken_out(offset: int) -> None:
+    whole = base64.b64encode(b"x" * offset + PASSWORD.encode() + b":and more").decode()
+    shown = redacted(whole, PASSWORD)
+    assert "[redacted]" in shown
+    assert len(shown) < len(whole) - len(PASSWORD) + len("[redacted]")
+
+
+def test_a_value_is_taken_out_of_addresses_and_json() -> None:
+    value = 'two\nlines & "quotes"'
+    assert redacted(quote(value, safe=""), value) == "[redacted]"
+    assert redacted(json.dumps({"a": value}), value) == '{"a": "[redacted]"}'
+
+
+def test_the_lines_of_a_value_are_taken_out_one_by_one() -> None:
+    value = "-----BEGIN PRIVATE KEY-----\nfirst line\nsecond line\n-----END PRIVATE KEY-----\n"
+    assert redacted("1  first line\n2  second line\n", value) == "1  [redacted]\n2  [redacted]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("> Authorization: Bearer abc.def-123\r\n", "> Authorization: Bearer [redacted]\r\n"),
+        ('{"authorization": "Basic dXNlcjpwYXNz"}', '{"authorization": "Basic [redacted]"}'),
+        ("AUTHORIZATION=token 0123456789", "AUTHORIZATION=token [redacted]"),
+        ("Authorization: Bearer $TOKEN", "Authorization: Bearer $TOKEN"),
+        ("the authorization of a bearer of news", "the authorization of a bearer of news"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, 1, 4])
+def test_the_value_of_an_authorization_header_is_taken_out(
+    text: str, shown: str, size: int | None
+) -> None:
+    assert redacted(text, size=size) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-list-of-things-to-do-today-and-tomorrow",
+        "sk-short",
+        "-----BEGIN CERTIFICATE-----\nTUlJRQ\n-----END CERTIFICATE-----",
+        "ghp_ is how such tokens begin",
+        "AKIA",
+        "pass",
+    ],
+)
+@pytest.mark.parametrize("size", [None, 1])
+def test_ordinary_words_are_left_alone(text: str, size: int | None) -> None:
+    assert redacted(text, "", "pass", " \n", size=size) == text
+
+
+def test_a_private_key_ends_where_it_ends_and_cannot_swallow_the_rest_of_a_log() -> None:
+    assert redacted(f"{KEY}\nall words shown") == "[redacted]\nall words shown"
+    unending = "-----BEGIN PRIVATE KEY-----\n" + "words " * 10_000
+    assert 40_000 < len(redacted(unending, size=1000)) < 50_000
+
+
+@pytest.mark.parametrize("prompt", ["Continue? [y/n] ", "Password: ", "$ ", "50%"])
+def test_a_prompt_is_seen_at_once(prompt: str) -> None:
+    assert Redactor([PASSWORD]).feed(prompt.encode()) == prompt.encode()
+
+
+def test_what_is_held_back_is_bounded() -> None:
+    redactor = Redactor([LONG])
+    fed = shown = 0
+    for piece in (LONG[:500].encode(), b"sk-", b"a" * 10_000, b"-" * 10_000, b"-----BEGIN A"):
+        fed, shown = fed + len(piece), shown + len(redactor.feed(piece))
+        assert len(redactor._held) <= 64
+    assert len(redactor.end()) <= 64
+
+
+def test_a_value_cut_off_by_the_end_of_the_stream_is_not_shown() -> None:
+    assert redacted("the password is correct horse/batt", PASSWORD) == "the password is [redacted]"
+    assert redacted("that is corr", PASSWORD) == "that is corr"
+
+
+def test_a_value_added_later_is_taken_out_from_then_on() -> None:
+    redactor = Redactor()
+    assert redactor.feed(b"hunter22 ") == b"hunter22 "
+    redactor.add("hunter22")
+    assert redactor.feed(b"hunter22 ") + redactor.end() == b"[redacted] "
+
+
+FRAGMENTS = st.one_of(
+    st.sampled_from([*VALUES, *TOKENS]).flatmap(
+        lambda text: st.integers(0, len(text)).map(lambda end: text[:end])
+    ),
+    st.sampled_from(["Authorization: Bearer ", "authorization", '": "', "basic abc", "-----END "]),
+    st.text(alphabet="abs k-_\n\rAB=:\x1bm", max_size=6),
+)
+
+
+@given(
+    text=st.lists(FRAGMENTS, max_size=8).map("".join),
+    cuts=st.lists(st.integers(0, 3000), max_size=12),
+)
+def test_any_split_gives_the_same_text(text: str, cuts: list[int]) -> None:
+    data = text.encode()
+    redactor = Redactor(VALUES)
+    at = 0
+    shown = b""
+    for cut in [*sorted(cuts), len(data)]:
+        shown += redactor.feed(data[at : max(cut, at)])
+        at = max(cut, at)
+    shown += redactor.end()
+    assert shown.decode() == redacted(data, *VALUES)
+
+
+@given(
+    st.text(min_size=6, max_size=200).filter(lambda text: len(text.strip()) >= 6),
+    st.text(max_size=30),
+    st.text(max_size=30),
+    st.integers(1, 40),
+)
+def test_no_value_is_ever_shown(value: str, before: str, after: str, size: int) -> None:
+    data = f"{before}{value}{after}".encode(errors="replace")
+    hidden = value.strip().encode(errors="replace")
+    shown = redacted(data, value, size=size).encode()
+    assert hidden not in shown.replace(b"[redacted]", b"\0")
