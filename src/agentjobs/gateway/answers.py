@@ -1,0 +1,139 @@
+"""Reads the usage out of an answer while it passes, whole or streamed, and changes no byte of it.
+
+The one exception: the usage that the gateway asked for itself is kept from the client.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from agentjobs.gateway.usage import Usage
+
+MOST_READ = 32 * 1024 * 1024
+"""What is longer passes unread, and its usage with it."""
+
+
+class Reader(Protocol):
+    usage: Usage | None
+    """As of what has passed; final when it is not None."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What of it goes on to the client now."""
+
+    def end(self) -> bytes:
+        """What is still to go when the answer is complete."""
+
+
+def reader_for(endpoint: Endpoint, content_type: str, *, usage_is_ours: bool) -> Reader:
+    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        return EventReader(endpoint, withhold=usage_is_ours)
+    return WholeReader(endpoint)
+
+
+class WholeReader:
+    """A single JSON document."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.usage: Usage | None = None
+        self._endpoint = endpoint
+        self._content: bytearray | None = bytearray()
+
+    def feed(self, data: bytes) -> bytes:
+        if self._content is not None:
+            self._content += data
+            if len(self._content) > MOST_READ:
+                self._content = None
+        return data
+
+    def end(self) -> bytes:
+        said = _decode(self._content or b"")
+        if said is not None:
+            self.usage = self._endpoint.usage(said.get("usage"))
+        return b""
+
+
+class EventReader:
+    """Server-sent events. Where something may have to be withheld, whole lines go on."""
+
+    def __init__(self, endpoint: Endpoint, *, withhold: bool = False) -> None:
+        self.usage: Usage | None = None
+        self._endpoint = endpoint
+        self._withhold = withhold
+        self._rest = bytearray()
+        self._blind = False
+        self._swallow_blank = False
+        self._begun: dict[str, Any] = {}
+
+    def feed(self, data: bytes) -> bytes:
+        if self._blind:
+            return data
+        kept = b"".join(line for line in self._lines(data) if self._passes(line))
+        if len(self._rest) > MOST_READ:
+            kept += self._give_up()
+        return kept if self._withhold else data
+
+    def end(self) -> bytes:
+        rest = self._give_up()
+        passes = self._passes(rest)
+        return rest if self._withhold and passes else b""
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._rest += data
+            return []
+        whole = bytes(self._rest) + data[:end]
+        self._rest[:] = data[end:]
+        return whole.splitlines(keepends=True)
+
+    def _give_up(self) -> bytes:
+        self._blind = True
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
+
+    def _passes(self, line: bytes) -> bool:
+        if self._swallow_blank and not line.strip():
+            self._swallow_blank = False
+            return False
+        self._swallow_blank = False
+        if line.startswith(b"data:") and b'"usage"' in line:
+            said = _decode(line[5:])
+            if said is not None and self._read(said) and self._withhold:
+                self._swallow_blank = True
+                return False
+        return True
+
+    def _read(self, said: dict[str, Any]) -> bool:
+        """True if this event says nothing but the usage."""
+        if self._endpoint is CHAT:
+            self.usage = self._endpoint.usage(said.get("usage")) or self.usage
+            return said.get("usage") is not None and not said.get("choices")
+        if self._endpoint is RESPONSES:
+            self.usage = self._endpoint.usage(_part(said, "response").get("usage")) or self.usage
+        if self._endpoint is MESSAGES:
+            self._read_message(said)
+        return False
+
+    def _read_message(self, said: dict[str, Any]) -> None:
+        """The beginning tells the input, the end the output: each number the latest that is."""
+        if said.get("type") == "message_start":
+            self._begun = _part(_part(said, "message"), "usage")
+        elif said.get("type") == "message_delta":
+            latest = _part(said, "usage")
+            self._begun |= {name: value for name, value in latest.items() if value is not None}
+            self.usage = self._endpoint.usage(self._begun) if latest else None
+
+
+def _part(said: dict[str, Any], name: str) -> dict[str, Any]:
+    part = said.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _decode(text: bytes | bytearray) -> dict[str, Any] | None:
+    try:
+        said = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None

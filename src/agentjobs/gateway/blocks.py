@@ -1,0 +1,81 @@
+"""Walks the content of a request: pictures and files in it, and what it merely refers to.
+
+Goes only where the APIs put content blocks. What an agent says inside a tool's input, however much
+it looks like a picture, is text and stays counted as text.
+"""
+
+from typing import Any
+
+Block = dict[str, Any]
+
+IMAGES = frozenset({"image", "image_url", "input_image", "computer_screenshot"})
+FILES = frozenset({"document", "file", "input_file", "input_audio"})
+_REFERENCES = ("file_id", "file_url")
+MOST_BLOCKS = 50_000
+
+
+class TooManyBlocks(Exception):
+    """More than any conversation has: looking at all of them would hold up everybody else."""
+
+
+def conversation(body: Block) -> list[Any]:
+    """Its messages, or the items that are not text."""
+    for name in ("messages", "input"):
+        if isinstance(said := body.get(name), list):
+            return said
+    return []
+
+
+def blocks_of(body: Block) -> list[Block]:
+    """Every content block, and every message and item around them that says what it is.
+
+    Raises TooManyBlocks.
+    """
+    found: list[Block] = []
+    pending: list[Any] = [conversation(body), body.get("system")]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            if len(found) + len(pending) + len(one) > MOST_BLOCKS:
+                raise TooManyBlocks
+            pending += [inner for inner in one if not _is_plain_text(inner)]
+        elif isinstance(one, dict):
+            if "type" in one or "tools" in one:
+                found.append(one)
+            source = one.get("source")
+            nested = source.get("content") if isinstance(source, dict) else None
+            pending += (one.get("content"), one.get("output"), nested)
+    return found
+
+
+def _is_plain_text(message: Any) -> bool:
+    """A role and a text, as most messages are: there is nothing to find in them."""
+    return (
+        isinstance(message, dict)
+        and len(message) == 2
+        and "role" in message
+        and isinstance(message.get("content"), str)
+    )
+
+
+def picture_bytes(block: Block) -> int:
+    """How much of the request is the picture itself."""
+    source, image = block.get("source"), block.get("image_url")
+    if isinstance(source, dict):
+        image = source.get("data")
+    elif isinstance(image, dict):
+        image = image.get("url")
+    return len(image) if isinstance(image, str) else 0
+
+
+def refers_elsewhere(block: Block) -> bool:
+    """A file that lies with the provider or on the web: its size cannot be seen from here."""
+    if block.get("type") == "item_reference":
+        return True
+    if block.get("type") not in FILES:
+        return False
+    inner = [block, block.get("source"), block.get("file")]
+    return any(
+        isinstance(one, dict) and (any(one.get(n) for n in _REFERENCES) or one.get("type") == "url")
+        for one in inner
+    )

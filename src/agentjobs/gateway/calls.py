@@ -1,0 +1,163 @@
+"""From the bytes an agent sent to a call that may be forwarded: parsed, bounded, made to report.
+
+Pure: decides and rewrites; sends nothing and spends nothing.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.gateway.blocks import Block, TooManyBlocks, blocks_of, conversation
+from agentjobs.gateway.endpoints import CHAT, Endpoint
+from agentjobs.gateway.estimate import estimate_input
+from agentjobs.gateway.hidden_costs import hidden_cost
+from agentjobs.gateway.prices import Price
+from agentjobs.gateway.refusals import Refused
+from agentjobs.gateway.upstream import Upstream
+
+DEFAULT_MAXIMUM = 8_192
+MOST_OUTPUT = 10_000_000
+MOST_CHOICES = 128
+# A few million brackets would take a gigabyte and a second to parse; text never has as many.
+MOST_BRACKETS = 250_000
+MOST_COMMAS = 1_000_000
+_SMALL = 256 * 1024
+_TOO_MANY_PARTS = "the request has too many parts; send fewer"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """`input_tokens` and `output_tokens` are the most it may take; `body` is what is sent.
+
+    `usage_is_ours`: the client did not ask for the usage that its stream will now report.
+    """
+
+    endpoint: Endpoint
+    model: str
+    body: bytes
+    input_tokens: int
+    output_tokens: int
+    long_cache: bool
+    usage_is_ours: bool
+
+    def cost(self, price: Price | None) -> int:
+        if price is None:
+            return 0
+        return price.at_most(self.input_tokens, self.output_tokens, long_cache=self.long_cache)
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    if len(raw) > _SMALL and _is_a_thicket(raw):
+        raise Refused(413, "request_too_large", _TOO_MANY_PARTS)
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Refused(400, "invalid_json", f"the request is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "invalid_json", "the request must be a JSON object")
+    return body
+
+
+def model_of(body: dict[str, Any], upstream: Upstream) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise Refused(400, "invalid_request", "the request must name a model")
+    if not upstream.allows(model):
+        allowed = ", ".join(upstream.models)
+        message = f"this agent may not use the model {_short(model)}; it may use: {allowed}"
+        raise Refused(403, "model_not_allowed", message)
+    return model
+
+
+def prepare(
+    endpoint: Endpoint,
+    body: dict[str, Any],
+    model: str,
+    price: Price | None,
+    maximum_name: str,
+    *,
+    limited: bool,
+) -> Call:
+    """`limited`: a budget applies, so that nothing may be left open."""
+    if body.get("background"):
+        raise Refused(400, "invalid_request", "`background` is not supported: wait for the answer")
+    blocks = _blocks(body)
+    if limited and (reason := hidden_cost(body, blocks)):
+        message = f"this request cannot be kept within the budget: {reason}"
+        raise Refused(400, "cost_unknown", message)
+    maximum = _maximum(body, endpoint)
+    room = _default_room(price) if maximum is None else maximum
+    changed = dict(body)
+    if limited and maximum is None:
+        changed[maximum_name] = room
+    usage_is_ours = endpoint is CHAT and _ask_for_usage(changed)
+    encoded = _encode(changed)
+    return Call(
+        endpoint=endpoint,
+        model=model,
+        body=encoded,
+        input_tokens=estimate_input(encoded, blocks, len(conversation(body))),
+        output_tokens=room * _choices(body, endpoint),
+        long_cache=b'"ttl":"1h"' in encoded,
+        usage_is_ours=usage_is_ours,
+    )
+
+
+def _blocks(body: dict[str, Any]) -> list[Block]:
+    try:
+        return blocks_of(body)
+    except TooManyBlocks:
+        raise Refused(413, "request_too_large", _TOO_MANY_PARTS) from None
+
+
+def _is_a_thicket(raw: bytes) -> bool:
+    return raw.count(b"{") + raw.count(b"[") > MOST_BRACKETS or raw.count(b",") > MOST_COMMAS
+
+
+def _default_room(price: Price | None) -> int:
+    return (price.max_output_tokens if price else 0) or DEFAULT_MAXIMUM
+
+
+def _maximum(body: dict[str, Any], endpoint: Endpoint) -> int | None:
+    given = [_count(body, name, 0, MOST_OUTPUT) for name in endpoint.maxima]
+    return max((value for value in given if value is not None), default=None)
+
+
+def _choices(body: dict[str, Any], endpoint: Endpoint) -> int:
+    if endpoint is not CHAT:
+        return 1
+    return max(_count(body, name, 1, MOST_CHOICES) or 1 for name in ("n", "best_of"))
+
+
+def _count(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        message = f"`{name}` must be a whole number between {least} and {most:,}"
+        raise Refused(400, "invalid_request", message)
+    return value
+
+
+def _ask_for_usage(body: dict[str, Any]) -> bool:
+    """True if the client had not asked for it itself."""
+    if not body.get("stream"):
+        return False
+    options = body.get("stream_options")
+    if not isinstance(options, dict):
+        options = {}
+    if options.get("include_usage") is True:
+        return False
+    body["stream_options"] = {**options, "include_usage": True}
+    return True
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    """Always anew: of a name given twice the provider must see the one that was judged."""
+    try:
+        return msgspec.json.encode(body)
+    except (msgspec.EncodeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+        raise Refused(400, "invalid_json", f"the request is not valid JSON: {error}") from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"

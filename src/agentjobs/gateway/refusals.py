@@ -1,0 +1,46 @@
+"""How the gateway says no: in the shape of the API that was spoken to, with a code of ours."""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.gateway.upstream import Api
+
+
+class Refused(Exception):
+    """A request that is not forwarded, or could not be; the message says what to do next."""
+
+    def __init__(self, status: int, code: str, message: str, *, again: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.again = again
+        """Whether the same request may succeed later."""
+
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_OPENAI_TYPES = {402: "insufficient_quota", 429: "rate_limit_exceeded"}
+
+
+def error_body(api: Api, refused: Refused) -> bytes:
+    said: dict[str, Any] = {"message": refused.message}
+    if api == "anthropic":
+        said |= {
+            "type": _ANTHROPIC_TYPES.get(refused.status, "api_error"),
+            "details": {"error_code": refused.code},
+        }
+        return msgspec.json.encode({"type": "error", "error": said})
+    usual = "server_error" if refused.status >= 500 else "invalid_request_error"
+    kind = _OPENAI_TYPES.get(refused.status, usual)
+    return msgspec.json.encode(
+        {"error": {**said, "type": kind, "param": None, "code": refused.code}}
+    )

@@ -1,0 +1,83 @@
+"""Takes an agent's HTTP request in: who asks, for what, and the body within bounds."""
+
+import asyncio
+import hmac
+
+from aiohttp import web
+
+from agentjobs.gateway.endpoints import ENDPOINTS, Endpoint
+from agentjobs.gateway.refusals import Refused
+from agentjobs.gateway.upstream import Api
+
+MOST_BYTES = 32 * 1024 * 1024
+MOST_QUERY = 1_024
+SILENCE_SECONDS = 30.0
+_TOO_LARGE = "the request is larger than 32 MiB; send less"
+
+
+def check_token(request: web.BaseRequest, token: str) -> None:
+    given = request.headers.get("x-api-key") or ""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        given = value.strip() or given
+    if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
+        raise Refused(
+            401, "invalid_api_key", "use the key of this job, from the variable it was given in"
+        )
+
+
+def endpoint_of(request: web.BaseRequest, api: Api) -> Endpoint:
+    endpoint = ENDPOINTS.get(request.path)
+    if request.method == "POST" and endpoint is not None and endpoint.api == api:
+        if len(request.query_string) > MOST_QUERY:
+            raise Refused(400, "invalid_request", "the query string is too long")
+        return endpoint
+    served = " and ".join(f"POST {path}" for path, one in ENDPOINTS.items() if one.api == api)
+    raise Refused(404, "not_found", f"only {served} is answered here")
+
+
+class Intake:
+    """Bodies of one job's requests: so many bytes at once, however many requests there are."""
+
+    def __init__(self, most_bytes: int = 4 * MOST_BYTES) -> None:
+        self._free = most_bytes
+
+    async def read(self, request: web.BaseRequest) -> bytes:
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise Refused(400, "invalid_request", "send the request without compression")
+        if (request.content_length or 0) > MOST_BYTES:
+            raise Refused(413, "request_too_large", _TOO_LARGE)
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return await self._collect(request)
+
+    async def _collect(self, request: web.BaseRequest) -> bytes:
+        content = bytearray()
+        try:
+            while chunk := await _next(request):
+                content += chunk
+                self._free -= len(chunk)
+                if len(content) > MOST_BYTES:
+                    raise Refused(413, "request_too_large", _TOO_LARGE)
+                if self._free < 0:
+                    message = "too many large requests at once; try again when one is answered"
+                    raise Refused(429, "too_many_requests", message, again=True)
+        except BaseException:
+            self.release(len(content))
+            raise
+        return bytes(content)
+
+    def release(self, size: int) -> None:
+        """Of a body that is no longer held."""
+        self._free += size
+
+
+async def _next(request: web.BaseRequest) -> bytes:
+    """A body that breaks off may look like one that is slow."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await request.content.readany()
+    except TimeoutError:
+        raise Refused(408, "request_timeout", "the rest of the request did not come") from None
+    except web.RequestPayloadError:
+        raise Refused(400, "invalid_request", "the body is not what was announced") from None
