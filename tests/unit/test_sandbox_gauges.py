@@ -12,7 +12,7 @@ import pytest
 from agentjobs.sandbox.disk import MOST_LEVELS, Walk
 from agentjobs.sandbox.limits import FILE_BYTES, Limits, in_words
 from agentjobs.sandbox.usage import CpuClock, ProcessStat
-from agentjobs.sandbox.watchdog import Watchdog
+from agentjobs.sandbox.watchdog import MOST_FAILURES, UNWATCHED, Watchdog
 from tests.sandbox_room import eventually
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -172,3 +172,19 @@ async def test_a_gauge_that_fails_is_told_in_the_log(
     await eventually(lambda: bool(caplog.messages))
     await watchdog.stop()
     assert "it is gone" in caplog.messages[0]
+
+
+async def test_a_look_that_fails_is_made_again(executor: ThreadPoolExecutor) -> None:
+    barked: asyncio.Queue[str] = asyncio.Queue()
+    gauge = ScriptedGauge(OSError("too many open files"), None, "4 GiB of memory")
+    watchdog = Watchdog(gauge, executor, barked.put_nowait)
+    assert await asyncio.wait_for(barked.get(), 10) == "4 GiB of memory"
+    await watchdog.stop()
+
+
+async def test_an_agent_that_cannot_be_watched_is_ended(executor: ThreadPoolExecutor) -> None:
+    barked: asyncio.Queue[str] = asyncio.Queue()
+    gauge = ScriptedGauge(*[OSError("too many open files")] * MOST_FAILURES, None)
+    watchdog = Watchdog(gauge, executor, barked.put_nowait)
+    assert await asyncio.wait_for(barked.get(), 20) == UNWATCHED
+    await watchdog.stop()

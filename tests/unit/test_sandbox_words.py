@@ -15,8 +15,14 @@ def test_twenty_lines_are_kept() -> None:
     ]
 
 
-def test_four_thousand_characters_are_kept() -> None:
-    assert last_lines(b"a" * 100_000) == "a" * 4_096
+def test_four_thousand_characters_are_kept_and_no_half_word() -> None:
+    kept = last_lines(b"password " * 100_000)
+    assert 4_000 < len(kept) <= 4_096
+    assert set(kept.split()) == {"password"}
+
+
+def test_a_word_without_end_is_left_out() -> None:
+    assert last_lines(b"a" * 100_000) == ""
 
 
 def test_colours_and_controls_are_dropped() -> None:

@@ -6,6 +6,7 @@ KEPT_BYTES = 16 * 1024
 SHOWN_LINES = 20
 SHOWN_CHARACTERS = 4 * 1024
 
+_SPACE = re.compile(r"\s")
 _ESCAPE_SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
 )
@@ -28,7 +29,15 @@ def last_lines(output: bytes) -> str:
     """At most 20 lines and 4,096 characters, without control characters or invalid UTF-8."""
     text = _ESCAPE_SEQUENCE.sub("", output.decode("utf-8", "replace"))
     lines = [_printable(line) for line in text.rstrip().split("\n")[-SHOWN_LINES:]]
-    return "\n".join(lines)[-SHOWN_CHARACTERS:].strip()
+    return _cut("\n".join(lines)).strip()
+
+
+def _cut(text: str) -> str:
+    """Never inside a word: half a secret would not be known for one."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    start = _SPACE.search(text, len(text) - SHOWN_CHARACTERS)
+    return "" if start is None else text[start.end() :]
 
 
 def _printable(line: str) -> str:

@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 # Of the time, at most the tenth is spent looking, however many processes there are.
 REST_PER_LOOK = 10
+# In a row: two seconds in which nothing could be seen.
+MOST_FAILURES = 20
+UNWATCHED = "the worker was able to watch"
 
 
 class Gauge(Protocol):
@@ -39,6 +42,7 @@ class Watchdog:
         self._looking: asyncio.Future[str | None] | None = None
         self._is_stopped = False
         self._began = 0.0
+        self._failures = 0
         self._rest(INTERVAL_SECONDS)
 
     async def stop(self) -> None:
@@ -65,9 +69,19 @@ class Watchdog:
         if self._is_stopped:
             return
         if failure is not None:
-            log.warning("a limit of a running agent cannot be watched any more: %s", failure)
+            self._failed(failure)
         elif (exceeded := looking.result()) is not None:
             self._bark(exceeded)
         else:
+            self._failures = 0
             took = self._loop.time() - self._began
             self._rest(max(INTERVAL_SECONDS, took * REST_PER_LOOK))
+
+    def _failed(self, failure: BaseException) -> None:
+        """A machine short of descriptors is so for a moment; an agent nobody watches is ended."""
+        self._failures += 1
+        log.warning("a limit of a running agent could not be looked at: %s", failure)
+        if self._failures < MOST_FAILURES:
+            self._rest(INTERVAL_SECONDS)
+        else:
+            self._bark(UNWATCHED)
