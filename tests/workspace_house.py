@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +104,17 @@ class House:
         async with self.workspaces.checkout(REPO, head, owner_uid=owner_uid) as checkout:
             yield checkout
 
-    async def commit(self, checkout: Checkout, message: str = "Improve it") -> str | None:
-        return await commit_changes(self.mirror, checkout, message, AUTHOR)
+    async def commit(
+        self,
+        checkout: Checkout,
+        message: str = "Improve it",
+        *,
+        protected: Sequence[str] = (),
+        lifted: Sequence[str] = (),
+    ) -> str | None:
+        return await commit_changes(
+            self.mirror, checkout, message, AUTHOR, protected=protected, lifted=lifted
+        )
 
     def changed(self, commit: str) -> list[str]:
         """What a commit changes, as `git diff --raw` words: 'A 100644 path'."""

@@ -28,8 +28,8 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 async def left_over(house: House) -> list[Path]:
     """What lies in the sessions but belongs to nobody."""
-    await house.workspaces._spares.settle()
-    spares = {spare.directory for spare in house.workspaces._spares._by_repo.values()}
+    await house.workspaces.settle()
+    spares = {spare.directory for spare in house.workspaces._spares._kept}
     sessions = (house.root / "data/workspaces/sessions").iterdir()
     return [path for session in sessions for path in session.iterdir() if path not in spares]
 
@@ -195,7 +195,7 @@ async def test_a_copy_made_ahead_is_as_fresh_as_any(house: House) -> None:
     async with house.checkout() as first:
         (first.tree / "README.md").write_text("changed\n")
         (first.tree / "planted").touch()
-    await house.workspaces._spares.settle()
+    await house.workspaces.settle()
     owner = SOME_UID if os.geteuid() == 0 else None
     async with house.checkout(owner_uid=owner) as second, house.checkout() as third:
         for checkout in (second, third):
@@ -215,14 +215,12 @@ async def test_a_copy_made_ahead_is_as_fresh_as_any(house: House) -> None:
 async def test_a_copy_made_ahead_of_an_older_commit_is_not_used(house: House) -> None:
     async with house.checkout():
         pass
-    await house.workspaces._spares.settle()
+    await house.workspaces.settle()
     house.origin.commit({"new": b"1\n"})
     async with house.checkout() as checkout:
         assert (checkout.tree / "new").exists()
     assert await left_over(house) == []
-    assert {spare.commit for spare in house.workspaces._spares._by_repo.values()} == {
-        checkout.commit
-    }
+    assert {spare.commit for spare in house.workspaces._spares._kept} == {checkout.commit}
 
 
 async def test_copies_made_ahead_are_few(house: House) -> None:
@@ -232,8 +230,8 @@ async def test_copies_made_ahead_are_few(house: House) -> None:
         await house.mirrors.commit_of(repo_id, house.remote, branch="main", known_head=None)
         async with house.workspaces.checkout(repo_id, head, owner_uid=None):
             pass
-        await house.workspaces._spares.settle()
-    assert len(house.workspaces._spares._by_repo) == MAX_SPARES
+        await house.workspaces.settle()
+    assert len(house.workspaces._spares._kept) == MAX_SPARES
     assert await left_over(house) == []
     await house.workspaces.close()
     assert list((house.root / "data/workspaces/sessions").iterdir()) == []
@@ -309,12 +307,12 @@ async def test_a_commit_the_mirror_cannot_give_makes_the_next_job_fetch_anew(hou
 async def test_a_disk_that_cannot_be_written_is_told_and_leaves_nothing(house: House) -> None:
     async with house.checkout() as checkout:
         pass
-    await house.workspaces._spares.settle()
-    spare = house.workspaces._spares.take(REPO, checkout.commit)
+    await house.workspaces.settle()
+    spare = await house.workspaces._spares.take(REPO, checkout.commit)
     assert spare is not None
     remove(spare.directory)
     # A copy that fails half-way stands for a full disk.
-    (templates(house)[0] / "entries").write_text("100000")
+    (templates(house)[0] / "size").write_text("100000 1")
     (templates(house)[0] / "tree").rename(templates(house)[0] / "gone")
     with pytest.raises(RepoUnavailable, match="cannot be written"):
         async with house.workspaces.checkout(REPO, checkout.commit, owner_uid=None):

@@ -494,6 +494,82 @@ async def test_a_protected_file_that_is_hidden_by_an_ignore_rule_is_not_committe
         assert await changes(house, checkout) == ["M 100644 .gitignore"]
 
 
+async def test_paths_that_the_repository_protects_are_refused_as_well(house: House) -> None:
+    async with house.checkout() as checkout:
+        (checkout.tree / "infra").mkdir()
+        (checkout.tree / "infra/main.tf").touch()
+        with pytest.raises(UnsafeChange, match=r"infra/main\.tf.*\.agentjobs\.toml") as refused:
+            await house.commit(checkout, protected=["Infra/**"], lifted=["infra/**"])
+        assert refused.value.code == "protected_path"
+        assert await house.commit(checkout, protected=["docs/**"]) is not None
+
+
+async def test_a_path_that_was_lifted_may_be_changed_and_no_other(house: House) -> None:
+    lifted = [".github/workflows/docs.yml"]
+    async with house.checkout() as checkout:
+        workflows = checkout.tree / ".github/workflows"
+        workflows.mkdir(parents=True)
+        (workflows / "docs.yml").touch()
+        assert await house.commit(checkout, lifted=lifted) is not None
+        (workflows / "release.yml").touch()
+        with pytest.raises(UnsafeChange, match=r"paths: \.github/workflows/release\.yml\."):
+            await house.commit(checkout, lifted=lifted)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (".gitmodules", '[submodule "x"]\n\tpath = x\n\turl = --upload-pack=touch\n'),
+        (".gitmodules", '[submodule "../x"]\n\tpath = x\n\turl = https://example.org\n'),
+        (".gitmodules", '[submodule "x"]\n\tpath = -x\n\turl = https://example.org\n'),
+        (".gitmodules", '[submodule "x"]\n\tpath = x\n\tupdate = !touch x\n'),
+        ("src/.GitModules", '[submodule "x"]\n\turl = "https://a/\\nhost=b"\n'),
+        (".gitattributes", "x" * 3_000 + " text\n"),
+    ],
+)
+async def test_a_file_that_steers_git_and_that_hosts_refuse_is_refused_before_the_push(
+    house: House, name: str, content: str
+) -> None:
+    async with house.checkout() as checkout:
+        (checkout.tree / name).write_text(content)
+        error = await refusal(house, checkout)
+        assert (error.code, name in str(error)) == ("unsafe_change", True)
+
+
+async def test_a_link_in_place_of_gitmodules_is_unsafe(house: House) -> None:
+    async with house.checkout() as checkout:
+        (checkout.tree / ".gitmodules").symlink_to("README.md")
+        assert (await refusal(house, checkout)).code == "unsafe_change"
+
+
+async def test_sound_files_that_steer_git_may_be_changed_and_removed(house: House) -> None:
+    house.origin.commit({".gitmodules": b"# none yet\n", "src/.gitattributes": b"*.x text\n"})
+    async with house.checkout() as checkout:
+        sound = '[submodule "x"]\n\tpath = x\n\turl = https://example.org/x.git\n'
+        (checkout.tree / ".gitmodules").write_text(sound)
+        (checkout.tree / "src/.gitattributes").unlink()
+        (checkout.tree / ".gitattributes").write_text("*.py text\n")
+        assert await changes(house, checkout) == [
+            "A 100644 .gitattributes",
+            "D 000000 src/.gitattributes",
+            "M 100644 .gitmodules",
+        ]
+        assert not list(house.mirror.glob("incoming-*"))
+
+
+async def test_of_a_mode_only_whether_a_file_runs_is_kept(house: House) -> None:
+    async with house.checkout() as checkout:
+        for name, mode in (("setuid", 0o6755), ("sticky", 0o1644), ("open", 0o777)):
+            path = checkout.tree / name
+            path.touch()
+            path.chmod(mode)
+        assert await changes(house, checkout) == [
+            "A 100644 sticky",
+            "A 100755 open",
+            "A 100755 setuid",
+        ]
+
+
 async def test_files_kept_by_lfs_are_refused_in_every_form(house: House) -> None:
     house.origin.commit(
         {

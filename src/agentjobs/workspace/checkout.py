@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs.git.process import GitError
-from agentjobs.workspace.copying import copy_tree, give_tree
+from agentjobs.workspace.cache import Cache
+from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree, give_tree
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
+from agentjobs.workspace.mending import mend_tree
 from agentjobs.workspace.mirror import Mirrors, mark_damaged
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.spares import Copy, Spares
-from agentjobs.workspace.template import Templates, build_template
+from agentjobs.workspace.template import Templates, build_template, size_of
 from agentjobs.workspace.threads import to_its_end
 
 
@@ -34,12 +36,15 @@ class Checkout:
 
 
 class Workspaces:
-    def __init__(self, root: Path, mirrors: Mirrors) -> None:
+    """`cache_max_bytes` bounds mirrors, templates and spares together; 0: nothing does."""
+
+    def __init__(self, root: Path, mirrors: Mirrors, *, cache_max_bytes: int = 0) -> None:
         self._mirrors = mirrors
-        self._templates = Templates(root / "templates")
         self._locks = KeyedLocks(root / "locks")
         self._session = Session(root)
-        self._spares = Spares(self._copy_ahead)
+        self._templates = Templates(root / "templates", self._session.directory)
+        self._spares = Spares(self._copy_ahead, self._mend, self._added)
+        self._cache = Cache([self._spares, self._templates, mirrors], cache_max_bytes)
         # More checkouts at once than cores is slower for all.
         self._turns = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -47,29 +52,63 @@ class Workspaces:
     async def checkout(
         self, repo_id: str, commit: str, *, owner_uid: int | None
     ) -> AsyncIterator[Checkout]:
-        """A copy of the commit's tree, removed at exit whatever was done to it.
+        """A copy of the commit's tree, gone at exit whatever was done to it.
 
-        Raises RepoUnavailable.
+        Until then the mirror stays. Raises RepoUnavailable.
         """
-        copy = self._spares.take(repo_id, commit)
+        try:
+            with self._mirrors.in_use(repo_id):
+                async with self._lent(repo_id, commit, owner_uid) as checkout:
+                    yield checkout
+        finally:
+            # What was in use until now may have been too much.
+            self._cache.added(0)
+
+    @asynccontextmanager
+    async def _lent(
+        self, repo_id: str, commit: str, owner_uid: int | None
+    ) -> AsyncIterator[Checkout]:
+        copy = await self._spares.take(repo_id, commit)
         directory = copy.directory if copy is not None else self._new_directory()
+        handed: Checkout | None = None
         try:
             if copy is None:
                 copy = await self._fill(directory, repo_id, commit)
-            yield await self._hand_over(copy, owner_uid)
+            handed = await self._hand_over(copy, owner_uid)
+            yield handed
         finally:
-            await to_its_end(remove, directory)
-            if copy is not None:
-                self._spares.replenish(repo_id, commit)
+            await self._take_back(directory, copy, handed)
+
+    async def tidy(self) -> None:
+        """Bring the cache within its bound; for quiet hours."""
+        self._session.open()
+        await self._cache.trim()
 
     async def sweep(self) -> None:
         """Remove what processes that died left behind; for the start of a process."""
         await to_its_end(self._session.sweep)
 
+    async def settle(self) -> None:
+        """Wait for what goes on in the background: copies, mending, removals."""
+        await self._spares.settle()
+        await self._cache.settle()
+
     async def close(self) -> None:
         """Give this process's own directory back; for a clean stop."""
-        await self._spares.settle()
+        await self.settle()
         await to_its_end(self._session.close)
+
+    async def _take_back(self, directory: Path, copy: Copy | None, handed: Checkout | None) -> None:
+        # Starting a program to compare costs more than a small copy.
+        if copy is not None and handed is not None and copy.entries > IN_PROCESS_ENTRIES:
+            self._spares.give_back(copy, handed.copied_at_ns)
+            return
+        await to_its_end(remove, directory)
+        if copy is not None:
+            self._spares.replenish(copy.repo_id, copy.commit)
+
+    def _added(self, size_bytes: int) -> None:
+        self._cache.added(size_bytes)
 
     def _new_directory(self) -> Path:
         try:
@@ -104,10 +143,10 @@ class Workspaces:
         with self._templates.borrow(repo_id, commit) as template:
             if template is None:
                 return None
-            entries = int((template / "entries").read_text(encoding="ascii"))
-            copy_tree(template / "tree", directory / "tree", entries=entries)
+            size = size_of(template)
+            copy_tree(template / "tree", directory / "tree", entries=size.entries)
             shutil.copyfile(template / "index", directory / "index")
-            return Copy(directory, commit, entries)
+            return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
 
     def _copy_ahead(self, repo_id: str, commit: str) -> Copy | None:
         """For no job yet, so a failure is nobody's: the next job meets it itself."""
@@ -123,6 +162,15 @@ class Workspaces:
             remove(directory)
         return copy
 
+    def _mend(self, copy: Copy, copied_at_ns: int) -> bool:
+        with self._templates.borrow(copy.repo_id, copy.commit) as template:
+            if template is None:
+                return False
+            for path in copy.directory.iterdir():
+                if path.name not in {"tree", "index"}:
+                    remove(path)
+            return mend_tree(copy.directory / "tree", template / "tree", copied_at_ns)
+
     async def _build(self, repo_id: str, commit: str) -> None:
         with self._templates.borrow(repo_id, commit) as template:
             if template is not None:
@@ -130,9 +178,8 @@ class Workspaces:
         scratch = self._session.new_directory()
         try:
             await build_template(self._mirrors.path(repo_id), commit, scratch)
-            await to_its_end(
-                self._templates.keep, repo_id, commit, scratch, self._session.directory
-            )
+            await to_its_end(self._templates.keep, repo_id, commit, scratch)
+            self._cache.trim_soon()
         except GitError as error:
             if not error.is_lack_of_space:
                 # A mirror that cannot give a commit it has is damaged.

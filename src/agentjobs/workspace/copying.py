@@ -7,6 +7,7 @@ Small trees are handled in this process: starting a program would cost more than
 
 import os
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,17 @@ def copy_tree(source: Path, target: Path, *, entries: int) -> None:
         _run("cp", "-a", "-T", "--reflink=auto", "--", str(source), str(target))
 
 
+def copy_entry(source: str, target: str) -> None:
+    """Blocking: one file, link or directory with all it holds; nothing may be at the target."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        _copy_link(source, target)
+    elif stat.S_ISDIR(mode):
+        _copy_in_process(source, target)
+    else:
+        _copy_file(source, target)
+
+
 def give_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
     """Blocking; for root, and for a tree nobody else has written to yet."""
     if entries > IN_PROCESS_ENTRIES:
@@ -32,8 +44,18 @@ def give_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
             os.lchown(f"{directory}/{name}", owner_uid, owner_uid)
 
 
-def count_entries(tree: Path) -> int:
-    return sum(len(directories) + len(files) for _, directories, files in os.walk(tree))
+def measure_tree(tree: Path) -> tuple[int, int]:
+    """Blocking: how many entries there are, and how many bytes of disk they take."""
+    entries, blocks = 0, 0
+    pending = [str(tree)]
+    while pending:
+        with os.scandir(pending.pop()) as found:
+            for entry in found:
+                entries += 1
+                blocks += entry.stat(follow_symlinks=False).st_blocks
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return entries, blocks * 512
 
 
 def _run(*command: str) -> None:
@@ -52,12 +74,16 @@ def _copy_in_process(source: str, target: str) -> None:
             for entry in found:
                 to_path = f"{to_directory}/{entry.name}"
                 if entry.is_symlink():
-                    os.symlink(os.readlink(entry.path), to_path)
-                    shutil.copystat(entry.path, to_path, follow_symlinks=False)
+                    _copy_link(entry.path, to_path)
                 elif entry.is_dir():
                     pending.append((entry.path, to_path))
                 else:
                     _copy_file(entry.path, to_path)
+
+
+def _copy_link(source: str, target: str) -> None:
+    os.symlink(os.readlink(source), target)
+    shutil.copystat(source, target, follow_symlinks=False)
 
 
 def _copy_file(source: str, target: str) -> None:

@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from agentjobs.git.blobs import blob_pieces, blob_sizes
 from agentjobs.git.trees import REGULAR, Change
 from agentjobs.workspace.errors import UnsafeChange
+from agentjobs.workspace.patterns import Pattern
 from agentjobs.workspace.rules import (
     LFS_POINTER_LIMIT_BYTES,
     is_lfs_pointer,
     new_gitlinks,
+    paths_matching,
     protected_paths,
     shown,
 )
+from agentjobs.workspace.soundness import refuse_unsound
 from agentjobs.workspace.staging import Stage
 from agentjobs.workspace.survey import ATTRIBUTES, MAX_FILE_BYTES, Survey
 
@@ -26,21 +30,40 @@ async def judge_tree(stage: Stage, survey: Survey) -> None:
     _refuse(limit, [path for path in survey.oversized if path not in ignored])
 
 
-async def judge_changes(stage: Stage, survey: Survey, changes: Sequence[Change]) -> None:
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What the repository protects beyond the service's own list, and what of that is lifted."""
+
+    added: tuple[Pattern, ...] = ()
+    lifted: tuple[Pattern, ...] = ()
+
+
+async def judge_changes(
+    stage: Stage, survey: Survey, changes: Sequence[Change], protection: Protection
+) -> None:
     """After staging, over what would be committed."""
     paths = [change.path for change in changes]
     _refuse("a new submodule", new_gitlinks(changes))
     special = set(survey.special)
     _refuse("neither a file nor a link", [path for path in paths if path in special])
     _refuse("a file kept by Git LFS", await _lfs_paths(stage, survey, changes))
-    if protected := protected_paths(paths):
-        message = f"The change touches protected paths: {shown(protected)}"
-        raise UnsafeChange("protected_path", message)
+    await refuse_unsound(stage, changes)
+    _refuse_protected(paths, protection)
 
 
 def _refuse(reason: str, paths: Sequence[bytes]) -> None:
     if paths:
         raise UnsafeChange("unsafe_change", f"The change holds {reason}: {shown(paths)}")
+
+
+def _refuse_protected(paths: Sequence[bytes], protection: Protection) -> None:
+    for paths_found, remedy in (
+        (protected_paths(paths, protection.lifted), "`agentjobs repos lift` can allow it"),
+        (paths_matching(paths, protection.added), "protected_paths in .agentjobs.toml names them"),
+    ):
+        if paths_found:
+            message = f"The change touches protected paths: {shown(paths_found)}. ({remedy})"
+            raise UnsafeChange("protected_path", message)
 
 
 async def _ignored(stage: Stage, paths: Sequence[bytes]) -> set[bytes]:

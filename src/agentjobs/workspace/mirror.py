@@ -5,18 +5,24 @@ thrown away and fetched again.
 """
 
 import contextlib
+import functools
 import hashlib
 import logging
+import os
 import re
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import has_commit, resolve
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_away, is_branch_name
+from agentjobs.workspace.cache import Item
+from agentjobs.workspace.copying import measure_tree
 from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
-from agentjobs.workspace.locks import KeyedLocks
+from agentjobs.workspace.locks import KeyedLocks, try_lock
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import to_its_end
 
@@ -38,10 +44,14 @@ _DAMAGE = re.compile(
 
 
 class Mirrors:
-    def __init__(self, root: Path) -> None:
+    """What was used within `recent_seconds` stays: its job may be about to say that it uses it."""
+
+    def __init__(self, root: Path, *, recent_seconds: float = 60) -> None:
         self._root = root
+        self._recent_seconds = recent_seconds
         self._locks = KeyedLocks(root / "locks")
         self._last_seen: dict[str, str] = {}
+        self._sizes: dict[Path, tuple[tuple[int, ...], int]] = {}
 
     def path(self, repo_id: str) -> Path:
         if not _REPO_ID.fullmatch(repo_id):
@@ -63,6 +73,21 @@ class Mirrors:
         except OSError as error:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error
+
+    @contextmanager
+    def in_use(self, repo_id: str) -> Iterator[None]:
+        """While this lasts the mirror is not dropped from the cache."""
+        descriptor = try_lock(self.path(repo_id), shared=True)
+        try:
+            if descriptor is not None:
+                os.utime(descriptor)
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    async def items(self) -> list[Item]:
+        return await to_its_end(self._items)
 
     async def tidy(self) -> None:
         """Pack what many fetches left and drop objects no branch needs; for quiet hours."""
@@ -91,9 +116,14 @@ class Mirrors:
         mirror = self.path(repo_id)
         if not (mirror / "HEAD").exists() or (mirror / DAMAGE_MARK).exists():
             return False
+        # Said first: whatever trims the cache now leaves it to the job that asks.
+        with self.in_use(repo_id):
+            return await self._holds(repo_id, commit)
+
+    async def _holds(self, repo_id: str, commit: str) -> bool:
         if self._last_seen.get(repo_id) == commit:
             return True
-        if not await has_commit(mirror, commit):
+        if not await has_commit(self.path(repo_id), commit):
             return False
         self._last_seen[repo_id] = commit
         return True
@@ -115,20 +145,8 @@ class Mirrors:
         # Left by a fetch that was killed; nobody else holds it, for we hold the mirror's lock.
         (mirror / f"{ref}.lock").unlink(missing_ok=True)
         try:
-            await git(
-                "fetch",
-                "--quiet",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-recurse-submodules",
-                "--",
-                remote.url,
-                f"+refs/heads/{branch}:{ref}",
-                git_dir=mirror,
-                configuration=remote.configuration,
-                protocols=NETWORK_PROTOCOLS,
-                timeout_seconds=FETCH_TIMEOUT_SECONDS,
-            )
+            with self.in_use(repo_id):
+                await _fetch_ref(mirror, remote, f"+refs/heads/{branch}:{ref}")
         except GitError as error:
             if _BRANCH_IS_MISSING.search(error.stderr):
                 raise BaseBranchMissing(branch) from None
@@ -140,12 +158,54 @@ class Mirrors:
 
     async def _throw_away(self, repo_id: str) -> None:
         self._last_seen.pop(repo_id, None)
+        if self.path(repo_id).exists():
+            await to_its_end(remove, self._move_away(repo_id))
+
+    def _move_away(self, repo_id: str) -> Path:
+        name = f"{DISCARDED_PREFIX}{repo_id}-{secrets.token_hex(4)}"
+        return self.path(repo_id).rename(self._root / name)
+
+    def _items(self) -> list[Item]:
+        found = []
+        for mirror in self._root.glob("*.git"):
+            # Another process may drop it in between.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(self._item(mirror))
+        return found
+
+    def _item(self, mirror: Path) -> Item:
+        repo_id = mirror.name.removesuffix(".git")
+        return Item(
+            repo_id,
+            f"the mirror of {repo_id}",
+            self._size(mirror),
+            mirror.stat().st_mtime_ns,
+            functools.partial(self._drop, repo_id),
+        )
+
+    def _size(self, mirror: Path) -> int:
+        """Measured anew when packs came or went; loose objects in between weigh little."""
+        places = (mirror / "objects", mirror / "objects" / "pack")
+        state = tuple(path.stat().st_mtime_ns for path in places)
+        known = self._sizes.get(mirror)
+        if known is None or known[0] != state:
+            known = self._sizes[mirror] = (state, measure_tree(mirror)[1])
+        return known[1]
+
+    async def _drop(self, repo_id: str) -> bool:
         mirror = self.path(repo_id)
-        if mirror.exists():
-            moved = mirror.rename(
-                self._root / f"{DISCARDED_PREFIX}{repo_id}-{secrets.token_hex(4)}"
-            )
-            await to_its_end(remove, moved)
+        descriptor = try_lock(mirror)
+        if descriptor is None:
+            return False
+        try:
+            if time.time() - os.fstat(descriptor).st_mtime < self._recent_seconds:
+                return False
+            self._last_seen.pop(repo_id, None)
+            moved = self._move_away(repo_id)
+        finally:
+            os.close(descriptor)
+        await to_its_end(remove, moved)
+        return True
 
 
 def speaks_of_damage(error: GitError) -> bool:
@@ -161,6 +221,23 @@ def mark_damaged(mirror: Path) -> None:
 def _ref_of(branch: str) -> str:
     # Flat and of fixed length: the branch `a` may be replaced by `a/b`, or be very long.
     return f"refs/bases/{hashlib.sha256(branch.encode()).hexdigest()}"
+
+
+async def _fetch_ref(mirror: Path, remote: Remote, refspec: str) -> None:
+    await git(
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-recurse-submodules",
+        "--",
+        remote.url,
+        refspec,
+        git_dir=mirror,
+        configuration=remote.configuration,
+        protocols=NETWORK_PROTOCOLS,
+        timeout_seconds=FETCH_TIMEOUT_SECONDS,
+    )
 
 
 async def _tidy_one(mirror: Path) -> None:

@@ -3,6 +3,7 @@
 Knows no job and no platform: messages, names and addresses are handed in.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentjobs.git.identity import Identity
@@ -17,8 +18,9 @@ from agentjobs.git.remote import (
 from agentjobs.git.trees import changes_between
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
-from agentjobs.workspace.judging import judge_changes, judge_tree
+from agentjobs.workspace.judging import Protection, judge_changes, judge_tree
 from agentjobs.workspace.mirror import mark_damaged, speaks_of_damage
+from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.staging import Stage, open_stage
 from agentjobs.workspace.survey import survey_tree
 from agentjobs.workspace.threads import to_its_end
@@ -33,11 +35,17 @@ async def commit_changes(
     message: str,
     author: Identity,
     committer: Identity | None = None,
+    *,
+    protected: Sequence[str] = (),
+    lifted: Sequence[str] = (),
 ) -> str | None:
     """Commit the tree's change on top of its base, in the mirror; None when nothing changed.
 
-    The sandbox must be dead. Raises UnsafeChange and RepoUnavailable.
+    `protected` patterns are the repository's own; `lifted` ones open what the service protects by
+    itself. The sandbox must be dead. Raises UnsafeChange, RepoUnavailable, and ValueError for a
+    text that is no pattern.
     """
+    protection = Protection(parse_patterns(protected), parse_patterns(lifted))
     try:
         async with open_stage(mirror, checkout) as stage:
             survey = await to_its_end(survey_tree, checkout.tree, checkout.copied_at_ns)
@@ -48,7 +56,7 @@ async def commit_changes(
             )
             if not changes:
                 return None
-            await judge_changes(stage, survey, changes)
+            await judge_changes(stage, survey, changes, protection)
             commit = await _commit(stage, tree, message, author, committer or author)
             await to_its_end(stage.accept)
             return commit

@@ -1,18 +1,22 @@
 """Warm trees: per repository and commit one finished checkout that jobs get copies of.
 
 A template holds `tree/` (files and a disposable `.git` with the one commit, no remote, no hooks),
-`index` (the staging index of the untouched tree) and `entries` (how many files there are).
+`index` (the staging index of the untouched tree) and `size` (how many entries and bytes there are).
 """
 
+import contextlib
+import functools
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs.git.process import git
-from agentjobs.workspace.copying import count_entries
+from agentjobs.workspace.cache import Item
+from agentjobs.workspace.copying import measure_tree
 from agentjobs.workspace.locks import try_lock
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import to_its_end
@@ -36,9 +40,18 @@ _GIT_CONFIG = """\
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    entries: int
+    size_bytes: int
+
+
 class Templates:
-    def __init__(self, root: Path) -> None:
+    """`scratch` is a directory of this process, where what is retired goes on its way out."""
+
+    def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
+        self._scratch = scratch
 
     @contextmanager
     def borrow(self, repo_id: str, commit: str) -> Iterator[Path | None]:
@@ -54,15 +67,63 @@ class Templates:
         finally:
             os.close(descriptor)
 
-    def keep(self, repo_id: str, commit: str, built: Path, scratch: Path) -> None:
+    def keep(self, repo_id: str, commit: str, built: Path) -> None:
         """Blocking: put a finished template in its place and retire those not used lately."""
         home = self._root / repo_id
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / commit).exists():
             built.rename(home / commit)
-        by_last_use = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in by_last_use[:-KEPT_PER_REPO]:
-            _retire(old, scratch)
+        for old in _by_last_use(home.iterdir())[:-KEPT_PER_REPO]:
+            self._retire(old)
+
+    async def items(self) -> list[Item]:
+        return await to_its_end(self._items)
+
+    def _items(self) -> list[Item]:
+        found = []
+        for directory in _by_last_use(self._root.glob("*/*")):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(self._item(directory))
+        return found
+
+    def _item(self, directory: Path) -> Item:
+        repo_id = directory.parent.name
+        return Item(
+            repo_id,
+            f"the tree of {repo_id} at {directory.name[:12]}",
+            size_of(directory).size_bytes,
+            directory.stat().st_mtime_ns,
+            functools.partial(to_its_end, self._retire, directory),
+        )
+
+    def _retire(self, directory: Path) -> bool:
+        descriptor = try_lock(directory)
+        if descriptor is None:
+            return False
+        moved = directory.rename(self._scratch / f"retired-{secrets.token_hex(8)}")
+        os.close(descriptor)
+        remove(moved)
+        return True
+
+
+def size_of(template: Path) -> Size:
+    """Blocking, but for microseconds once it was measured."""
+    try:
+        text = (template / "size").read_text(encoding="ascii")
+    except FileNotFoundError:
+        # Made by an earlier version.
+        text = _write_size(template)
+    entries, size_bytes = text.split()
+    return Size(int(entries), int(size_bytes))
+
+
+def _by_last_use(directories: Iterable[Path]) -> list[Path]:
+    dated = []
+    for directory in directories:
+        # Another process may retire it in between.
+        with contextlib.suppress(FileNotFoundError):
+            dated.append((directory.stat().st_mtime_ns, directory))
+    return [directory for _, directory in sorted(dated)]
 
 
 async def build_template(mirror: Path, commit: str, directory: Path) -> None:
@@ -109,13 +170,11 @@ def _describe(directory: Path) -> None:
     tree = directory / "tree"
     (tree / ".git" / "ORIG_HEAD").unlink(missing_ok=True)
     shutil.copyfile(tree / ".git" / "index", directory / "index")
-    (directory / "entries").write_text(str(count_entries(tree)), encoding="ascii")
+    _write_size(directory)
 
 
-def _retire(directory: Path, scratch: Path) -> None:
-    descriptor = try_lock(directory)
-    if descriptor is None:
-        return
-    moved = directory.rename(scratch / f"retired-{secrets.token_hex(8)}")
-    os.close(descriptor)
-    remove(moved)
+def _write_size(template: Path) -> str:
+    entries, size_bytes = measure_tree(template / "tree")
+    text = f"{entries} {size_bytes}\n"
+    (template / "size").write_text(text, encoding="ascii")
+    return text

@@ -1,0 +1,42 @@
+"""Our patterns mean what the same text means in a .gitignore: git itself is the judge."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentjobs.workspace.patterns import Pattern, folded_names
+
+NAMES = st.sampled_from(["a", "b", "ab", "abc", ".x"])
+PIECES = st.sampled_from(["a", "b", "ab", "*", "a*", "?", "**", "[ab]", "*b"])
+
+
+@pytest.fixture(scope="module")
+def empty_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", str(directory)], check=True)
+    return directory
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pieces=st.lists(PIECES, min_size=1, max_size=4),
+    start=st.sampled_from(["", "/"]),
+    end=st.sampled_from(["", "/"]),
+    names=st.lists(NAMES, min_size=1, max_size=4),
+)
+def test_git_agrees_about_what_a_pattern_matches(
+    empty_repository: Path, pieces: list[str], start: str, end: str, names: list[str]
+) -> None:
+    pattern, path = start + "/".join(pieces) + end, "/".join(names)
+    (empty_repository / ".git/info/exclude").write_text(f"{pattern}\n")
+    found = subprocess.run(
+        ["git", "check-ignore", "--no-index", "-q", "--", path],
+        cwd=empty_repository,
+        capture_output=True,
+        check=False,
+    )
+    ours = Pattern.parse(pattern).matches(folded_names(path.encode()))
+    assert ours == (found.returncode == 0)
