@@ -73,6 +73,20 @@ def test_a_repository_is_connected_with_its_history_and_disconnected(agentjobs, 
     assert agentjobs("repos", "list", "--json").document == {"repos": []}
 
 
+def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
+    agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    lifted = agentjobs("repos", "lift", "acme/shop", ".github/workflows/**")
+    assert (lifted.exit_code, lifted.out) == (0, ".github/workflows/**\n")
+    (repo,) = agentjobs("repos", "list", "--json").document["repos"]
+    assert repo["lifted_paths"] == [".github/workflows/**"]
+    refused = agentjobs("repos", "lift", "acme/shop", "../x")
+    assert (refused.exit_code, "is no pattern" in refused.err) == (2, True)
+    again = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
+    assert again.document["lifted_paths"] == []
+    unknown = agentjobs("repos", "protect", "acme/shop", "x")
+    assert (unknown.exit_code, "was not lifted" in unknown.err) == (2, True)
+
+
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
     (tmp_path / "plain").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)

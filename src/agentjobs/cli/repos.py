@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 repos = typer.Typer(no_args_is_help=True, help="Connected repositories.")
 
+Name = Annotated[str, typer.Argument(metavar="OWNER/NAME")]
+GlobPattern = Annotated[
+    str,
+    typer.Argument(metavar="PATTERN", help="As in .gitignore, such as '.github/workflows/**'."),
+]
+
 
 @repos.command("connect")
 def connect_repo(
@@ -73,9 +79,47 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
     )
 
 
+@repos.command("lift")
+def lift_path(
+    name: Name,
+    pattern: GlobPattern,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Let agents change paths that the service protects, such as CI definitions."""
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.repos.lifting import lift
+
+        return await lift(admin.db, org, name, pattern)
+
+    repo = with_store(data_dir, work)
+    _answer_lifted(repo, json, f"Agents may change {pattern} in {repo.full_name}.")
+
+
+@repos.command("protect")
+def protect_path(
+    name: Name,
+    pattern: GlobPattern,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Undo `lift`: the paths are protected again."""
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.repos.lifting import protect
+
+        return await protect(admin.db, org, name, pattern)
+
+    repo = with_store(data_dir, work)
+    _answer_lifted(repo, json, f"{pattern} is protected again in {repo.full_name}.")
+
+
 @repos.command("disconnect")
 def disconnect_repo(
-    name: Annotated[str, typer.Argument(metavar="OWNER/NAME")],
+    name: Name,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
@@ -93,3 +137,12 @@ def disconnect_repo(
         return
     answer(repo.full_name)
     remark(f"{repo.full_name} is disconnected.")
+
+
+def _answer_lifted(repo: "RepoView", json: bool, told: str) -> None:
+    if json:
+        answer_json(repo)
+        return
+    for pattern in repo.lifted_paths:
+        answer(pattern)
+    remark(told)

@@ -21,6 +21,7 @@ class RepoView(msgspec.Struct, frozen=True):
     indexed_commit: str | None
     index_progress: IndexProgress | None
     index_error: str | None
+    lifted_paths: tuple[str, ...]
 
 
 async def list_repos(
@@ -66,4 +67,5 @@ def repo_view(row: Row) -> RepoView:
         indexed_commit=row["indexed_commit"],
         index_progress=IndexProgress(row["index_done"], row["index_total"]) if indexing else None,
         index_error=row["index_error"],
+        lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
     )

@@ -1,0 +1,190 @@
+"""`.agentjobs.toml`: what a repository asks of every job on it. One schema, read from its bytes.
+
+Knows neither git nor agents: whoever composes makes sure that it narrows and never widens.
+"""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from agentjobs.outbound.patterns import parse_pattern
+from agentjobs.repos.configuration_lines import line_of
+from agentjobs.workspace.patterns import parse_patterns
+from agentjobs.workspace.rules import shown
+
+FILE_NAME = ".agentjobs.toml"
+MOST_BYTES = 64 * 1024
+MOST_ENTRIES = 100
+MOST_SECONDS = 7 * 86_400
+MOST_COST_USD = 1_000_000
+MOST_NAME_CHARACTERS = 100
+MOST_WARNINGS = 20
+MOST_DOTS = 200
+
+OnVerifyFailure = Literal["draft", "fail"]
+Severity = Literal["low", "medium", "high", "critical", "none"]
+
+
+_CHOICES = {
+    "on_verify_failure": get_args(OnVerifyFailure),
+    "auto_trigger_on_cve_severity": get_args(Severity),
+}
+_SEVERITY_ALIASES = {"moderate": "medium"}
+
+
+class ConfigurationError(Exception):
+    """A file that cannot be used; the message names the line and what would be accepted."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        place = FILE_NAME if line is None else f"{FILE_NAME}, line {line}"
+        super().__init__(f"{place}: {reason}")
+
+
+class RunConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for a run of one agent. None: the repository does not say.
+
+    An empty `network` means none at all, an empty `verify` that nothing is run.
+    """
+
+    verify: tuple[str, ...] | None = None
+    on_verify_failure: OnVerifyFailure | None = None
+    timeout_seconds: int | None = None
+    max_cost_usd: float | None = None
+    network: tuple[str, ...] | None = None
+
+
+class Configuration(RunConfiguration, frozen=True, kw_only=True):
+    """The whole file; `warnings` are lines for the job's log."""
+
+    protected_paths: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    draft: bool | None = None
+    auto_trigger_on_cve_severity: Severity | None = None
+    agents: Mapping[str, RunConfiguration] = {}
+    warnings: tuple[str, ...] = ()
+
+    def for_agent(self, agent_id: str) -> RunConfiguration:
+        """`[agents.<id>]` over what stands above it, key by key."""
+        own = self.agents.get(agent_id, RunConfiguration())
+        return RunConfiguration(
+            **{
+                name: getattr(self, name) if getattr(own, name) is None else getattr(own, name)
+                for name in RunConfiguration.__struct_fields__
+            }
+        )
+
+
+def parse_configuration(content: bytes) -> Configuration:
+    """Raises ConfigurationError. Keys nobody knows are warned of, not refused."""
+    text, values = _load(content)
+    warnings: list[str] = []
+    tables = values.pop("agents", {})
+    if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+        raise ConfigurationError("agents: must be tables [agents.<id>]", line_of(text, "agents"))
+    if len(tables) > MOST_ENTRIES:
+        raise ConfigurationError(f"agents: must be at most {MOST_ENTRIES} tables")
+    whole = _converted(text, values, Configuration, "", warnings)
+    agents = {
+        agent_id: RunConfiguration(**_converted(text, table, RunConfiguration, agent_id, warnings))
+        for agent_id, table in tables.items()
+    }
+    return Configuration(**whole, agents=agents, warnings=tuple(warnings))
+
+
+def _load(content: bytes) -> tuple[str, dict[str, Any]]:
+    if len(content) > MOST_BYTES:
+        raise ConfigurationError(f"is larger than {MOST_BYTES // 1024} KiB")
+    try:
+        text = content.decode("utf-8-sig")
+        _refuse_deep_keys(text)
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise ConfigurationError("is not UTF-8") from None
+    except RecursionError:
+        raise ConfigurationError("is nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        end = f"at line {len(text.splitlines()) or 1}, the end of the document"
+        reason = str(error).replace("at end of document", end)
+        raise ConfigurationError(f"is not valid TOML: {reason}") from None
+
+
+def _refuse_deep_keys(text: str) -> None:
+    """The parser needs time quadratic in the depth of a key: 20 seconds for 60 KB of dots."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_DOTS:
+            raise ConfigurationError(f"has more than {MOST_DOTS} dots", number)
+
+
+def _converted(
+    text: str,
+    values: Mapping[str, Any],
+    schema: type[RunConfiguration],
+    agent_id: str,
+    warnings: list[str],
+) -> dict[str, Any]:
+    """Key by key, so that a fault is told with the line it is in."""
+    types = {field.name: field.type for field in msgspec.structs.fields(schema)}
+    types.pop("warnings", None)
+    found = {}
+    for key, value in values.items():
+        # The line is looked for only when it is told: a hostile file has many keys and lines.
+        if key not in types:
+            if len(warnings) < MOST_WARNINGS:
+                line = line_of(text, key, agent_id)
+                warnings.append(f"{FILE_NAME}, line {line}: {_unknown(key, types)}")
+            continue
+        try:
+            found[key] = _accepted(key, value, types[key])
+        except ValueError as error:
+            reason = str(error).replace(" | null`", "`")
+            raise ConfigurationError(f"{key}: {reason}", line_of(text, key, agent_id)) from None
+    return found
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key[:MOST_NAME_CHARACTERS], known, n=1)
+    hint = f", did you mean {close[0]}?" if close else ""
+    return f"{shown([key.encode()])} is not a key of this file and has no effect{hint}"
+
+
+def _accepted(key: str, value: Any, wanted: Any) -> Any:
+    if key == "verify" and isinstance(value, str):
+        value = ["sh", "-c", value] if value.strip() else []
+    if key == "auto_trigger_on_cve_severity" and isinstance(value, str):
+        value = _SEVERITY_ALIASES.get(value.lower(), value.lower())
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise ValueError(f"must be one of {', '.join(_CHOICES[key])}")
+    converted = msgspec.convert(value, wanted)
+    if isinstance(converted, tuple):
+        _check_entries(key, converted)
+    elif isinstance(converted, int | float) and not isinstance(converted, bool):
+        _check_number(key, converted)
+    return converted
+
+
+def _check_entries(key: str, entries: tuple[str, ...]) -> None:
+    if len(entries) > MOST_ENTRIES:
+        raise ValueError(f"must have at most {MOST_ENTRIES} entries")
+    for entry in entries:
+        if "\0" in entry or not entry.strip():
+            raise ValueError("must not hold an empty text or a NUL")
+    if key == "protected_paths":
+        parse_patterns(entries)
+    if key == "network":
+        for entry in entries:
+            parse_pattern(entry)
+    if key in {"reviewers", "labels"} and not all(
+        entry.isprintable() and len(entry) <= MOST_NAME_CHARACTERS for entry in entries
+    ):
+        raise ValueError(f"must hold names of at most {MOST_NAME_CHARACTERS} characters")
+
+
+def _check_number(key: str, number: float) -> None:
+    most = MOST_SECONDS if key == "timeout_seconds" else MOST_COST_USD
+    if not (math.isfinite(number) and 0 < number <= most):
+        raise ValueError(f"must be above 0 and at most {most}")

@@ -1,0 +1,86 @@
+"""Which programming language a file is written in, told by its name alone."""
+
+_EXTENSIONS = {
+    "Ada": "adb ads",
+    "Assembly": "asm s",
+    "C": "c h",
+    "C#": "cs",
+    "C++": "cc cpp cxx hh hpp hxx",
+    "CSS": "css less sass scss",
+    "Clojure": "clj cljc cljs",
+    "Common Lisp": "lisp",
+    "Crystal": "cr",
+    "Cuda": "cu cuh",
+    "D": "d",
+    "Dart": "dart",
+    "Elixir": "ex exs",
+    "Elm": "elm",
+    "Erlang": "erl hrl",
+    "F#": "fs fsx",
+    "Fortran": "f f90 f95 f03",
+    "GraphQL": "graphql gql",
+    "Go": "go",
+    "Groovy": "groovy gradle",
+    "HCL": "tf hcl",
+    "HTML": "html htm",
+    "Haskell": "hs",
+    "Java": "java",
+    "JavaScript": "js jsx mjs cjs",
+    "Julia": "jl",
+    "Jupyter Notebook": "ipynb",
+    "Kotlin": "kt kts",
+    "Lua": "lua",
+    "Nim": "nim",
+    "Nix": "nix",
+    "OCaml": "ml mli",
+    "Objective-C": "m mm",
+    "PHP": "php",
+    "Pascal": "pas",
+    "Perl": "pl pm",
+    "PowerShell": "ps1 psm1",
+    "Protocol Buffers": "proto",
+    "Python": "py pyi pyx",
+    "R": "r",
+    "Ruby": "rb rake gemspec",
+    "Rust": "rs",
+    "SQL": "sql",
+    "Scala": "scala sbt",
+    "Scheme": "scm",
+    "Shell": "sh bash zsh fish",
+    "Solidity": "sol",
+    "Svelte": "svelte",
+    "Swift": "swift",
+    "Tcl": "tcl",
+    "TypeScript": "ts tsx mts cts",
+    "Verilog": "v sv",
+    "VHDL": "vhd vhdl",
+    "Vue": "vue",
+    "Zig": "zig",
+}
+_FILE_NAMES = {
+    "CMake": "cmakelists.txt",
+    "Dockerfile": "dockerfile containerfile",
+    "Makefile": "makefile gnumakefile",
+    "Ruby": "gemfile rakefile",
+    "Starlark": "build.bazel workspace.bazel",
+}
+# What lies there was written elsewhere.
+_FOREIGN_DIRECTORIES = frozenset({b"node_modules", b"vendor", b"third_party", b"dist", b".yarn"})
+
+
+def _by_word(table: dict[str, str]) -> dict[bytes, str]:
+    return {word.encode(): name for name, words in table.items() for word in words.split()}
+
+
+_BY_EXTENSION = _by_word(_EXTENSIONS)
+_BY_FILE_NAME = _by_word(_FILE_NAMES)
+
+
+def language_of(path: bytes) -> str | None:
+    """None for prose, data and what was only copied in."""
+    *directories, name = path.lower().split(b"/")
+    stem, _, extension = name.rpartition(b".")
+    language = _BY_FILE_NAME.get(name) or (_BY_EXTENSION.get(extension) if stem else None)
+    if language is None or not _FOREIGN_DIRECTORIES.isdisjoint(directories):
+        return None
+    return language

@@ -1,0 +1,134 @@
+"""`.agentjobs.toml`: what is read, what is warned of, what is refused and with which line."""
+
+import pytest
+
+from agentjobs.repos.configuration import (
+    MOST_BYTES,
+    Configuration,
+    ConfigurationError,
+    RunConfiguration,
+    parse_configuration,
+)
+
+WHOLE = b"""\
+verify = "make test"
+on_verify_failure = "fail"
+timeout_seconds = 600
+max_cost_usd = 2
+network = ["pypi.org", "*.example.org:8443"]
+protected_paths = ["infra/**", "*.lock"]
+reviewers = ["ada"]
+labels = ["automated"]
+draft = true
+auto_trigger_on_cve_severity = "Moderate"
+
+[agents.claude-code]
+verify = ["pytest", "-q"]
+max_cost_usd = 0.5
+
+[agents."lint fixer"]
+network = []
+"""
+
+
+def fault_of(text: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(text.encode())
+    return str(caught.value)
+
+
+def test_a_whole_file_is_read() -> None:
+    read = parse_configuration(WHOLE)
+    assert read.verify == ("sh", "-c", "make test")
+    assert (read.on_verify_failure, read.timeout_seconds, read.max_cost_usd) == ("fail", 600, 2.0)
+    assert read.network == ("pypi.org", "*.example.org:8443")
+    assert read.protected_paths == ("infra/**", "*.lock")
+    assert (read.reviewers, read.labels, read.draft) == (("ada",), ("automated",), True)
+    assert read.auto_trigger_on_cve_severity == "medium"
+    assert read.warnings == ()
+
+
+def test_an_agents_own_table_stands_above_the_rest_key_by_key() -> None:
+    read = parse_configuration(WHOLE)
+    assert read.for_agent("claude-code") == RunConfiguration(
+        verify=("pytest", "-q"),
+        on_verify_failure="fail",
+        timeout_seconds=600,
+        max_cost_usd=0.5,
+        network=("pypi.org", "*.example.org:8443"),
+    )
+    assert read.for_agent("lint fixer").network == ()
+    assert read.for_agent("another").verify == ("sh", "-c", "make test")
+
+
+def test_an_empty_file_says_nothing() -> None:
+    assert parse_configuration(b"") == Configuration()
+    assert parse_configuration(b"").for_agent("x") == RunConfiguration()
+
+
+def test_an_agent_can_be_spared_the_verification() -> None:
+    read = parse_configuration(b'verify = "make test"\n[agents.docs]\nverify = ""\n')
+    assert read.for_agent("docs").verify == ()
+
+
+def test_a_mark_of_windows_editors_is_no_fault() -> None:
+    assert parse_configuration(b"\xef\xbb\xbfdraft = true\n").draft is True
+
+
+def test_unknown_keys_are_told_with_their_line_and_what_may_be_meant() -> None:
+    text = b"\nverfy = 1\n[agents.x]\ndraft = true\n[tool]\na = 1\n"
+    unknown = "is not a key of this file and has no effect"
+    assert parse_configuration(text).warnings == (
+        f".agentjobs.toml, line 2: verfy {unknown}, did you mean verify?",
+        f".agentjobs.toml, line 5: tool {unknown}",
+        f".agentjobs.toml, line 4: draft {unknown}",
+    )
+
+
+def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
+    many = "\n".join(f'"a\\n{number}" = 1' for number in range(500))
+    warnings = parse_configuration(many.encode()).warnings
+    assert len(warnings) == 20
+    assert all("\n" not in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\ntimeout_seconds = 0", "line 2: timeout_seconds: must be above 0"),
+        ("timeout_seconds = 1.5", "line 1: timeout_seconds: Expected `int`, got `float`"),
+        ("timeout_seconds = true", "Expected `int`, got `bool`"),
+        ("timeout_seconds = 999999999", "at most 604800"),
+        ("max_cost_usd = nan", "line 1: max_cost_usd: must be above 0"),
+        ("max_cost_usd = inf", "must be above 0"),
+        ("max_cost_usd = -1", "must be above 0"),
+        ("verify = 3", "line 1: verify: Expected"),
+        ('verify = ["a", 3]', "line 1: verify: Expected `str`"),
+        ('verify = ["a\\u0000"]', "NUL"),
+        ('network = "x"', "line 1: network: Expected `array`"),
+        ('network = [""]', "empty text"),
+        ('network = ["https://x.org/"]', "line 1: network: 'https://x.org/'"),
+        ("network = [" + '"a",' * 101 + "]", "at most 100 entries"),
+        ('protected_paths = ["../x"]', "line 1: protected_paths: '../x' is no pattern"),
+        ('reviewers = ["a\\nb"]', "names of at most 100 characters"),
+        ('on_verify_failure = "shrug"', "must be one of draft, fail"),
+        ('auto_trigger_on_cve_severity = "big"', "must be one of low, medium, high"),
+        ("[agents.x]\n\n\ntimeout_seconds = 'x'", "line 4: timeout_seconds: Expected `int`"),
+        ("draft = true\nagents.x.timeout_seconds = 'x'", "line 2: timeout_seconds"),
+        ("agents = 1", "must be tables [agents.<id>]"),
+        ("[agents]\nx = 1", "must be tables [agents.<id>]"),
+        ("verify = ", "is not valid TOML: Invalid value (at line 1, the end"),
+        ("x = " + "[" * 5_000, "nested too deeply"),
+        (".".join(["a"] * 20_000) + " = 1", "line 1: has more than 200 dots"),
+        ("#" * MOST_BYTES + "#", "larger than 64 KiB"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(text: str, said: str) -> None:
+    fault = fault_of(text)
+    assert fault.startswith(".agentjobs.toml")
+    assert said in fault
+
+
+def test_what_is_not_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is not UTF-8"):
+        parse_configuration(b"\xff\xfe")
