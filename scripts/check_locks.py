@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -32,10 +33,20 @@ def faults_in(path: Path, required: list[Requirement]) -> Iterator[str]:
             yield f"{path}: does not satisfy {requirement}; run `make lock`"
 
 
+def required_by(document: dict[str, Any], lock: str) -> list[Requirement]:
+    """`requirements-agents.lock` holds the group `agents` alone, the others the project."""
+    if Path(lock).name == "requirements-agents.lock":
+        texts = document["dependency-groups"]["agents"]
+    else:
+        texts = document["project"]["dependencies"]
+    return [Requirement(text) for text in texts]
+
+
 def main(paths: list[str]) -> None:
-    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    required = [Requirement(text) for text in project["dependencies"]]
-    faults = [fault for path in paths for fault in faults_in(Path(path), required)]
+    document = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    faults = [
+        fault for path in paths for fault in faults_in(Path(path), required_by(document, path))
+    ]
     if faults:
         sys.exit("\n".join(faults))
     print("Lock files: no index named, all pins hashed.")

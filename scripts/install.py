@@ -1,4 +1,4 @@
-"""Makes the virtual environment from a lock file and puts this project into it.
+"""Makes a virtual environment from a lock file and puts this project into it, if it is for it.
 
 Runs under the system's Python before anything is installed, so it uses the standard library only.
 """
@@ -13,23 +13,29 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
+WITHOUT_PROJECT = "--without-project"
 
 Command = list[str]
 
 
-def main(venv: str, lock: str) -> None:
+def main(venv: str, lock: str, *options: str) -> None:
     environment = PROJECT / venv
     make_environment(environment)
     python = str(environment / "bin" / "python")
     lock_path = PROJECT / lock
-    if have_uv(python, lock_path):
-        installer = [python, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    with_project = WITHOUT_PROJECT not in options
+    # A package may be wanted for its data alone.
+    flags = [option for option in options if option == "--no-deps"]
+    uv = find_uv(python, lock_path)
+    if uv:
+        installer = [*uv, "pip", "install", "--quiet", "--python", python, *flags]
         settings = {**uv_settings(pip_settings(python)), **os.environ}
-        if install(installer, lock_path, settings):
+        if install(installer, lock_path, settings, with_project):
             return
         print("uv could not install the lock file; trying pip", file=sys.stderr)
-    installer = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if not install(installer, lock_path, dict(os.environ)):
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    installer = [*pip, *flags]
+    if not install(installer, lock_path, dict(os.environ), with_project):
         sys.exit(f"install: {lock} could not be installed; the lines above say why")
 
 
@@ -64,27 +70,34 @@ def works(python: Path) -> bool:
         return False
 
 
-def have_uv(python: str, lock: Path) -> bool:
-    """The locked uv, installed by pip, which knows how this machine reaches packages."""
+def find_uv(python: str, lock: Path) -> Command | None:
+    """The locked uv, installed by pip, which knows how this machine reaches packages.
+
+    For a lock without one, that of the Python this runs under.
+    """
     block = re.search(r"^uv==(\S+).*?(?=^\S)", lock.read_text() + "\n#", re.MULTILINE | re.DOTALL)
     if not block:
-        return False
-    asked = subprocess.run([python, "-m", "uv", "--version"], capture_output=True, text=True)
+        own = [sys.executable, "-m", "uv"]
+        has_one = subprocess.run([*own, "--version"], capture_output=True).returncode == 0
+        return own if has_one else None
+    locked = [python, "-m", "uv"]
+    asked = subprocess.run([*locked, "--version"], capture_output=True, text=True)
     if asked.stdout.split()[1:2] == [block[1]]:
-        return True
+        return locked
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(block[0])
         requirements.flush()
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         done = subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", requirements.name])
-    return done.returncode == 0
+    return locked if done.returncode == 0 else None
 
 
-def install(installer: Command, lock: Path, environ: dict[str, str]) -> bool:
+def install(installer: Command, lock: Path, environ: dict[str, str], with_project: bool) -> bool:
     locked = [*installer, "--require-hashes", "-r", str(lock)]
     # The build backend is in the lock, so building needs neither isolation nor a network.
     project = [*installer, "--no-deps", "--no-build-isolation", "--editable", str(PROJECT)]
-    return all(subprocess.run(step, env=environ).returncode == 0 for step in (locked, project))
+    steps = (locked, project) if with_project else (locked,)
+    return all(subprocess.run(step, env=environ).returncode == 0 for step in steps)
 
 
 def pip_settings(python: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rewrites both lock files with the locked uv, asking the package index that pip is set up for."""
+"""Rewrites the lock files with the locked uv, asking the package index that pip is set up for."""
 
 import os
 import subprocess

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agentjobs.agents.catalog import Catalog, build_catalog
-from agentjobs.agents.definitions import named_files
+from agentjobs.agents.definitions import ModelAccess, named_files
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.settings_tables import AgentTable, PlanTable
 
@@ -80,6 +80,32 @@ def test_files_named_in_a_command_are_shown_but_never_directories(tmp_path: Path
         ({"environment": {"A": "\0"}}, r"agents\[0\].environment"),
         ({"environment": {"AGENTJOBS_JOB": "x"}}, r"begin with AGENTJOBS_"),
         ({"network": [""]}, r"agents\[0\].network"),
+        ({"network": ["https://pypi.org/simple"]}, r"agents\[0\].network: .*write only its host"),
+        ({"preset": "cursor"}, r"preset: is none of the presets \(claude-code, codex"),
+        ({"preset": "codex"}, r"command: is made by the preset"),
+        ({"executable": "/x"}, r"executable: belongs to a preset"),
+        ({"arguments": ["-v"]}, r"arguments: belongs to a preset"),
+        ({"limits": {"memory": 1}}, r"limits: `memory` is none of the limits \(memory_mib"),
+        ({"limits": {"memory_mib": 1}}, r"limits: `memory_mib` must be at least 16"),
+        ({"max_cost_usd": 0.0}, r"max_cost_usd: must be above 0"),
+        ({"max_cost_usd": float("nan")}, r"max_cost_usd: must be above 0"),
+        ({"verify": [""]}, r"agents\[0\].verify"),
+        ({"on_verify_failure": "ignore"}, r"on_verify_failure: must be `draft` or `fail`"),
+        ({"model_api": "gemini"}, r"model_api: must be one of: openai, anthropic"),
+        ({"model": "m"}, r"model: has no meaning without `model_api`"),
+        ({"secret": "S"}, r"secret: has no meaning without `model_api`"),
+        ({"model_api": "openai", "secret": "1S"}, r"secret: must be the name of a secret"),
+        ({"model_api": "openai", "model": "a b"}, r"model: must be the name of a model"),
+        ({"model_api": "openai", "model": 'a"b'}, r"model: must be the name of a model"),
+        ({"model_api": "openai", "models": ["a b"]}, r"models: must be names of models"),
+        ({"model_api": "openai", "model": "m", "models": ["n*"]}, r"models: must allow `m`"),
+        ({"model_api": "openai", "model_url": "ftp://x"}, r"model_url: must be an http"),
+        ({"model_api": "openai", "model_url": "https://u:p@x"}, r"model_url: must be an http"),
+        ({"model_api": "openai", "model_url": "https://x:port"}, r"model_url: must be an http"),
+        (
+            {"model_api": "openai", "environment": {"OPENAI_API_KEY": "sk"}},
+            r"environment: `OPENAI_API_KEY` is the gateway's: store the key with `agentjobs secr",
+        ),
     ],
 )
 def test_a_definition_that_cannot_be_used_is_refused_by_name(
@@ -87,6 +113,75 @@ def test_a_definition_that_cannot_be_used_is_refused_by_name(
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         catalog_of(table(**changes))
+
+
+def test_a_preset_alone_is_a_whole_definition() -> None:
+    agent = catalog_of(AgentTable(preset="claude-code")).get("claude-code")
+    assert agent is not None
+    assert (agent.name, agent.preset, agent.command) == ("Claude Code", "claude-code", ())
+    assert agent.model == ModelAccess(
+        api="anthropic", url="https://api.anthropic.com", secret="ANTHROPIC_API_KEY"
+    )
+    assert agent.environment["DISABLE_TELEMETRY"] == "1"
+
+
+def test_a_presets_definition_may_say_everything_else_itself() -> None:
+    catalog = catalog_of(
+        AgentTable(
+            id="careful",
+            name="Careful",
+            preset="opencode",
+            executable="/opt/opencode",
+            arguments=["--thinking"],
+            environment={"OPENCODE_DISABLE_SHARE": "0"},
+            model_api="openai",
+            model_url="http://10.0.0.5:8000/v1/",
+            model="qwen3-coder",
+            models=["qwen3-*"],
+            secret="LOCAL_KEY",
+        )
+    )
+    agent = catalog.get("careful")
+    assert agent is not None
+    assert (agent.executable, agent.arguments) == ("/opt/opencode", ("--thinking",))
+    assert agent.environment["OPENCODE_DISABLE_SHARE"] == "0"
+    assert agent.model == ModelAccess(
+        api="openai",
+        url="http://10.0.0.5:8000",
+        secret="LOCAL_KEY",
+        name="qwen3-coder",
+        names=("qwen3-*",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "mini-swe-agent"}, "model: must name a model: mini-swe-agent has none of its"),
+        ({"preset": "codex", "model_api": "anthropic"}, "model_api: must be one of: openai"),
+        ({"preset": "codex", "executable": "codex"}, "executable: must be the whole path"),
+        ({"preset": "codex", "name": " "}, "name: must not be empty"),
+    ],
+)
+def test_a_presets_definition_that_cannot_be_used_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        catalog_of(AgentTable(**changes))
+
+
+def test_the_same_preset_twice_needs_an_id() -> None:
+    again = AgentTable(preset="codex", model="other")
+    with pytest.raises(SettingsError, match=r"agents\[1\].id: `codex` is declared twice"):
+        catalog_of(AgentTable(preset="codex"), again)
+
+
+def test_an_agents_limits_come_before_the_services() -> None:
+    catalog = catalog_of(table(limits={"memory_mib": 64, "cpu_seconds": 9}), limit_processes=77)
+    built_in, declared = catalog.all()
+    assert (built_in.limits.processes, built_in.limits.cpu_seconds) == (77, 0)
+    assert (declared.limits.memory_bytes, declared.limits.cpu_seconds) == (64 * 1024**2, 9)
+    assert declared.limits.processes == 77
 
 
 def test_an_id_declared_twice_is_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from scripts.check_locks import faults_in
+from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
 
 PROJECT = Path(__file__).parents[2]
@@ -61,6 +61,15 @@ def test_a_lock_file_must_satisfy_the_project_and_have_hashes(tmp_path):
     assert "b has no hash" in faults[0]
     assert "b>=3" in faults[1]
     assert "satisfy c" in faults[2]
+
+
+def test_the_agents_lock_holds_their_group_and_nothing_of_the_service():
+    document = {
+        "project": {"dependencies": ["a"]},
+        "dependency-groups": {"agents": ["b>=2"]},
+    }
+    assert [str(each) for each in required_by(document, "requirements-dev.lock")] == ["a"]
+    assert [str(each) for each in required_by(document, "requirements-agents.lock")] == ["b>=2"]
 
 
 @pytest.fixture

@@ -4,15 +4,16 @@ import sys
 from pathlib import Path
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.sandbox.limits import Limits
 
 BUILTIN_DIRECTORY = Path(__file__).parent / "builtin"
 
 
-def builtin_agents(plan_required: str) -> tuple[Agent, ...]:
-    return (_python_agent("lint-fixer", "Lint fixer", "lint_fixer.py", plan_required),)
+def builtin_agents(plan_required: str, limits: Limits) -> tuple[Agent, ...]:
+    return (_python_agent("lint-fixer", "Lint fixer", "lint_fixer.py", plan_required, limits),)
 
 
-def _python_agent(id: str, name: str, script: str, plan_required: str) -> Agent:
+def _python_agent(id: str, name: str, script: str, plan_required: str, limits: Limits) -> Agent:
     return Agent(
         id=id,
         name=name,
@@ -21,6 +22,7 @@ def _python_agent(id: str, name: str, script: str, plan_required: str) -> Agent:
         command=(sys.executable, "-I", "-u", str(BUILTIN_DIRECTORY / script)),
         timeout_seconds=3600,
         read_only=python_files(),
+        limits=limits,
     )
 
 

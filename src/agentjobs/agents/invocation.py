@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.installation import runnable
 from agentjobs.agents.prompt import JobFacts, build_prompt, job_file
 from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, SandboxTask
 
@@ -20,7 +21,11 @@ def prepare(
     timeout_seconds: float,
     slot: int,
 ) -> SandboxTask:
-    """Writes `run_dir`, which must not exist yet, and returns what the sandbox shall run."""
+    """Writes `run_dir`, which must not exist yet, and returns what the sandbox shall run.
+
+    Raises NotInstalled, a SandboxError, when the agent's program went away.
+    """
+    agent = runnable(agent)
     prompt = build_prompt(facts)
     _write_run_directory(run_dir, msgspec.json.encode(job_file(facts, prompt)), owner_uid)
     return SandboxTask(

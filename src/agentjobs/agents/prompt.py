@@ -12,6 +12,7 @@ import msgspec
 from agentjobs.agents.plain_text import plain_line, plain_text
 
 PROMPT_BYTES = 64 * 1024
+_MOST_LANGUAGES = 8
 CUT_NOTICE = "\n[cut here: the text was longer than the agent's prompt may be]"
 
 _RULES = """\
@@ -43,6 +44,11 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     ticket_id: str | None = None
     config_override: Mapping[str, Any] = {}
+    # By number of files, most first; names are the service's own words.
+    languages: tuple[tuple[str, int], ...] = ()
+    guidance_files: tuple[str, ...] = ()
+    test_command: str | None = None
+    verify_command: str | None = None
 
 
 def build_prompt(facts: JobFacts) -> str:
@@ -52,6 +58,7 @@ def build_prompt(facts: JobFacts) -> str:
         repo=plain_line(facts.repo),
         branch=plain_line(facts.base_branch),
     )
+    rules += _about_the_repository(facts)
     untrusted = _untrusted(facts)
     if not untrusted:
         return f"{rules}\n{_NO_TASK}"
@@ -73,8 +80,23 @@ def job_file(facts: JobFacts, prompt: str) -> dict[str, Any]:
         "base_commit": facts.base_commit,
         "attempt": facts.attempt,
         "prompt": prompt,
+        "verify_command": facts.verify_command,
         "config_override": dict(facts.config_override),
     }
+
+
+def _about_the_repository(facts: JobFacts) -> str:
+    """Only words of our own vocabulary: a repository cannot write into the rules."""
+    lines = []
+    if facts.languages:
+        shown = ", ".join(f"{name} ({files})" for name, files in facts.languages[:_MOST_LANGUAGES])
+        lines.append(f"- Languages, with their number of files: {shown}.")
+    if facts.guidance_files:
+        shown = ", ".join(map(plain_line, facts.guidance_files))
+        lines.append(f"- Written for contributors, read first what concerns the task: {shown}.")
+    if facts.test_command:
+        lines.append(f"- Its tests seem to be run with: {plain_line(facts.test_command)}")
+    return "\nAbout the repository:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _untrusted(facts: JobFacts) -> str:
@@ -84,6 +106,9 @@ def _untrusted(facts: JobFacts) -> str:
         parts.append(f"Ticket: {plain_line(facts.ticket_id)}")
     if isinstance(request, str) and request.strip():
         parts.append(plain_text(request).strip())
+    if facts.verify_command:
+        command = plain_line(facts.verify_command)
+        parts.append(f"When you are done, this has to succeed in the working directory: {command}")
     return "\n\n".join(parts)
 
 

@@ -1,12 +1,11 @@
 """Reads the report an agent left for the pull request, and trusts nothing about it."""
 
-import os
-import stat
 from pathlib import Path
 
 import msgspec
 
 from agentjobs.agents.plain_text import plain_line, plain_text
+from agentjobs.agents.run_files import read_head
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE
 
 REPORT_BYTES = 256 * 1024
@@ -22,24 +21,13 @@ class Report(msgspec.Struct, frozen=True):
 
 def read_report(run_dir: Path) -> Report | None:
     """None when there is none, or it is a link, no regular file, empty, or above 256 KiB."""
-    content = _read_regular_file(run_dir / REPORT_DIRECTORY / REPORT_FILE)
+    content = read_head(run_dir / REPORT_DIRECTORY / REPORT_FILE, REPORT_BYTES + 1)
     if content is None or len(content) > REPORT_BYTES:
         return None
     text = plain_text(content.decode("utf-8", "replace")).lstrip("\n")
     title, _, body = text.partition("\n")
     report = Report(title=_title(title), body=body.strip())
     return report if report.title or report.body else None
-
-
-def _read_regular_file(path: Path) -> bytes | None:
-    # Not blocking, because opening a FIFO would wait for a writer.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(REPORT_BYTES + 1) if is_regular else None
-    except OSError:
-        return None
 
 
 def _title(line: str) -> str:

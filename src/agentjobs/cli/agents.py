@@ -1,10 +1,18 @@
-"""`agentjobs agents`: the agent types that the settings enable."""
+"""`agentjobs agents`: the agent types that the settings enable, and whether they can run here."""
+
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from agentjobs.cli.admin import load_settings
-from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer_json, answer_table
+
+if TYPE_CHECKING:
+    from agentjobs.agents.definitions import Agent
+    from agentjobs.agents.readiness import Readiness
+
+NOT_READY = 1
 
 agents = typer.Typer(no_args_is_help=True, help="Agent types.")
 
@@ -32,6 +40,9 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
                         "command": agent.command,
                         "timeout_seconds": agent.timeout_seconds,
                         "network": agent.network,
+                        "preset": agent.preset,
+                        "model_api": None if agent.model is None else agent.model.api,
+                        "model": None if agent.model is None else agent.model.name or None,
                     }
                     for agent in found
                 ]
@@ -45,3 +56,53 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
             for agent in found
         ],
     )
+
+
+@agents.command("doctor")
+def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+    """Say for each agent type whether this machine can run it for an organization, and what to do.
+
+    Exits with 1 if one is not ready.
+    """
+    # First, so that a fault in the file is told without making a store.
+    settings = load_settings(data_dir)
+    from agentjobs.agents.catalog import build_catalog
+
+    catalog = build_catalog(settings)
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.agents.readiness import readiness_of
+        from agentjobs.organizations.secrets import list_secrets
+
+        stored = {secret.name for secret in await list_secrets(admin.db, org)}
+        return [
+            _finding(agent, await readiness_of(agent, in_sandbox=settings.has_sandbox), stored, org)
+            for agent in sorted(catalog.all(), key=lambda agent: agent.id)
+        ]
+
+    found = with_store(data_dir, work)
+    if json:
+        answer_json({"agents": found})
+    else:
+        columns = ("id", "installed", "version", "key", "key_present", "ready", "to_do")
+        rows = [[each[column] for column in columns] for each in found]
+        answer_table([column.replace("_", " ") for column in columns], rows)
+    if not all(each["ready"] for each in found):
+        raise typer.Exit(NOT_READY)
+
+
+def _finding(agent: "Agent", seen: "Readiness", stored: set[str], org: str) -> dict[str, Any]:
+    key = None if agent.model is None else agent.model.secret
+    lacks_key = key is not None and key not in stored
+    steps = [seen.reason] if seen.reason else []
+    if lacks_key:
+        steps.append(f"store its key: `agentjobs secrets set {key} --org {org}`")
+    return {
+        "id": agent.id,
+        "installed": seen.installed,
+        "version": seen.version,
+        "key": key,
+        "key_present": None if key is None else not lacks_key,
+        "ready": not steps,
+        "to_do": "; ".join(steps) or None,
+    }

@@ -1,0 +1,137 @@
+"""Agents as `agentjobs.toml` declares them: what may be written, and the agent it makes."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from agentjobs.agents.definitions import Agent, named_files
+from agentjobs.agents.model_declarations import model_faults, model_of
+from agentjobs.agents.presets.all_presets import PRESETS
+from agentjobs.outbound.patterns import parse_pattern
+from agentjobs.sandbox.limits import Limits
+from agentjobs.settings import Settings
+from agentjobs.settings_tables import AgentTable
+
+Fault = tuple[str, str]
+
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED_PREFIX = "AGENTJOBS_"
+_MIB = 1024 * 1024
+# The names an agent's `limits` may hold: what it sets, in which unit, and its least value.
+_LIMITS: Mapping[str, tuple[str, int, int]] = {
+    "memory_mib": ("memory_bytes", _MIB, 16),
+    "processes": ("processes", 1, 8),
+    "file_mib": ("file_bytes", _MIB, 1),
+    "scratch_mib": ("scratch_bytes", _MIB, 1),
+    "workspace_mib": ("workspace_bytes", _MIB, 0),
+    "cpu_seconds": ("cpu_seconds", 1, 0),
+}
+
+
+def id_of(table: AgentTable) -> str:
+    return table.id or table.preset
+
+
+def agent_of(table: AgentTable, settings: Settings) -> Agent:
+    preset = PRESETS.get(table.preset)
+    return Agent(
+        id=id_of(table),
+        name=table.name or (preset.name if preset else ""),
+        plan_required=table.plan_required,
+        command=tuple(table.command),
+        timeout_seconds=table.timeout_seconds,
+        environment={**(preset.environment if preset else {}), **table.environment},
+        network=tuple(table.network),
+        read_only=named_files(table.command),
+        limits=limits_of(settings, table.limits),
+        model=model_of(table, preset),
+        max_cost_usd=table.max_cost_usd,
+        verify=tuple(table.verify),
+        on_verify_failure="fail" if table.on_verify_failure == "fail" else "draft",
+        preset=table.preset or None,
+        executable=table.executable,
+        arguments=tuple(table.arguments),
+    )
+
+
+def limits_of(settings: Settings, own: Mapping[str, int]) -> Limits:
+    """The service's limits, changed by an agent's own."""
+    values = {name: own.get(name, getattr(settings, f"limit_{name}")) for name in _LIMITS}
+    return Limits(**{_LIMITS[name][0]: value * _LIMITS[name][1] for name, value in values.items()})
+
+
+def faults_in(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
+    yield from _identity_faults(table, plan_names)
+    yield from _program_faults(table)
+    yield from _bounds_faults(table)
+    yield from _environment_faults(table)
+    yield from _verify_faults(table)
+    yield from model_faults(table, PRESETS.get(table.preset))
+
+
+def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
+    if table.preset and table.preset not in PRESETS:
+        yield "preset", f"is none of the presets ({', '.join(PRESETS)})"
+    if not _ID.fullmatch(id_of(table)):
+        yield "id", "use 1 to 63 of a-z, 0-9 and `-`, and begin with a letter or digit"
+    if not table.name.strip() and (table.name or not table.preset):
+        yield "name", "must not be empty"
+    if table.plan_required not in plan_names:
+        yield "plan_required", f"is none of the plans ({', '.join(plan_names)})"
+
+
+def _program_faults(table: AgentTable) -> Iterator[Fault]:
+    if table.preset:
+        if table.command:
+            yield (
+                "command",
+                "is made by the preset: use `executable` and `arguments`",
+            )
+        if table.executable and not table.executable.startswith("/"):
+            yield "executable", "must be the whole path of the program"
+    else:
+        if not table.command or not table.command[0]:
+            yield "command", "must name a program (or name a `preset`)"
+        for field in ("executable", "arguments"):
+            if getattr(table, field):
+                yield field, "belongs to a preset; without one, write it into `command`"
+    for field in ("command", "arguments"):
+        if any("\0" in word for word in getattr(table, field)):
+            yield field, "must not contain a NUL"
+
+
+def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
+    if table.timeout_seconds <= 0:
+        yield "timeout_seconds", "must be above 0"
+    for name, value in table.limits.items():
+        if name not in _LIMITS:
+            yield "limits", f"`{name}` is none of the limits ({', '.join(_LIMITS)})"
+        elif value < _LIMITS[name][2]:
+            yield "limits", f"`{name}` must be at least {_LIMITS[name][2]}"
+    if table.max_cost_usd is not None and not 0 < table.max_cost_usd < math.inf:
+        yield "max_cost_usd", "must be above 0"
+    yield from _network_faults(table)
+
+
+def _network_faults(table: AgentTable) -> Iterator[Fault]:
+    for text in table.network:
+        try:
+            parse_pattern(text)
+        except ValueError as error:
+            yield "network", str(error)
+
+
+def _environment_faults(table: AgentTable) -> Iterator[Fault]:
+    for name, value in table.environment.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            yield "environment", f"{name!r} cannot be an environment variable"
+        elif name.startswith(_RESERVED_PREFIX):
+            yield "environment", f"`{name}`: names that begin with {_RESERVED_PREFIX} are ours"
+
+
+def _verify_faults(table: AgentTable) -> Iterator[Fault]:
+    if table.verify and (not table.verify[0] or any("\0" in word for word in table.verify)):
+        yield "verify", "must name a program and its arguments, without a NUL"
+    if table.on_verify_failure not in ("draft", "fail"):
+        yield "on_verify_failure", "must be `draft` or `fail`"

@@ -1,0 +1,126 @@
+"""Reads an agent that prints one JSON object a line, and writes a log that people can follow.
+
+What is no such object passes as it is. Nothing here is trusted: an agent may print anything.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from agentjobs.agents.watching import Watch
+from agentjobs.sandbox.last_words import Tail
+from agentjobs.sandbox.protocol import SandboxReport
+
+MOST_EVENT_BYTES = 4 * 1024 * 1024
+SHOWN_CHARACTERS = 2_000
+
+_LEFT_OUT = b"[an event of more than 4 MiB is left out]\n"
+
+Event = Mapping[str, Any]
+
+
+class EventWatch(Watch):
+    """A subclass says what an event reads like, and remembers what it says of the outcome."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        # Of a line whose beginning is dealt with: is its rest shown, or left out?
+        self._shows_rest: bool | None = None
+        self._tail = Tail()
+
+    def shown(self, event: Event) -> str:
+        raise NotImplementedError
+
+    def last_lines(self, report: SandboxReport) -> str:  # noqa: ARG002 - its lines are raw events
+        return self._tail.last_lines()
+
+    def feed(self, data: bytes) -> bytes:
+        if self._holds_no_event(data):
+            # Whole: a flood of short lines, one by one, would hold up everybody else.
+            self._shows_rest = None if data.endswith(b"\n") else True
+            return self._kept(data)
+        *lines, rest = (self._held + data).split(b"\n")
+        self._held = b""
+        shown = b"".join(self._line(line + b"\n") for line in lines)
+        return self._kept(shown + self._unfinished(rest))
+
+    def end(self) -> bytes:
+        held, self._held = self._held, b""
+        return self._kept(self._line(held)) if held else b""
+
+    def _holds_no_event(self, data: bytes) -> bool:
+        if self._held or self._shows_rest is False or b"\n{" in data or not data:
+            return False
+        return self._shows_rest is True or not data.startswith(b"{")
+
+    def _kept(self, shown: bytes) -> bytes:
+        self._tail.add(shown)
+        return shown
+
+    def _line(self, line: bytes) -> bytes:
+        shows_rest, self._shows_rest = self._shows_rest, None
+        if shows_rest is not None:
+            return line if shows_rest else b""
+        event = _event(line)
+        if event is None:
+            return line
+        text = self.shown(event).strip("\n")
+        return f"{text}\n".encode(errors="replace") if text.strip() else b""
+
+    def _unfinished(self, rest: bytes) -> bytes:
+        """Only what may become an event waits for its end."""
+        if self._shows_rest is None and rest.startswith(b"{"):
+            if len(rest) <= MOST_EVENT_BYTES:
+                self._held = rest
+                return b""
+            self._shows_rest = False
+            return _LEFT_OUT
+        if rest and self._shows_rest is None:
+            self._shows_rest = True
+        return rest if self._shows_rest else b""
+
+
+def _event(line: bytes) -> Event | None:
+    if not line.startswith(b"{"):
+        return None
+    try:
+        event = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+
+
+def text_of(value: Any) -> str:
+    """A text, or the texts in a list of blocks."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(text_of, value)))
+    if isinstance(value, dict):
+        return text_of(value.get("text", ""))
+    return ""
+
+
+def shortened(value: Any) -> str:
+    """A text, or anything else as JSON, cut to what a person wants to see of it."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = text.strip()
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]} … ({len(text) - SHOWN_CHARACTERS} characters more)"
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def objects_in(value: Any) -> Iterator[Event]:
+    """The objects of a list; nothing of anything else."""
+    if isinstance(value, list):
+        yield from (each for each in value if isinstance(each, dict))
+
+
+def object_at(event: Event, name: str) -> Event:
+    found = event.get(name)
+    return found if isinstance(found, dict) else {}

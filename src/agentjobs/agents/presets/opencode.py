@@ -1,0 +1,119 @@
+"""opencode, run with `opencode run`: an error it prints is its outcome."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.agents.definitions import ModelAccess
+from agentjobs.agents.presets.event_stream import (
+    Event,
+    EventWatch,
+    indented,
+    object_at,
+    shortened,
+    text_of,
+)
+from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
+from agentjobs.sandbox.protocol import SandboxReport
+
+_PACKAGES = {
+    "anthropic": "@ai-sdk/anthropic",
+    "anthropic-compatible": "@ai-sdk/anthropic",
+    "openai": "@ai-sdk/openai",
+    "openai-compatible": "@ai-sdk/openai-compatible",
+}
+
+
+class OpencodeWatch(EventWatch):
+    def __init__(self) -> None:
+        super().__init__()
+        self._failure: str | None = None
+
+    def shown(self, event: Event) -> str:
+        part = object_at(event, "part")
+        match event["type"]:
+            case "error":
+                self._failure = _message(object_at(event, "error"))
+                return f"! {self._failure}"
+            case "text":
+                return text_of(part)
+            case "tool_use":
+                state = object_at(part, "state")
+                output = indented(shortened(text_of(state.get("output") or state.get("error"))))
+                return f"> {part.get('tool')} {shortened(state.get('input'))}\n{output}"
+            case _:
+                return ""
+
+    def why_it_failed(self, report: SandboxReport, run_dir: Path) -> str | None:
+        if self._failure is not None:
+            return f"opencode reported an error: {self._failure}"
+        return super().why_it_failed(report, run_dir)
+
+
+def _message(error: Event) -> str:
+    said = text_of(object_at(error, "data").get("message")) or text_of(error.get("name"))
+    return shortened(said or error)
+
+
+def _arguments(model: ModelAccess) -> tuple[str, ...]:
+    # With a title of ours it asks no model for one.
+    titled = ("--title", "agentjobs")
+    return ("run", "--format", "json", "--auto", "--pure", *titled, "--model", _full_name(model))
+
+
+def _full_name(model: ModelAccess) -> str:
+    return f"{_provider(model)}/{model.name}"
+
+
+def _provider(model: ModelAccess) -> str:
+    """Its own `openai` speaks the responses API, which only the provider itself surely has."""
+    return model.api if model.url == PROVIDER_URLS[model.api] else f"{model.api}-compatible"
+
+
+def _configuration(model: ModelAccess) -> str:
+    provider = {
+        "npm": _PACKAGES[_provider(model)],
+        "options": {
+            "baseURL": "{env:AGENTJOBS_V1_URL}",
+            "apiKey": "{env:AGENTJOBS_MODEL_KEY}",
+        },
+        "models": {model.name: {}},
+    }
+    settings = {
+        "autoupdate": False,
+        "share": "disabled",
+        "small_model": _full_name(model),
+        "enabled_providers": [_provider(model)],
+        "provider": {_provider(model): provider},
+        "permission": {"webfetch": "deny", "websearch": "deny"},
+    }
+    return msgspec.json.encode(settings).decode()
+
+
+def _model_environment(model: ModelAccess) -> Mapping[str, str]:
+    return {
+        "AGENTJOBS_MODEL_KEY": "{token}",
+        "AGENTJOBS_V1_URL": "http://{address}/v1",
+        "OPENCODE_CONFIG_CONTENT": _configuration(model),
+    }
+
+
+OPENCODE = Preset(
+    id="opencode",
+    name="opencode",
+    executable="opencode",
+    install_with="npm install -g opencode-ai",
+    oldest_version="1.0.0",
+    apis=("anthropic", "openai"),
+    arguments=_arguments,
+    environment={
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_SHARE": "1",
+    },
+    model_environment=_model_environment,
+    watch=OpencodeWatch,
+)

@@ -1,0 +1,98 @@
+"""Claude Code, Codex and opencode themselves, sandboxed and behind the gateway, with a scripted
+model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.definitions import Agent, Api
+from agentjobs.agents.readiness import readiness_of
+from agentjobs.store.database import Database
+from tests.agent_room import PROJECT, WRITE, declared, drive
+from tests.gateway_room import REAL_KEY, room
+from tests.model_wire import Answer, Tokens, ToolCall
+
+PROGRAMS = PROJECT / ".agents" / "node_modules" / ".bin"
+USAGE = Tokens(100, 20)
+
+
+@dataclass(frozen=True)
+class Case:
+    preset: str
+    program: str
+    api: Api
+    tool: ToolCall
+    model_url: str = ""
+
+    def agent(self) -> Agent:
+        return declared(
+            preset=self.preset,
+            executable=str(PROGRAMS / self.program),
+            model="priced",
+            model_api=self.api,
+            model_url=self.model_url,
+        )
+
+    def script(self) -> list[Answer]:
+        return [
+            Answer(text="I write it.", tool_calls=[self.tool], usage=USAGE),
+            Answer(text="All is done.", usage=USAGE),
+        ]
+
+
+BASH = ToolCall("bash", {"command": WRITE, "description": "write"})
+CASES = (
+    Case("claude-code", "claude", "anthropic", ToolCall("Bash", BASH.arguments)),
+    Case("codex", "codex", "openai", ToolCall("exec_command", {"cmd": WRITE})),
+    Case("opencode", "opencode", "anthropic", BASH),
+    Case("opencode", "opencode", "openai", BASH),
+    Case("opencode", "opencode", "openai", BASH, model_url="https://models.example"),
+)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case.preset}-{case.api}{case.model_url[:5]}")
+def case(request: pytest.FixtureRequest) -> Case:
+    given: Case = request.param
+    return given
+
+
+async def test_it_is_ready_where_make_installed_it(case: Case) -> None:
+    found = await readiness_of(case.agent())
+    assert found.is_ready, found.reason
+
+
+async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_path: Path) -> None:
+    async with room(db, case.script(), api=case.api, job_usd=100) as place:
+        driven = await drive(case.agent(), place.gateway, tmp_path)
+        totals = await place.settled()
+        notes = place.notes
+    assert driven.failure is None, (driven.failure, driven.log, notes)
+    assert driven.changed() == ["out.txt"]
+    assert driven.pull is not None
+    assert driven.pull.title == "Write out.txt"
+    assert (totals.requests, totals.input_tokens, totals.output_tokens) == (2, 200, 40)
+    assert "I write it." in driven.log
+    assert "All is done." in driven.log
+    assert '{"type"' not in driven.log, "events are made readable"
+    assert REAL_KEY not in driven.log
+
+
+# What an OpenAI server calls a `server_error` opencode tries again, for a minute.
+@pytest.mark.parametrize("case", CASES[:3], ids=lambda case: f"{case.preset}-{case.api}")
+async def test_an_error_of_its_model_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
+    refusal = Answer(status=400, error="the script refuses this", always=True)
+    async with room(db, [refusal], api=case.api) as place:
+        driven = await drive(case.agent(), place.gateway, tmp_path)
+    assert driven.failure is not None
+    assert "the script refuses this" in driven.failure
+    assert driven.changed() == []
+
+
+async def test_a_spent_budget_is_told_to_it(case: Case, db: Database, tmp_path: Path) -> None:
+    async with room(db, case.script(), api=case.api, job_usd=0.000_001) as place:
+        driven = await drive(case.agent(), place.gateway, tmp_path)
+        assert place.exceeded
+        assert place.provider.requests == []
+    assert driven.failure is not None
+    assert "budget" in driven.failure

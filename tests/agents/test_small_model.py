@@ -1,0 +1,81 @@
+"""A real model, small enough for any machine, end to end: sandbox, gateway, usage, change."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.database import Database
+from tests.agent_room import PROJECT, declared, drive
+from tests.gateway_room import room
+
+PYTHON = PROJECT / ".agents" / "small-model" / "bin" / "python"
+# Streams an answer and keeps what was said.
+ASKS = """
+import json, os, urllib.request
+body = {"model": "priced", "stream": True, "max_tokens": 24,
+        "messages": [{"role": "user", "content": "Name three colours."}]}
+request = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+    {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+said = ""
+for line in urllib.request.urlopen(request):
+    if line.startswith(b"data: {"):
+        for choice in json.loads(line[6:])["choices"]:
+            said += choice["delta"].get("content") or ""
+print("it said:", said)
+open("said.txt", "w").write(said + "\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def model_url() -> Iterator[str]:
+    with subprocess.Popen(
+        [PYTHON, Path(__file__).with_name("small_model.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.terminate()
+
+
+@pytest.mark.timeout(300)
+async def test_an_agent_asks_it_and_changes_a_file(
+    db: Database, tmp_path: Path, model_url: str
+) -> None:
+    agent = declared(
+        id="asks", name="Asks", command=["python3", "-c", ASKS], model_api="openai", model="priced"
+    )
+    async with room(db, provider_url=model_url, job_usd=1) as place:
+        driven = await drive(agent, place.gateway, tmp_path, timeout_seconds=250)
+        totals = await place.settled()
+    assert driven.failure is None, driven.log
+    assert driven.changed() == ["said.txt"]
+    assert len((driven.workspace / "said.txt").read_text()) > 5
+    assert 0 < totals.output_tokens <= 24
+    assert totals.requests == 1
+    assert 0 < totals.cost_nanousd < 1_000_000
+
+
+@pytest.mark.timeout(600)
+async def test_mini_swe_agent_with_a_model_that_is_no_coder_ends_in_a_told_failure(
+    db: Database, tmp_path: Path, model_url: str
+) -> None:
+    """It cannot call tools; whatever it says, the agent's own outcome is what counts."""
+    agent = declared(
+        preset="mini-swe-agent",
+        executable=str(PROJECT / ".venv-agents" / "bin" / "mini"),
+        model_api="openai",
+        model="priced",
+    )
+    async with room(db, provider_url=model_url, job_usd=1) as place:
+        driven = await drive(agent, place.gateway, tmp_path, timeout_seconds=550)
+        totals = await place.settled()
+    assert driven.failure is not None
+    assert "mini-swe-agent stopped" in driven.failure
+    assert totals.requests >= 1
+    assert totals.input_tokens > 0

@@ -1,0 +1,259 @@
+"""What presets make of definitions, and how they read what their programs print."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies
+
+from agentjobs.agents.definitions import Agent, ModelAccess
+from agentjobs.agents.judgement import watch_of
+from agentjobs.agents.model_access import model_environment
+from agentjobs.agents.presets.all_presets import PRESETS
+from agentjobs.agents.presets.event_stream import MOST_EVENT_BYTES
+from agentjobs.agents.watching import Watch
+from agentjobs.sandbox.protocol import SandboxReport
+
+MODEL = ModelAccess(api="openai", url="https://api.openai.com", secret="OPENAI_API_KEY", name="m")
+
+
+def agent(preset: str | None) -> Agent:
+    return Agent(
+        id="a", name="A", plan_required="free", command=(), timeout_seconds=1, preset=preset
+    )
+
+
+def ended(exit_code: int = 0, last_lines: str = "") -> SandboxReport:
+    return SandboxReport(exit_code=exit_code, timed_out=False, last_lines=last_lines, duration_ms=1)
+
+
+def lines(*events: Any) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def watched(preset: str | None, *chunks: bytes) -> tuple[Watch, str]:
+    watch = watch_of(agent(preset))
+    shown = b"".join(map(watch.feed, chunks)) + watch.end()
+    return watch, shown.decode()
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+
+def result(**fields: Any) -> dict[str, Any]:
+    return {"type": "result", "subtype": "success", "is_error": False, "result": "ok", **fields}
+
+
+NOWHERE = Path("/nowhere")
+
+
+def test_a_plain_commands_output_is_its_log_and_its_exit_code_its_outcome() -> None:
+    watch, shown = watched(None, b'{"type": "result"}', b" tail")
+    assert shown == '{"type": "result"} tail'
+    assert watch.why_it_failed(ended(0), NOWHERE) is None
+    failure = watch.why_it_failed(ended(3, "it broke"), NOWHERE)
+    assert failure == "The agent ended with exit code 3. Its last lines:\nit broke"
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_the_prompt_reaches_the_program_whole_and_never_as_a_flag(
+    preset: str, tmp_path: Path
+) -> None:
+    command = PRESETS[preset].command(("printf", "%s\\n"), MODEL, ("--extra",))
+    variables = {
+        "PATH": os.environ["PATH"],
+        "AGENTJOBS_PROMPT": "--help $(x) `y`",
+        "AGENTJOBS_REPORT": "/r/p.md",
+    }
+    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, check=True)
+    printed = done.stdout.decode().splitlines()
+    assert "--extra" in printed
+    assert printed[-1] == "--help $(x) `y`"
+    assert printed[-2] in ("--", "--task", "--message")
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_points_its_program_at_the_gateway_with_the_jobs_key(preset: str) -> None:
+    api = PRESETS[preset].apis[0]
+    model = ModelAccess(api=api, url="https://x.example", secret="S", name="m")
+    variables = model_environment(agent(preset), model, "the-token")
+    assert variables["AGENTJOBS_MODEL"] == "m"
+    assert any(value.startswith("http://{address}") for value in variables.values())
+    assert "the-token" in variables.values()
+    assert not any("{token}" in value for value in variables.values())
+
+
+def test_events_are_shown_readably_however_they_are_cut() -> None:
+    stream = lines(said("Hello ä."), result())
+    whole = watched("claude-code", stream)[1]
+    assert whole == "Hello ä.\n"
+    assert all(
+        watched("claude-code", stream[:cut], stream[cut:])[1] == whole
+        for cut in range(len(stream) + 1)
+    )
+
+
+def test_what_is_no_event_passes_at_once() -> None:
+    watch = watch_of(agent("claude-code"))
+    assert watch.feed(b"no newline yet: {") == b"no newline yet: {"
+    assert watch.feed(b'"type": "result"}\n') == b'"type": "result"}\n'
+    assert watch.feed(b"{not json\n[1]\n") == b"{not json\n[1]\n"
+    assert watch.feed(b'{"type": 3}\n') == b'{"type": 3}\n'
+
+
+def test_lines_around_events_stay_whole_and_in_order() -> None:
+    stream = b"a warning\nmore\n" + lines(said("Hi.")) + b"half {\n" + lines(said("Bye.")) + b"{x"
+    whole = "a warning\nmore\nHi.\nhalf {\nBye.\n{x"
+    assert watched("claude-code", stream)[1] == whole
+    assert all(
+        watched("claude-code", stream[:cut], stream[cut:])[1] == whole
+        for cut in range(len(stream) + 1)
+    )
+
+
+def test_an_endless_event_is_not_kept_in_memory() -> None:
+    watch = watch_of(agent("claude-code"))
+    shown = watch.feed(b"{" + b"x" * MOST_EVENT_BYTES)
+    assert shown.startswith(b"[an event of more than 4 MiB")
+    assert watch.feed(b"x" * 1000 + b"\nnext\n") == b"next\n"
+
+
+KINDS = (
+    *("result", "assistant", "user", "system", "turn.failed", "turn.completed", "error"),
+    *("item.completed", "text", "tool_use"),
+)
+WORDS = (
+    *("message", "content", "type", "text", "part", "item", "error", "data", "state", "input"),
+    *("name", "subtype", "result", "init", "tool_use", "tool_result", "command_execution"),
+    *("file_change", "changes", "agent_message", "output", "is_error"),
+)
+VALUES = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers()
+    | strategies.floats(allow_nan=False, allow_infinity=False)
+    | strategies.text(strategies.characters(), max_size=8)
+    | strategies.sampled_from(WORDS),
+    lambda inner: (
+        strategies.lists(inner, max_size=3)
+        | strategies.dictionaries(strategies.sampled_from(WORDS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    preset=strategies.sampled_from(sorted(PRESETS)),
+    kind=strategies.sampled_from(KINDS),
+    fields=strategies.dictionaries(strategies.sampled_from(WORDS), VALUES, max_size=6),
+)
+def test_whatever_an_event_holds_it_is_read_without_a_fault(
+    preset: str, kind: str, fields: dict[str, Any]
+) -> None:
+    watch, shown = watched(preset, lines({**fields, "type": kind}))
+    shown.encode()
+    found = watch.why_it_failed(ended(0), NOWHERE)
+    assert found is None or found.encode()
+
+
+@pytest.mark.parametrize(
+    ("events", "exit_code", "failure"),
+    [
+        ([result()], 0, None),
+        ([result(is_error=True, result="API Error: 402")], 0, "API Error: 402"),
+        ([result(subtype="error_max_turns", result=None)], 0, "error_max_turns"),
+        ([said("bye")], 0, "ended without a result. Its last lines:\nbye"),
+        ([said("bye")], 1, "exit code 1. Its last lines:\nbye"),
+        ([{"type": "result", "subtype": ["odd"], "is_error": 7}], 0, "reported an error"),
+    ],
+)
+def test_claude_codes_outcome_is_its_result(
+    events: list[Any], exit_code: int, failure: str | None
+) -> None:
+    watch, _ = watched("claude-code", lines(*events))
+    found = watch.why_it_failed(ended(exit_code), NOWHERE)
+    assert found == failure if failure is None else failure in str(found)
+
+
+@pytest.mark.parametrize(
+    ("events", "exit_code", "failure"),
+    [
+        ([{"type": "turn.completed"}], 0, None),
+        ([{"type": "turn.failed", "error": {"message": "402"}}], 1, "reported an error: 402"),
+        ([{"type": "turn.failed", "error": 5}], 0, "reported an error"),
+        ([{"type": "turn.started"}], 0, "without finishing its turn"),
+        ([{"type": "turn.completed"}], 1, "exit code 1"),
+    ],
+)
+def test_codexs_outcome_is_its_turns(
+    events: list[Any], exit_code: int, failure: str | None
+) -> None:
+    watch, _ = watched("codex", lines(*events))
+    found = watch.why_it_failed(ended(exit_code), NOWHERE)
+    assert found == failure if failure is None else failure in str(found)
+
+
+def test_an_error_of_opencode_is_its_outcome_whatever_the_exit_code() -> None:
+    watch, shown = watched(
+        "opencode", lines({"type": "error", "error": {"data": {"message": "no credit"}}})
+    )
+    assert shown == "! no credit\n"
+    assert watch.why_it_failed(ended(0), NOWHERE) == "opencode reported an error: no credit"
+
+
+@pytest.mark.parametrize(
+    ("output", "failure"),
+    [
+        ("Tokens: 2.9k sent, 19 received. Cost: $0.01\n", None),
+        ("litellm.APIError: gone\nTokens: 1 sent, 2 received.\n", None),
+        ("Tokens: 1 sent, 2 received.\nlitellm.AuthenticationError: no\n", "AuthenticationError"),
+        ("litellm.RateLimitError: slow down", "RateLimitError: slow down"),
+        ("nothing to see", "no answer from its model"),
+    ],
+)
+def test_aiders_outcome_is_how_its_last_request_ended(output: str, failure: str | None) -> None:
+    half = len(output) // 2
+    watch, shown = watched("aider", output[:half].encode(), output[half:].encode())
+    assert shown == output
+    found = watch.why_it_failed(ended(0), NOWHERE)
+    assert found == failure if failure is None else failure in str(found)
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "exit_code", "failure"),
+    [
+        ({"info": {"exit_status": "Submitted"}}, 0, None),
+        ({"info": {"exit_status": "LimitsExceeded"}}, 0, "stopped: LimitsExceeded"),
+        ({"info": {"exit_status": "BadRequestError"}}, 1, "stopped: BadRequestError"),
+        ({"info": {"exit_status": ""}}, 0, "without saying how"),
+        ({"messages": [r'"exit_status": "Submitted"']}, 0, "without saying how"),
+        (None, 1, "exit code 1"),
+    ],
+)
+def test_mini_swe_agents_outcome_is_in_its_trajectory(
+    trajectory: Any, exit_code: int, failure: str | None, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+    report.mkdir()
+    if trajectory is not None:
+        (report / "mini-swe-agent.traj.json").write_text(json.dumps(trajectory, indent=2))
+    watch, _ = watched("mini-swe-agent", b"")
+    found = watch.why_it_failed(ended(exit_code), tmp_path)
+    assert found == failure if failure is None else failure in str(found)
+
+
+def test_a_trajectory_that_is_a_pipe_or_a_link_is_none(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    path = tmp_path / "report" / "mini-swe-agent.traj.json"
+    watch, _ = watched("mini-swe-agent", b"")
+    os.mkfifo(path)
+    assert watch.why_it_failed(ended(0), tmp_path) is not None
+    path.unlink()
+    outside = tmp_path / "outside"
+    outside.write_text('{"exit_status": "Submitted"}')
+    path.symlink_to(outside)
+    assert watch.why_it_failed(ended(0), tmp_path) is not None
