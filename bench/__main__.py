@@ -4,11 +4,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bench import api_throughput, start_latency
+from bench import api_throughput, checkout, gateway_overhead, start_latency
 from bench.report import machine, show, write_json
 
 MEASURES = {
     "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
+    "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
+    "gateway_overhead": ("What the model gateway adds to a request", gateway_overhead.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
 }
 

@@ -57,11 +57,11 @@ class CommandLine:
         """What it has said on stderr until now."""
         return Path(self._log_names[process.pid]).read_text()
 
-    def __call__(self, *arguments: str) -> Answer:
+    def __call__(self, *arguments: str, typed: str = "") -> Answer:
         done = subprocess.run(
             [*PROGRAM, *arguments],
             env=self.environment,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=_COMMAND_SECONDS,

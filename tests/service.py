@@ -154,15 +154,16 @@ class Service:
             self.clients.pop().close()
         return exit_code
 
-    def admin(self, *arguments: str) -> str:
+    def admin(self, *arguments: str, typed: str = "") -> str:
         """An administrative command beside the running service; its stdout."""
-        done = self.try_admin(*arguments)
+        done = self.try_admin(*arguments, typed=typed)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def try_admin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def try_admin(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [PROGRAM, *arguments, "--data-dir", str(self.data_dir)],
+            input=typed,
             env=self._environment(),
             capture_output=True,
             text=True,

@@ -10,21 +10,29 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import aiohttp
 import msgspec
 
 from agentjobs.agents.catalog import build_catalog
+from agentjobs.agents.certificates import make_bundle
 from agentjobs.forges.local import LocalForge
 from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
+from agentjobs.gateway.prices import prices_of
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.credentials import may_write_branch
 from agentjobs.jobs.tools import JobTools
 from agentjobs.logging_setup import configure_logging
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.connector import new_session
+from agentjobs.repos.facts import FactsCache
 from agentjobs.sandbox.choice import sandbox_for
-from agentjobs.settings import Settings, unknown_variables
+from agentjobs.settings import Settings, SettingsError, unknown_variables
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application, build_metrics_application
@@ -66,10 +74,12 @@ class _Stop:
 async def run_up(settings: Settings, on_ready: OnReady) -> None:
     """API and worker in one process, on one store, until told to stop."""
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
-        async with _opened(_with_bound_port(settings, listener)) as (context, stop):
-            worker = await _worker(context, git_url=context.settings.own_url)
-            async with _serving(context, listener, stop, on_ready):
-                await worker.run(stop.asked, stop.hurry)
+        async with (
+            _opened(_with_bound_port(settings, listener)) as (context, stop),
+            _worker(context, git_url=context.settings.own_url) as worker,
+            _serving(context, listener, stop, on_ready),
+        ):
+            await worker.run(stop.asked, stop.hurry)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
@@ -81,8 +91,10 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 
 
 async def run_worker(settings: Settings) -> None:
-    async with _opened(settings) as (context, stop):
-        worker = await _worker(context, git_url=settings.effective_public_url)
+    async with (
+        _opened(settings) as (context, stop),
+        _worker(context, git_url=settings.effective_public_url) as worker,
+    ):
         await worker.run(stop.asked, stop.hurry)
 
 
@@ -110,23 +122,64 @@ def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
     return msgspec.structs.replace(settings, port=listener.getsockname()[1])
 
 
-async def _worker(context: JobsContext, git_url: str) -> Worker:
+@contextlib.asynccontextmanager
+async def _worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
     settings = context.settings
     sandbox = sandbox_for(settings)
     await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
     public_url = settings.effective_public_url
     forge = LocalForge(context.db, git_url, public_url, may_write_branch)
-    tools = JobTools(
-        context=context,
-        mirrors=mirrors,
-        workspaces=Workspaces(settings.data_path / "workspaces", mirrors),
-        sandbox=sandbox,
-        forges={forge.platform: forge},
-    )
-    worker = Worker(tools, settings.effective_slots)
-    await worker.start()
-    return worker
+    allowed = _allowed(settings)
+    session = _session(settings, allowed)
+    try:
+        tools = JobTools(
+            context=context,
+            mirrors=mirrors,
+            workspaces=Workspaces(
+                settings.data_path / "workspaces",
+                mirrors,
+                cache_max_bytes=settings.cache_max_bytes,
+            ),
+            sandbox=sandbox,
+            forges={forge.platform: forge},
+            facts=FactsCache(),
+            keys=SealingKeys.load(settings),
+            prices=prices_of(settings),
+            allowed=allowed,
+            session=session,
+            certificates=_certificates(settings),
+        )
+        worker = Worker(tools, settings.effective_slots)
+        await worker.start()
+        yield worker
+    finally:
+        await session.close()
+
+
+def _session(settings: Settings, allowed: Allowed) -> aiohttp.ClientSession:
+    try:
+        return new_session(allowed, settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _certificates(settings: Settings) -> Path | None:
+    if not settings.ca_file:
+        return None
+    try:
+        return make_bundle(Path(settings.ca_file), settings.data_path)
+    except OSError as error:
+        raise SettingsError(
+            f"ca_file {settings.ca_file} cannot be read: {error.strerror}"
+        ) from None
+
+
+def _allowed(settings: Settings) -> Allowed:
+    try:
+        return Allowed.parse(settings.egress_allow)
+    except ValueError as error:
+        raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from agentjobs_client.models import (
     Job,
     JobPage,
     JobReceipt,
+    Prompt,
     Repo,
     RepoList,
 )
@@ -146,13 +147,22 @@ class AsyncClient:
         call = Call("GET", calls.job_path(job_id, "events"))
         return (await self._ask(call, EventList)).events
 
-    async def logs(self, job_id: str, *, follow: bool = False) -> AsyncIterator[str]:
-        """The log so far, or with `follow` all of it until the job is finished."""
+    async def prompt(self, job_id: str) -> str | None:
+        """What the agent was told; None before it was started."""
+        return (await self._ask(Call("GET", calls.job_path(job_id, "prompt")), Prompt)).prompt
+
+    async def logs(
+        self, job_id: str, *, follow: bool = False, timestamps: bool = False
+    ) -> AsyncIterator[str]:
+        """The log so far, or with `follow` all of it until the job is finished.
+
+        With `timestamps` every line begins with the time it was written.
+        """
         if not follow:
-            call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
+            call = calls.get_logs(job_id, timestamps)
             yield (await self._send(call)).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._patience_while_away())
+        stream = LogStream(job_id, self._patience_while_away(), timestamps=timestamps)
         while not stream.ended:
             try:
                 async for text in self._read_log(stream):
@@ -163,7 +173,11 @@ class AsyncClient:
     async def _read_log(self, stream: LogStream) -> AsyncIterator[str]:
         try:
             async with self._http.stream(
-                "GET", stream.call.path, headers=stream.call.headers, timeout=stream.timeout
+                "GET",
+                stream.call.path,
+                params=dict(stream.call.params),
+                headers=stream.call.headers,
+                timeout=stream.timeout,
             ) as response:
                 if not response.is_success:
                     await response.aread()

@@ -104,11 +104,17 @@ def list_jobs(filters: Mapping[str, str | None], cursor: str | None) -> Call:
     return Call("GET", "/jobs", params=params)
 
 
-def follow_logs(job_id: str, last_event_id: str) -> Call:
+def get_logs(job_id: str, timestamps: bool) -> Call:
+    params = {"timestamps": "true"} if timestamps else {}
+    headers = {"Accept": "text/plain"}
+    return Call("GET", job_path(job_id, "logs"), params=params, headers=headers)
+
+
+def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call:
     headers = {"Accept": "text/event-stream"}
     if last_event_id:
         headers["Last-Event-ID"] = last_event_id
-    return Call("GET", job_path(job_id, "logs"), headers=headers)
+    return get_logs(job_id, timestamps)._replace(headers=headers)
 
 
 def unreachable(base_url: object, error: Exception) -> ServiceUnreachable:

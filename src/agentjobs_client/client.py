@@ -20,6 +20,7 @@ from agentjobs_client.models import (
     Job,
     JobPage,
     JobReceipt,
+    Prompt,
     Repo,
     RepoList,
 )
@@ -148,13 +149,20 @@ class Client:
     def events(self, job_id: str) -> list[Event]:
         return self._ask(Call("GET", calls.job_path(job_id, "events")), EventList).events
 
-    def logs(self, job_id: str, *, follow: bool = False) -> Iterator[str]:
-        """The log so far, or with `follow` all of it until the job is finished."""
+    def prompt(self, job_id: str) -> str | None:
+        """What the agent was told; None before it was started."""
+        return self._ask(Call("GET", calls.job_path(job_id, "prompt")), Prompt).prompt
+
+    def logs(self, job_id: str, *, follow: bool = False, timestamps: bool = False) -> Iterator[str]:
+        """The log so far, or with `follow` all of it until the job is finished.
+
+        With `timestamps` every line begins with the time it was written.
+        """
         if not follow:
-            call = Call("GET", calls.job_path(job_id, "logs"), headers={"Accept": "text/plain"})
+            call = calls.get_logs(job_id, timestamps)
             yield self._send(call).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._patience_while_away())
+        stream = LogStream(job_id, self._patience_while_away(), timestamps=timestamps)
         while not stream.ended:
             try:
                 yield from self._read_log(stream)
@@ -164,7 +172,11 @@ class Client:
     def _read_log(self, stream: LogStream) -> Iterator[str]:
         try:
             with self._http.stream(
-                "GET", stream.call.path, headers=stream.call.headers, timeout=stream.timeout
+                "GET",
+                stream.call.path,
+                params=dict(stream.call.params),
+                headers=stream.call.headers,
+                timeout=stream.timeout,
             ) as response:
                 if not response.is_success:
                     response.read()

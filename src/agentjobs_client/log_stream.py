@@ -14,16 +14,17 @@ SILENCE_SECONDS = 60.0
 
 
 class LogStream:
-    def __init__(self, job_id: str, patience: Patience) -> None:
+    def __init__(self, job_id: str, patience: Patience, *, timestamps: bool = False) -> None:
         self.ended = False
         self._job_id = job_id
+        self._timestamps = timestamps
         self._patience = patience
         self._last_event_id = ""
         self._parser = EventParser()
 
     @property
     def call(self) -> calls.Call:
-        return calls.follow_logs(self._job_id, self._last_event_id)
+        return calls.follow_logs(self._job_id, self._timestamps, self._last_event_id)
 
     @property
     def timeout(self) -> httpx.Timeout:

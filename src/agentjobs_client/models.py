@@ -59,6 +59,7 @@ class Job(msgspec.Struct, frozen=True):
     error: JobError | None = None
     usage: dict[str, Any] | None = None
     queue_reason: str | None = None
+    verification: dict[str, Any] | None = None
 
     @property
     def finished(self) -> bool:
@@ -71,6 +72,11 @@ class Event(msgspec.Struct, frozen=True):
     sequence: int
     timestamp: str
     payload: dict[str, Any]
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    job_id: str
+    prompt: str | None = None
 
 
 class AgentList(msgspec.Struct, frozen=True):

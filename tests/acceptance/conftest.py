@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile_house import House, open_house
 from tests.service import Api, Service, StartService, sample_repository
 
 QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
@@ -51,6 +52,13 @@ def api(service: Service, key: str, tmp_path_factory: pytest.TempPathFactory) ->
     client = service.client(key)
     client.wait_ready("acme/shop")
     return client
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One `agentjobs up` for all hostile agents: what one breaks, the next would notice."""
+    with open_house(tmp_path_factory.mktemp("house")) as opened:
+        yield opened
 
 
 @pytest.fixture

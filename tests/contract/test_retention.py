@@ -1,11 +1,13 @@
 """What is let go of, and what stays, on both stores."""
 
 from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.logs import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queries import list_jobs
 from agentjobs.jobs.retention import prune
+from agentjobs.jobs.usage import usage_writer
 from tests.world import World
 
 
@@ -15,6 +17,8 @@ async def finished_job(world: World) -> str:
     claimed = await world.claim()
     for _ in range(3):
         await append_chunk(world.db, claimed, "text\n")
+    account = Account(job_id=job_id, organization_id=caller.organization_id)
+    await Ledger(world.db, account, usage_writer(job_id)).reserve(5)
     await finish_job(world.db, claimed, Failed("no_changes", ""))
     return job_id
 
@@ -42,7 +46,7 @@ async def test_finished_jobs_go_after_a_year_with_everything_of_theirs(world: Wo
     assert (pruned.log_chunks, pruned.jobs) == (3, 1)
     left = await list_jobs(world.context, world.callers["acme"].organization_id)
     assert [job.job_id for job in left] == [waiting]
-    for table, expected in (("job_logs", 0), ("events", 1)):
+    for table, expected in (("job_logs", 0), ("events", 1), ("job_spending", 0)):
         row = await world.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row is not None
         assert row["n"] == expected

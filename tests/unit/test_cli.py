@@ -95,7 +95,7 @@ def test_wrong_words_are_one_line_and_exit_code_2(agentjobs, arguments):
 
 
 @pytest.mark.parametrize(
-    "noun", [(), ("orgs",), ("keys",), ("repos",), ("agents",), ("pulls",), ("jobs",)]
+    "noun", [(), ("orgs",), ("keys",), ("repos",), ("agents",), ("pulls",), ("jobs",), ("secrets",)]
 )
 def test_every_noun_explains_itself(agentjobs, noun):
     exit_code, out, _ = agentjobs(*noun, "--help")

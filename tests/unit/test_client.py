@@ -218,6 +218,15 @@ def test_a_log_is_read_as_text(caller):
     assert "".join(caller.call(handle, "logs", "job_1")) == "one\ntwo\n"
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_times_of_a_log_are_asked_for_in_the_address(caller, follow):
+    answer = log_events("event: end\ndata: completed\n\n") if follow else httpx.Response(200)
+    handle, requests = answering(answer, answer)
+    list(caller.call(handle, "logs", "job_1", follow=follow, timestamps=True))
+    list(caller.call(handle, "logs", "job_1", follow=follow))
+    assert [request.url.query for request in requests] == [b"timestamps=true", b""]
+
+
 def test_a_followed_log_goes_on_where_a_broken_connection_stopped(caller):
     handle, requests = answering(
         log_events("retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),

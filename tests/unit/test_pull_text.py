@@ -2,12 +2,14 @@ from typing import Any
 
 from agentjobs.agents.report import Report
 from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.pull_text import commit_message, from_commit_message, pull_text
+from agentjobs.jobs.pull_text import commit_message, from_commit_message, pull_body, pull_text
+from agentjobs.jobs.verification import Verification
 
 
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:
     return ClaimedJob(
         id="job_x",
+        organization_id="org_x",
         organization="default",
         repo_id="repo_x",
         repo="a/b",
@@ -54,3 +56,21 @@ def test_the_commit_message_gives_the_words_back() -> None:
     message = commit_message(job(), text)
     assert message.endswith("\n\nJob: job_x\nAgent: fixer\n")
     assert from_commit_message(message) == text
+
+
+def checked(*, passed: bool, output: str = "") -> str:
+    exit_code = 0 if passed else 2
+    found = Verification(
+        command="make test", passed=passed, exit_code=exit_code, duration_ms=1_250, output=output
+    )
+    return pull_body(job(), pull_text(job(), "Fixer", None), found)
+
+
+def test_a_passed_verification_stands_in_the_body() -> None:
+    assert "**Verification** passed: `make test` succeeded after 1.2 s." in checked(passed=True)
+
+
+def test_a_failed_one_shows_its_last_lines_in_a_fence_they_cannot_close() -> None:
+    body = checked(passed=False, output="```\nnot the end")
+    assert "failed with exit code 2" in body
+    assert "````\n```\nnot the end\n````" in body

@@ -49,7 +49,7 @@ def test_a_value_is_taken_out_wherever_it_is_cut(value: str, size: int | None) -
 
 
 @pytest.mark.parametrize("size", [None, 1, 5])
-@pytest.mark.parametrize("token", TOKENS)
+@pytest.mark.parametrize("token", TOKENS, ids=lambda token: token[:4])
 def test_a_token_of_a_known_shape_is_taken_out(token: str, size: int | None) -> None:
     assert redacted(f"key={token}\nnext", size=size) == "key=[redacted]\nnext"
     assert redacted(f'"{token}"', size=size) == '"[redacted]"'

@@ -104,20 +104,37 @@ def cancel_job(job_id: JobId, json: Json = False) -> None:
         remark(f"{job.job_id} is {job.status}")
 
 
+@jobs.command("prompt")
+def show_prompt(job_id: JobId, json: Json = False) -> None:
+    """Print what the agent was told."""
+    with _client() as client:
+        prompt = client.prompt(job_id)
+    if json:
+        answer_json({"job_id": job_id, "prompt": prompt})
+    elif prompt is None:
+        remark(f"The agent of {job_id} was not started yet")
+    else:
+        answer(prompt)
+
+
 @jobs.command("logs")
 def show_logs(
     job_id: JobId,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job is finished.")
     ] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Begin every line with its time (UTC).")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Print what the agent wrote."""
     with _client() as client:
+        pieces = client.logs(job_id, follow=follow, timestamps=timestamps)
         if json:
-            answer_json({"job_id": job_id, "log": "".join(client.logs(job_id, follow=follow))})
+            answer_json({"job_id": job_id, "log": "".join(pieces)})
             return
-        for text in client.logs(job_id, follow=follow):
+        for text in pieces:
             sys.stdout.write(text)
             sys.stdout.flush()
 

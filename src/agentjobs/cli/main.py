@@ -9,6 +9,7 @@ import typer
 from agentjobs.cli import failures
 from agentjobs.cli.agents import agents
 from agentjobs.cli.demo.command import demo
+from agentjobs.cli.doctor import doctor
 from agentjobs.cli.jobs import jobs
 from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
@@ -39,7 +40,7 @@ for name, noun in {
     "pulls": pulls,
 }.items():
     app.add_typer(noun, name=name)
-for command in (migrate, backup):
+for command in (doctor, migrate, backup):
     app.command()(command)
 
 

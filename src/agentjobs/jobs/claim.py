@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
 
@@ -44,8 +45,8 @@ _TAKE = (
     " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
 )
 _READ = (
-    "SELECT j.*, o.name AS organization, r.platform, r.default_branch, r.disconnected_at,"
-    " r.head_commit AS repo_head"
+    "SELECT j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
+    " r.platform, r.default_branch, r.disconnected_at, r.head_commit AS repo_head, r.lifted_paths"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
     " WHERE j.id = :job_id"
 )
@@ -60,6 +61,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     """A job in one worker's hands: `fence` is the proof, `credential` the key to its repository."""
 
     id: str
+    organization_id: str
     organization: str
     repo_id: str
     repo: str
@@ -75,6 +77,11 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     was_started_before: bool
     branch: str
     credential: str
+    lifted_paths: tuple[str, ...] = ()
+    daily_budget_nanousd: int | None = None
+    job_budget_nanousd: int | None = None
+    # What an earlier attempt found, which got as far as its branch.
+    verification: Verification | None = None
 
     @property
     def base_branch(self) -> str:
@@ -151,6 +158,7 @@ async def _take(
 def _claimed(row: Row, credential: str) -> ClaimedJob:
     return ClaimedJob(
         id=row["id"],
+        organization_id=row["organization_id"],
         organization=row["organization"],
         repo_id=row["repo_id"],
         repo=row["repo"],
@@ -166,4 +174,8 @@ def _claimed(row: Row, credential: str) -> ClaimedJob:
         was_started_before=row["started_at"] is not None,
         branch=row["branch"],
         credential=credential,
+        lifted_paths=tuple(msgspec.json.decode(row["lifted_paths"])),
+        daily_budget_nanousd=row["daily_budget_nanousd"],
+        job_budget_nanousd=row["job_budget_nanousd"],
+        verification=stored_verification(row["verification"]),
     )

@@ -10,6 +10,7 @@ from agentjobs.jobs.fleet import FleetState
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import CreateJobRequest, Receipt
 from agentjobs.jobs.states import QUEUED
+from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.store.database import Row, Transaction
@@ -73,6 +74,7 @@ async def _create(
 
 
 def _check(context: JobsContext, caller: Caller, body: CreateJobRequest, found: Row) -> None:
+    _check_cost(body, found["job_budget_nanousd"])
     if found["id"] is None:
         raise Problem(
             "repo_not_connected",
@@ -109,10 +111,21 @@ def _check(context: JobsContext, caller: Caller, body: CreateJobRequest, found: 
         )
 
 
+def _check_cost(body: CreateJobRequest, budget_nanousd: int | None) -> None:
+    asked = nanousd((body.config_override or {}).get("max_cost_usd"))
+    if asked is not None and budget_nanousd is not None and asked > budget_nanousd:
+        message = f"may lower the organization's {usd_text(budget_nanousd)} USD, never raise them"
+        raise Problem(
+            "validation_failed",
+            f"config_override.max_cost_usd {message}.",
+            details=[{"field": "config_override.max_cost_usd", "message": message}],
+        )
+
+
 async def _surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
     """The repository and the queue, in one round trip; a row even when there is no repository."""
     row = await tx.fetch_one(
-        "SELECT r.id, r.index_status,"
+        "SELECT r.id, r.index_status, o.job_budget_nanousd,"
         " (SELECT COUNT(*) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
         "  AND organization_id = o.id) AS organization_waiting,"
         " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL"

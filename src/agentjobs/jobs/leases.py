@@ -6,13 +6,14 @@ from agentjobs.jobs.claim import Claim, ClaimedJob
 from agentjobs.store.database import Database, Transaction
 
 
-class WorkerCard(msgspec.Struct, frozen=True):
-    """A worker as the others see it."""
+class WorkerCard(msgspec.Struct):
+    """A worker as the others see it: `agents` it can run now, and why it cannot run the others."""
 
     id: str
     hostname: str
     slots: int
     agents: list[str]
+    unready: dict[str, str] = {}
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -70,12 +71,14 @@ async def _renew(
 async def _heartbeat(tx: Transaction, worker: WorkerCard, now: int) -> None:
     # The whole card each time: a worker that was taken for dead is back with its next beat.
     await tx.execute(
-        "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at)"
-        " VALUES (:id, :hostname, :agents, :slots, :now, :now)"
-        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at",
+        "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at)"
+        " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now)"
+        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
+        " agents = excluded.agents, unready = excluded.unready",
         id=worker.id,
         hostname=worker.hostname,
         agents=msgspec.json.encode(worker.agents).decode(),
+        unready=msgspec.json.encode(worker.unready).decode(),
         slots=worker.slots,
         now=now,
     )

@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.clock import iso_utc, iso_utc_or_none
 from agentjobs.jobs.states import RETRYABLE, JobStatus
+from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.store.database import Row
 
 
@@ -28,6 +29,15 @@ class JobError(msgspec.Struct, frozen=True):
     retryable: bool
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What the models cost so far; a request under way counts with what is reserved for it."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    requests: int
+
+
 class JobView(msgspec.Struct, frozen=True):
     job_id: str
     status: JobStatus
@@ -41,8 +51,9 @@ class JobView(msgspec.Struct, frozen=True):
     created_at: str
     attempt: int
     error: JobError | None
-    usage: dict[str, Any] | None
+    usage: Usage | None
     queue_reason: str | None
+    verification: Verification | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -73,8 +84,9 @@ def job_view(row: Row, queue_reason: str | None = None) -> JobView:
         created_at=iso_utc(row["created_at"]),
         attempt=row["attempt"],
         error=_job_error(row["error_code"], row["error_message"]),
-        usage=None if row["usage"] is None else msgspec.json.decode(row["usage"]),
+        usage=None if row["usage"] is None else msgspec.json.decode(row["usage"], type=Usage),
         queue_reason=queue_reason,
+        verification=stored_verification(row["verification"]),
     )
 
 

@@ -32,3 +32,11 @@ Outcome = Completed | Failed | Cancelled | Released | Abandoned
 
 class ClaimLost(Exception):
     """This worker's claim was taken over or ended; nothing it does may count any more."""
+
+
+class Stopped(Exception):
+    """Ends a run with an outcome already known."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.outcome = Failed(code, message)

@@ -1,9 +1,12 @@
 """The words of a job's commit and pull request, from the agent's report or from what is known."""
 
+import re
+
 import msgspec
 
 from agentjobs.agents.report import Report
 from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.verification import Verification, in_words
 
 _MOST_TITLE_LENGTH = 200
 
@@ -40,8 +43,20 @@ def from_commit_message(message: str) -> PullText:
     return PullText(_one_line(title), body.strip())
 
 
-def pull_body(job: ClaimedJob, text: PullText) -> str:
-    return f"{text.body}\n\n---\nOpened by agentjobs: job {job.id}, agent {job.agent}.\n"
+def pull_body(job: ClaimedJob, text: PullText, verification: Verification | None) -> str:
+    checked = "" if verification is None else f"\n\n{_checked(verification)}"
+    signature = f"Opened by agentjobs: job {job.id}, agent {job.agent}."
+    return f"{text.body}{checked}\n\n---\n{signature}\n"
+
+
+def _checked(found: Verification) -> str:
+    """A failing one with its last lines, in a fence that they cannot close."""
+    verdict = f"**Verification** {'passed' if found.passed else 'failed'}: {in_words(found)}."
+    if not found.output:
+        return verdict
+    longest = max((len(run) for run in re.findall("`+", found.output)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{verdict}\n\n{fence}\n{found.output}\n{fence}"
 
 
 def _one_line(text: str) -> str:

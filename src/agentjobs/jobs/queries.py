@@ -19,7 +19,8 @@ _ACTIVE = (
 )
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
-    " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage, o.plan,"
+    " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
+    " j.verification, o.plan,"
     f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
@@ -83,6 +84,19 @@ async def list_events(db: Database, organization_id: str, job_id: str) -> list[E
         )
         for row in rows
     ]
+
+
+async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | None:
+    """What the agent was told; None before it was started."""
+    row = await db.fetch_one(
+        "SELECT prompt FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
+        job_id=job_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise job_not_found(job_id)
+    prompt: str | None = row["prompt"]
+    return prompt
 
 
 async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStatus:

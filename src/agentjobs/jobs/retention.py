@@ -70,7 +70,7 @@ async def _prune_jobs(tx: Transaction, before: int) -> int:
         batch=_BATCH,
     )
     ids = [row["id"] for row in rows]
-    for table, column in (("events", "job_id"), ("jobs", "id")):
+    for table, column in (("events", "job_id"), ("job_spending", "job_id"), ("jobs", "id")):
         await tx.execute(
             f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=ids
         )

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
 
 from agentjobs.forges.protocol import Forge
+from agentjobs.gateway.prices import Prices
 from agentjobs.jobs.context import JobsContext
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.repos.facts import FactsCache
 from agentjobs.sandbox.protocol import Sandbox
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
@@ -17,3 +24,10 @@ class JobTools:
     workspaces: Workspaces
     sandbox: Sandbox
     forges: Mapping[str, Forge]
+    facts: FactsCache
+    keys: SealingKeys
+    prices: Prices
+    allowed: Allowed
+    session: aiohttp.ClientSession
+    # The bundle agents are shown; None: the system's own.
+    certificates: Path | None = None

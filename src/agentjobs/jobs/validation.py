@@ -1,5 +1,6 @@
 """Every fault of a job request at once, each with the field it is about. Asks no store."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.agents.definitions import Agent
 from agentjobs.git.remote import is_branch_name
 
 MOST_OVERRIDE_BYTES = 16 * 1024
@@ -29,13 +31,25 @@ def faults_in(body: Mapping[str, Any], catalog: Catalog) -> list[Fault]:
         faults.append(_fault("repo", "must have the form <owner>/<name>"))
     override = body.get("config_override")
     if override is not None:
-        faults += _override_faults(override, _cap(body.get("agent"), catalog))
+        faults += _override_faults(override)
+        agent_id = body.get("agent")
+        agent = catalog.get(agent_id) if isinstance(agent_id, str) else None
+        if agent is not None and isinstance(override, dict):
+            faults += _cap_faults(override, agent)
     return faults
 
 
-def _cap(agent_id: Any, catalog: Catalog) -> float | None:
-    agent = catalog.get(agent_id) if isinstance(agent_id, str) else None
-    return None if agent is None else agent.timeout_seconds
+def _cap_faults(override: Mapping[str, Any], agent: Agent) -> list[Fault]:
+    """A request may ask for less than the agent may use, never for more."""
+    seconds, cost = override.get("timeout_seconds"), override.get("max_cost_usd")
+    faults = []
+    if isinstance(seconds, int) and seconds > agent.timeout_seconds:
+        message = f"may lower the agent's {agent.timeout_seconds:g} seconds, never raise them"
+        faults.append(_fault("config_override.timeout_seconds", message))
+    if cost is not None and _is_number(cost) and cost > (agent.max_cost_usd or math.inf):
+        message = f"may lower the agent's {agent.max_cost_usd} USD, never raise them"
+        faults.append(_fault("config_override.max_cost_usd", message))
+    return faults
 
 
 def _text_faults(body: Mapping[str, Any], field: str, most: int, *, required: bool) -> list[Fault]:
@@ -55,7 +69,7 @@ def _has_control_characters(value: str) -> bool:
     return any(ord(character) < 32 or ord(character) == 127 for character in value)
 
 
-def _override_faults(override: Any, most_seconds: float | None) -> list[Fault]:
+def _override_faults(override: Any) -> list[Fault]:
     if not isinstance(override, dict):
         return [_fault("config_override", "must be an object")]
     if len(msgspec.json.encode(override)) > MOST_OVERRIDE_BYTES:
@@ -66,14 +80,6 @@ def _override_faults(override: Any, most_seconds: float | None) -> list[Fault]:
             message = check(override[key])
             if message:
                 faults.append(_fault(f"config_override.{key}", message))
-    seconds = override.get("timeout_seconds")
-    if most_seconds is not None and isinstance(seconds, int) and seconds > most_seconds:
-        faults.append(
-            _fault(
-                "config_override.timeout_seconds",
-                f"may lower the agent's {most_seconds:g} seconds, never raise them",
-            )
-        )
     return faults
 
 

@@ -96,7 +96,10 @@ class JobLoop:
         logging_setup.job_id.set(held.job.id)
         try:
             async with LogWriter(
-                self._tools.context.db, held.job, self._tools.context.settings.max_job_log_bytes
+                self._tools.context.db,
+                held.job,
+                self._tools.context.settings.max_job_log_bytes,
+                secrets=(held.job.credential,),
             ) as log:
                 outcome = await self._outcome(held, log)
                 if isinstance(outcome, Failed):

@@ -13,6 +13,8 @@ from agentjobs.worker.cancel_loop import CancelLoop
 from agentjobs.worker.job_loop import JobLoop
 from agentjobs.worker.lease_loop import LeaseLoop
 from agentjobs.worker.loop import PeriodicLoop, keep_alive, run_loops
+from agentjobs.worker.open_files import raise_open_files_limit
+from agentjobs.worker.readiness_loop import look_at_agents, readiness_loop
 from agentjobs.worker.rescue_loop import rescue_loop
 
 _TIDY_SECONDS = 6 * 3600.0
@@ -24,14 +26,15 @@ class Worker:
         self._tools = tools
         self._db = tools.context.db
         self._settings = tools.context.settings
-        agents = [agent.id for agent in tools.context.catalog.all()]
-        self._card = leases.WorkerCard(new_id("wrk"), socket.gethostname(), slots, agents)
+        self._card = leases.WorkerCard(new_id("wrk"), socket.gethostname(), slots, agents=[])
         self._jobs = JobLoop(tools, self._card)
         self._leases = LeaseLoop(self._db, self._settings, self._card, self._jobs)
 
     async def start(self) -> None:
         """From here on the store counts on this worker."""
+        raise_open_files_limit()
         await self._tools.workspaces.sweep()
+        await look_at_agents(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
         await self._leases.renew()
         fields = {"worker_id": self._card.id, "slots": self._card.slots}
         _log.info("worker ready", extra={"fields": {**fields, "agents": self._card.agents}})
@@ -40,7 +43,7 @@ class Worker:
         """Works until `stopping`, then drains (`hurry` cuts that short), leases kept meanwhile."""
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_loops([self._tidying], stopping))
+            group.create_task(run_loops([self._tidying, self._readiness], stopping))
             group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             await self._drain(hurry)
@@ -60,9 +63,20 @@ class Worker:
         return rescue_loop(self._db, self._settings)
 
     @property
+    def _readiness(self) -> PeriodicLoop:
+        return readiness_loop(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+
+    @property
+    def _in_sandbox(self) -> bool:
+        return self._settings.has_sandbox
+
+    @property
     def _tidying(self) -> PeriodicLoop:
-        tidy = self._tools.mirrors.tidy
-        return PeriodicLoop("mirrors", _TIDY_SECONDS, tidy, first_after_seconds=600)
+        return PeriodicLoop("caches", _TIDY_SECONDS, self._tidy, first_after_seconds=600)
+
+    async def _tidy(self) -> None:
+        await self._tools.mirrors.tidy()
+        await self._tools.workspaces.tidy()
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds

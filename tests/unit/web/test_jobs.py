@@ -18,6 +18,7 @@ JOB_FIELDS = {
     "attempt",
     "error",
     "usage",
+    "verification",
     "queue_reason",
 }
 

@@ -141,3 +141,46 @@ async def test_head_of_a_stream_ends_at_once(service: Service) -> None:
 )
 def test_log_text_cannot_forge_events(text: str, data: str) -> None:
     assert log_event(LogChunk(7, 0, text)) == f"id: 7\n{data}\n".encode()
+
+
+async def timed(service: Service, *texts: str) -> ClaimedJob:
+    """A second apart each, from the start of the epoch."""
+    job = await claimed(service)
+    for second, text in enumerate(texts):
+        await append_chunk(service.world.db, job, text, second * 1_000)
+    return job
+
+
+def stamp(second: int) -> str:
+    return f"1970-01-01T00:00:0{second}.000Z "
+
+
+async def test_every_line_has_its_time_on_request(service: Service) -> None:
+    job = await timed(service, "one\ntw", "o\n\nthree", "!\n")
+    answer = await service.get(f"/v1/jobs/{job.id}/logs?timestamps=true")
+    assert answer.text == (f"{stamp(0)}one\n{stamp(0)}two\n{stamp(1)}\n{stamp(1)}three!\n")
+    plain = await service.get(f"/v1/jobs/{job.id}/logs?timestamps=false")
+    assert plain.text == "one\ntwo\n\nthree!\n"
+
+
+async def test_events_have_times_too_also_when_resumed_inside_a_line(service: Service) -> None:
+    job = await timed(service, "one\n", "tw", "o\r", "three")
+    await service.post(f"/v1/jobs/{job.id}/cancel")
+    path = f"/v1/jobs/{job.id}/logs?timestamps=true"
+    whole = await service.get(path, headers=EVENTS)
+    assert whole.text == (
+        f"retry: 1000\n\nid: 1\ndata: {stamp(0)}one\ndata: \n\nid: 2\ndata: {stamp(1)}tw\n\n"
+        f"id: 3\ndata: o\ndata: \n\nid: 4\ndata: {stamp(3)}three\n\n"
+        "event: end\ndata: cancelled\n\n"
+    )
+    for last in range(1, 4):
+        headers = {**EVENTS, "Last-Event-ID": str(last)}
+        rest = (await service.get(path, headers=headers)).text.removeprefix("retry: 1000\n\n")
+        assert rest
+        assert whole.text.endswith("\n\n" + rest)
+
+
+async def test_a_wish_for_times_that_is_none_is_refused(service: Service) -> None:
+    job = await service.created()
+    answer = await service.get(f"/v1/jobs/{job}/logs?timestamps=maybe")
+    assert refusal(answer) == (422, "validation_failed")

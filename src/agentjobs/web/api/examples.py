@@ -28,8 +28,15 @@ JOB: Mapping[str, Any] = {
     "created_at": "2026-01-31T09:30:00.000Z",
     "attempt": 1,
     "error": None,
-    "usage": None,
+    "usage": {"input_tokens": 18204, "output_tokens": 1311, "cost_usd": 0.074, "requests": 6},
     "queue_reason": None,
+    "verification": {
+        "command": "make test",
+        "passed": True,
+        "exit_code": 0,
+        "duration_ms": 2140,
+        "output": "",
+    },
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
@@ -38,6 +45,11 @@ CANCELLED_JOB: Mapping[str, Any] = {
     "pr_url": None,
     "pr_number": None,
     "error": {"code": "cancelled", "message": "The job was cancelled.", "retryable": True},
+}
+
+PROMPT: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "prompt": "You are Lint fixer, a coding agent, working on the repository acme/shop.\n…",
 }
 
 JOBS: Mapping[str, Any] = {"jobs": [JOB], "next_cursor": None}
@@ -85,6 +97,7 @@ REPOS: Mapping[str, Any] = {
             "indexed_commit": "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90",
             "index_progress": None,
             "index_error": None,
+            "lifted_paths": [],
         }
     ],
     "next_cursor": None,

@@ -82,10 +82,14 @@ _JOB: Notes = {
     "created_at": _time("When the job was created."),
     "attempt": _note("How often the agent was started.", minimum=0),
     "error": _note("Why the job failed or was cancelled."),
-    "usage": _note("What the agent used, as far as it is known."),
+    "usage": _note(
+        "What the agent's models used and cost so far; a request under way counts with what is "
+        "reserved for it. Null: no model was called."
+    ),
     "queue_reason": _note(
         "Why a queued job cannot start: `plan_limit` or `no_worker`. Null: it waits for its turn."
     ),
+    "verification": _note("What the check after the agent found; null when there is none yet."),
 }
 
 FIELD_NOTES: Mapping[str, Notes] = {
@@ -112,6 +116,23 @@ FIELD_NOTES: Mapping[str, Notes] = {
         ),
     },
     "Job": _JOB,
+    "Usage": {
+        "input_tokens": _note("Tokens sent to models, cached ones included.", minimum=0),
+        "output_tokens": _note("Tokens the models answered with.", minimum=0),
+        "cost_usd": _note("What they cost, in US dollars.", minimum=0),
+        "requests": _note("How many requests were let through.", minimum=0),
+    },
+    "Verification": {
+        "command": _note("What was run after the agent."),
+        "passed": _note("Whether it succeeded."),
+        "exit_code": _note("Null when time or a limit ended it."),
+        "duration_ms": _note("How long it took.", minimum=0),
+        "output": _note("The last lines of a check that failed."),
+    },
+    "PromptView": {
+        "job_id": _note("Job identifier.", pattern=JOB_ID_PATTERN),
+        "prompt": _note("What the agent was told."),
+    },
     "JobError": {
         "code": _note(f"A stable code: {', '.join(f'`{code}`' for code in RETRYABLE)}, or newer."),
         "message": _note("What happened, for people."),
@@ -150,6 +171,7 @@ FIELD_NOTES: Mapping[str, Notes] = {
         "indexed_commit": _note("The commit that the index describes."),
         "index_progress": _note("How far a running index is."),
         "index_error": _note("Why the last index failed; it is tried again."),
+        "lifted_paths": _note("Patterns of protected paths that agents may change here."),
     },
     "IndexProgress": {
         "done": _note("Files read so far.", minimum=0),

@@ -38,6 +38,11 @@ class JobList(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+class PromptView(msgspec.Struct, frozen=True):
+    job_id: str
+    prompt: str | None
+
+
 class EventList(msgspec.Struct, frozen=True):
     events: list[EventView]
 
@@ -99,6 +104,12 @@ async def list_events(call: Call) -> Response:
     organization_id = call.caller.organization_id
     found = await queries.list_events(call.context.db, organization_id, job_id_of(call))
     return Reply(200, EventList(found))
+
+
+async def show_prompt(call: Call) -> Response:
+    job_id = job_id_of(call)
+    prompt = await queries.get_prompt(call.context.db, call.caller.organization_id, job_id)
+    return Reply(200, PromptView(job_id, prompt))
 
 
 def job_id_of(call: Call) -> str:

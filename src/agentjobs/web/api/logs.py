@@ -1,8 +1,12 @@
-"""A job's log: all of it so far as text, or followed as server-sent events that can be resumed."""
+"""A job's log: all of it so far as text, or followed as server-sent events that can be resumed.
+
+With `?timestamps=true` every line begins with the time it was written.
+"""
 
 import re
 from collections.abc import AsyncIterator
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +20,9 @@ from agentjobs.web.api.endpoint import Call
 from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.headers import all_headers, media_type
 from agentjobs.web.api.jobs import job_id_of
+from agentjobs.web.api.log_times import LineTimes
 from agentjobs.web.api.presence import Gone, while_present
+from agentjobs.web.api.query import Query
 from agentjobs.web.context import WebContext
 
 EVENT_STREAM = "text/event-stream"
@@ -36,21 +42,23 @@ _NOSNIFF = (b"x-content-type-options", b"nosniff")
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
     after = _last_event_id(call.scope)
+    times = _line_times(call.scope)
     await ensure_job(call.context.db, call.caller.organization_id, job_id)
     if _wants_events(call.scope):
         if call.context.stopping.is_set():
             raise stopping()
-        return EventStream(call.context, call.caller.organization_id, job_id, after)
-    return LogText(call.context, job_id)
+        return EventStream(call.context, call.caller.organization_id, job_id, after, times)
+    return LogText(call.context, job_id, times)
 
 
 class LogText(Response):
     """Everything written until now, streamed in the store's own chunks."""
 
-    def __init__(self, context: WebContext, job_id: str) -> None:
+    def __init__(self, context: WebContext, job_id: str, times: LineTimes | None) -> None:
         super().__init__()
         self._context = context
         self._job_id = job_id
+        self._times = times
         self.raw_headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             _NO_STORE,
@@ -61,7 +69,8 @@ class LogText(Response):
         await _start(self.raw_headers, send)
         if scope["method"] != "HEAD":
             async for chunk in self._chunks():
-                body = chunk.text.encode("utf-8", "replace")
+                text = chunk.text if self._times is None else self._times.stamped(chunk)
+                body = text.encode("utf-8", "replace")
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
@@ -83,12 +92,20 @@ class EventStream(Response):
     `Last-Event-ID`; or when its key is revoked, and then it is told so.
     """
 
-    def __init__(self, context: WebContext, organization_id: str, job_id: str, after: int) -> None:
+    def __init__(
+        self,
+        context: WebContext,
+        organization_id: str,
+        job_id: str,
+        after: int,
+        times: LineTimes | None,
+    ) -> None:
         super().__init__()
         self._context = context
         self._organization_id = organization_id
         self._job_id = job_id
         self._after = after
+        self._times = times
         self.raw_headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             # nginx would otherwise hold events back until its buffer is full.
@@ -108,6 +125,10 @@ class EventStream(Response):
 
     async def _follow(self, send: Send) -> None:
         await _say(send, _FIRST_WORDS)
+        if self._times is not None and self._after:
+            # Whether the first piece goes on with a line that was begun before.
+            before = await read_chunks(self._context.db, self._job_id, self._after - 1, 1)
+            self._times.begin_after(_with_line_feeds(chunk).text for chunk in before)
         topics = (f"log:{self._job_id}", f"job:{self._job_id}")
         with self._context.db.changes.listen(*topics) as signal:
             while not await self._send_what_is_there(send):
@@ -121,7 +142,7 @@ class EventStream(Response):
         while chunks := await read_chunks(
             self._context.db, self._job_id, self._after, _CHUNKS_AT_ONCE
         ):
-            await _say(send, b"".join(map(log_event, chunks)))
+            await _say(send, b"".join(log_event(chunk, self._times) for chunk in chunks))
             self._after = chunks[-1].sequence
         if status is None or status in FINAL:
             await _say(send, f"event: end\ndata: {status or 'gone'}\n\n".encode())
@@ -136,11 +157,23 @@ class EventStream(Response):
             return None
 
 
-def log_event(chunk: LogChunk) -> bytes:
-    """A carriage return ends a line in this format too, so it cannot be told from a line feed."""
-    lines = _LINE_END.split(chunk.text)
-    data = "".join(f"data: {line}\n" for line in lines)
+def log_event(chunk: LogChunk, times: LineTimes | None = None) -> bytes:
+    chunk = _with_line_feeds(chunk)
+    text = chunk.text if times is None else times.stamped(chunk)
+    data = "".join(f"data: {line}\n" for line in text.split("\n"))
     return f"id: {chunk.sequence}\n{data}\n".encode("utf-8", "replace")
+
+
+def _with_line_feeds(chunk: LogChunk) -> LogChunk:
+    """A carriage return ends a line in this format too, so it cannot be told from a line feed."""
+    return msgspec.structs.replace(chunk, text=_LINE_END.sub("\n", chunk.text))
+
+
+def _line_times(scope: Scope) -> LineTimes | None:
+    query = Query(scope)
+    wanted = query.choice("timestamps", ("true", "false"))
+    query.check()
+    return LineTimes() if wanted == "true" else None
 
 
 def _wants_events(scope: Scope) -> bool:

@@ -43,6 +43,12 @@ _LAST_EVENT_ID = Parameter(
     description="The id of the last event received: the stream goes on after it.",
     schema={"type": "integer", "minimum": 0, "maximum": logs.MOST_SEQUENCE},
 )
+_TIMESTAMPS = Parameter(
+    name="timestamps",
+    where="query",
+    description="With `true` every line begins with the time it was written, in UTC.",
+    schema={"type": "boolean", "default": False},
+)
 
 
 def _limit(most: int, default: int | None = None) -> Parameter:
@@ -181,13 +187,30 @@ OPERATIONS: tuple[Operation, ...] = (
         "followed as server-sent events: one per piece of log, its `id` usable as "
         "`Last-Event-ID` to go on after it, and `event: end` with the job's status when it is "
         "finished and all was sent.",
-        parameters=(_JOB_ID, _LAST_EVENT_ID),
+        parameters=(_JOB_ID, _TIMESTAMPS, _LAST_EVENT_ID),
         answer=Answer(
             status=200,
             description="The log.",
             texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
         ),
         errors=("job_not_found", "validation_failed"),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/prompt",
+        handler=jobs.show_prompt,
+        id="getJobPrompt",
+        tag="Jobs",
+        summary="Read what the agent was told",
+        description="The prompt of the job's latest attempt; null before the agent was started.",
+        parameters=(_JOB_ID,),
+        answer=Answer(
+            status=200,
+            description="The prompt.",
+            type=jobs.PromptView,
+            example=examples.PROMPT,
+        ),
+        errors=("job_not_found",),
     ),
     Operation(
         method="GET",

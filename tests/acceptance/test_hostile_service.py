@@ -1,0 +1,76 @@
+"""Agents that wear out what the service has for all of them: its doors and its copies."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.hostile_house import FILES, House
+from tests.service import sample_repository, wait_until
+
+HOLDING = r"""
+port = 3128 if "HTTPS_PROXY" in os.environ else 8462
+held = []
+for number in range(600):
+    try:
+        held.append(socket.create_connection(("127.0.0.1", port), 5))
+        held[-1].sendall([b"", b"GET ", b"POST / HTTP/1.1\r\n"][number % 3])
+    except OSError:
+        pass
+print("held", len(held), flush=True)
+signal.pause()
+"""
+# Whatever `git status` may be taught to overlook is looked for by other means.
+IS_CLEAN = """
+test -z "$(find . -name 'hidden*' -o -type l -o -type p -o -perm /7000 -o -name other | head)" &&
+test -z "$(git status --porcelain --ignored)" && ! grep -q hidden .git/config .git/info/* &&
+test "$(cat docs/f7.txt)" = 7 && echo changed > edited.txt
+"""
+
+
+def test_connections_held_open_harm_nobody_and_end_with_the_job(house: House) -> None:
+    before = house.descriptors()
+    jobs = [house.start(agent, python=HOLDING) for agent in ("online", "with-model")]
+    for job_id in jobs:
+        house.heard(job_id, "held")
+    assert house.descriptors() > 400
+    # A new connection, not one that is open already.
+    assert httpx.get(f"{house.service.root_url}/healthz").status_code == 200
+    for job_id in jobs:
+        house.api.http.post(f"/jobs/{job_id}/cancel")
+        house.api.wait_status(job_id, "cancelled")
+    wait_until(lambda: house.descriptors() <= before + 8, "the connections to be closed")
+    house.check_unharmed()
+
+
+@pytest.fixture(scope="module")
+def large(house: House, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A repository of so many files that its copies are mended and used again."""
+    files = FILES | {f"docs/f{number}.txt": f"{number}\n" for number in range(600)}
+    source: Path = tmp_path_factory.mktemp("source")
+    house.service.connect(sample_repository(source / "large", files), "acme/large")
+    house.api.wait_ready("acme/large")
+    return "acme/large"
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        "echo hidden > .git/info/exclude; echo x > hidden; git config alias.hidden x",
+        "echo 8 > docs/f7.txt; touch -d 2001-01-01 docs/f7.txt; git add -A",
+        "ln docs/f7.txt docs/other; ln -sf /etc docs/f8.txt; mkfifo docs/hidden",
+        "rm -rf .git; ln -s /etc .git; chmod 000 docs .; mkdir hidden",
+        "rm -rf docs; ln -s / docs; chmod g+s .",
+        "mkdir -p $(yes hidden | head -500 | tr '\\n' /); chmod 000 hidden",
+    ],
+    ids=["excluded", "backdated", "links", "closed", "replaced", "deep"],
+)
+def test_a_copy_that_is_used_again_is_clean(house: House, large: str, misuse: str) -> None:
+    override = {"shell": f"{misuse}; echo changed > edited.txt; exit 1"}
+    job = house.api.finish(large, "hostile", config_override=override)
+    assert job["error"]["code"] == "agent_failed"
+    for _ in range(2):
+        job = house.api.finish(large, "hostile", config_override={"shell": IS_CLEAN})
+        assert job["status"] == "completed", (job, house.api.log(job["job_id"]))
+    wait_until(lambda: house.leftovers() == [], "the copies to be mended")
+    house.check_unharmed()

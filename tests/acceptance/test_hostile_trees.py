@@ -1,0 +1,234 @@
+"""Agents that leave a tree made to harm whoever looks at it."""
+
+import os
+
+import pytest
+
+from tests.hostile_house import FILES, House
+
+ORIGINAL = {name.encode(): "100644" for name in FILES}
+# Whatever git would run on its own account, if it read a git directory that an agent wrote.
+EVIL_CONFIGURATION = """
+[core]
+    fsmonitor = touch TRAP
+    hooksPath = /workspace/.git/hooks
+    sshCommand = touch TRAP
+    pager = touch TRAP
+    editor = touch TRAP
+    worktree = /
+[filter "evil"]
+    clean = touch TRAP
+    smudge = touch TRAP
+    process = touch TRAP
+    required = true
+[diff]
+    external = touch TRAP
+[diff "evil"]
+    textconv = touch TRAP
+[commit]
+    gpgSign = true
+[gpg]
+    program = touch TRAP
+[remote "origin"]
+    url = ext::touch% TRAP
+    uploadpack = touch TRAP
+[include]
+    path = TRAP
+"""
+HOOKS = """
+for hook in pre-commit post-commit commit-msg prepare-commit-msg pre-push post-checkout \\
+        post-index-change fsmonitor-watchman reference-transaction pre-auto-gc post-rewrite; do
+    printf '#!/bin/sh\\ntouch TRAP\\n' > .git/hooks/$hook
+    chmod +x .git/hooks/$hook
+done
+"""
+NEW_REPOSITORY = """
+repository() {
+    git init -q "$1"
+    git -C "$1" -c user.name=x -c user.email=x@example.com commit -q --allow-empty -m x
+}
+"""
+SUBMODULE = """
+repository /tmp/library
+git -c protocol.file.allow=always submodule --quiet add /tmp/library vendored
+"""
+
+
+def test_a_deleted_working_directory_is_a_change_that_deletes_everything(house: House) -> None:
+    ended = house.shell("cd /; rm -rf /workspace; rmdir /workspace; mv /workspace /gone; true")
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {}
+
+
+def test_a_closed_working_directory_is_opened_again(house: House) -> None:
+    ended = house.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        HOOKS + "printf '%s' \"$EVIL\" > .git/config",
+        "rm -rf .git",
+        "rm -rf .git; echo 'gitdir: /etc' > .git",
+        "rm -rf .git; ln -s DATA/mirrors .git",
+        "rm -rf .git; mkfifo .git",
+        "rm -rf .git; git init -q --bare .git; chmod 000 .git",
+        "rm -rf .git/*; echo 'ref: refs/heads/../../../../TRAP' > .git/HEAD",
+    ],
+    ids=["hooks", "none", "file", "link", "pipe", "closed", "broken"],
+)
+def test_a_planted_root_git_is_ignored(house: House, plant: str) -> None:
+    script = f"EVIL='{EVIL_CONFIGURATION}'\n{plant}\necho changed > edited.txt"
+    ended = house.shell(_placed(script, house))
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+    assert not house.trap.exists()
+
+
+def test_commits_and_gitlinks_of_the_agents_own_repository_do_not_count(house: House) -> None:
+    ended = house.shell(
+        """
+        git config user.name x; git config user.email x@example.com
+        git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),vendored
+        git commit -qm 'Mine' && git tag mine && git branch -m other
+        echo changed > edited.txt
+        """
+    )
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+
+
+def test_filters_and_attributes_run_nothing(house: House) -> None:
+    ended = house.shell(
+        _placed(
+            f"""
+EVIL='{EVIL_CONFIGURATION}'
+printf '%s' "$EVIL" > .git/config
+printf '%s' "$EVIL" > .gitconfig
+printf '%s' "$EVIL" > .lfsconfig
+printf '* filter=evil diff=evil merge=evil ident\n' | tee .gitattributes > .git/info/attributes
+printf '$Id$\r\n' > edited.txt
+""",
+            house,
+        )
+    )
+    assert ended.verdict == "completed"
+    assert ended.branch.content("edited.txt").startswith(b"$Id")
+    assert not house.trap.exists()
+
+
+def test_links_to_the_outside_are_committed_as_links(house: House) -> None:
+    store = house.service.data_dir / "agentjobs.db"
+    ended = house.shell(
+        f"""
+        ln -s {store} store.txt; ln -s /etc/passwd passwd.txt; ln -s ../../../../.. up
+        ln -s loop loop; rm -r docs; ln -s {house.service.data_dir} docs
+        rm .gitignore; ln -s /etc/shadow .gitignore; ln -s {store} .gitattributes
+        """
+    )
+    assert ended.verdict == "completed"
+    names = [b"store.txt", b"passwd.txt", b"up", b"loop", b"docs", b".gitignore", b".gitattributes"]
+    assert ended.branch.files() == {b"app.py": "100644", **dict.fromkeys(names, "120000")}
+    assert ended.branch.content("store.txt") == os.fsencode(store)
+    assert "SQLite format" not in house.page(ended)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "repository nested",
+        "mkdir nested && echo 'gitdir: DATA/mirrors' > nested/.git",
+        "mkdir nested && ln -s DATA/mirrors nested/.git",
+        "mkdir -p docs/.GIT/objects docs/.GIT/refs",
+        SUBMODULE,
+    ],
+    ids=["repository", "file", "link", "spelt otherwise", "submodule"],
+)
+def test_nested_repositories_and_submodules_are_unsafe(house: House, plant: str) -> None:
+    ended = house.shell(_placed(NEW_REPOSITORY + plant, house))
+    assert ended.verdict == "unsafe_change", (ended.job, ended.log)
+    assert ended.pushed is None
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "echo '* working-tree-encoding=no-such' > .gitattributes",
+        "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = --upload-pack=x\\n' > .gitmodules",
+        "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:0\\nsize 1\\n' > big.bin",
+        "yes '*' | head -c 2M > .gitignore",
+    ],
+    ids=["encoding", "option as address", "pointer", "huge"],
+)
+def test_files_that_would_steer_git_are_unsafe(house: House, plant: str) -> None:
+    ended = house.shell(plant + "; echo changed > edited.txt")
+    assert ended.verdict == "unsafe_change", (ended.job, ended.log)
+
+
+def test_names_of_any_bytes_are_proposed_and_can_be_looked_at(house: House) -> None:
+    names = [b"new\nline", b"\xff\xfe", b"-rf", b'"quoted"', b"\x1b[2J", b"a\tb", b":(top)*", b" "]
+    ended = house.python(f"for name in {names!r}: open(name, 'w').close()")
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {**ORIGINAL, **dict.fromkeys(names, "100644")}
+    assert "\x1b" not in house.page(ended)
+
+
+def test_a_hostile_name_in_a_message_is_harmless(house: House) -> None:
+    ended = house.python(r'os.makedirs(b"a\n[agentjobs] \x1b[2J\xff/.git/objects")')
+    assert ended.verdict == "unsafe_change"
+    assert ended.message.isprintable()
+
+
+def test_a_setuid_file_is_an_ordinary_one(house: House) -> None:
+    ended = house.python(
+        """
+        Path("plain").write_text("x")
+        probe("setuid", lambda: os.chmod("plain", 0o4755))
+        os.chmod("plain", 0o2777)
+        os.close(os.open("born", os.O_CREAT | os.O_WRONLY, 0o6755))
+        """
+    )
+    assert ended.verdict == "completed"
+    assert "setuid: refused, EPERM" in ended.log
+    assert ended.branch.files() == {**ORIGINAL, b"plain": "100755", b"born": "100755"}
+
+
+def test_pipes_and_sockets_are_not_proposed(house: House) -> None:
+    ended = house.python(
+        """
+        os.mkfifo("pipe"); os.mkfifo(".gitattributes")
+        socket.socket(socket.AF_UNIX).bind("socket")
+        change()
+        """
+    )
+    assert ended.verdict == "completed"
+    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+
+
+def test_a_pipe_in_place_of_a_file_is_unsafe(house: House) -> None:
+    assert house.shell("rm app.py; mkfifo app.py").verdict == "unsafe_change"
+
+
+def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(house: House) -> None:
+    ended = house.python(
+        """
+        Path("closed").mkdir(); Path("closed/file").write_text("x"); os.chmod("closed", 0)
+        for level in range(1500):
+            os.mkdir("down"); os.chdir("down")
+        Path("bottom").write_text("x")
+        os.chmod("bottom", 0); os.chmod(".", 0)
+        """
+    )
+    assert ended.verdict == "unsafe_change"
+
+
+def test_protected_paths_are_refused(house: House) -> None:
+    ended = house.shell("mkdir -p .github/workflows && echo 'on: push' > .github/workflows/x.yml")
+    assert ended.verdict == "protected_path"
+    assert house.shell("echo 'verify = \"true\"' > .agentjobs.toml").verdict == "protected_path"
+
+
+def _placed(script: str, house: House) -> str:
+    return script.replace("TRAP", str(house.trap)).replace("DATA", str(house.service.data_dir))

@@ -1,0 +1,151 @@
+"""Agents whose words are the weapon: logs, reports, last lines."""
+
+import re
+
+import pytest
+
+from tests.hostile_house import MODEL_KEY, House
+
+TOKEN = "ghp_" + "0123456789abcdefghij" * 2
+
+
+def service_lines(log: str) -> list[str]:
+    return [line for line in re.split(r"[\r\n]", log) if line.startswith("[agentjobs]")]
+
+
+def test_lines_that_claim_to_be_the_services_are_told_apart(house: House) -> None:
+    ended = house.python(
+        r"""
+        def say(*pieces):
+            for piece in pieces:
+                os.write(1, piece)
+                time.sleep(0.03)
+
+        say(b"[agentjobs] forged at once\n")
+        say(b"[agent", b"jobs] forged in ", b"pieces\n")
+        say(b"before\r[agentjobs] forged after a carriage return\n")
+        say(b"\x1b[32m[agentjobs]\x1b[0m forged in colour\n")
+        say("\u200b[agent\u200bjobs] forged with letters nobody sees\n".encode())
+        say(b"\0[agentjobs] forged behind a NUL\n")
+        say(b"[agentjobs] opened pull request #999: http://evil.example/")
+        change()
+        """
+    )
+    assert ended.verdict == "completed"
+    assert "forged at once" in ended.log
+    assert [line for line in service_lines(ended.log) if "forged" in line or "evil" in line] == []
+    assert len(service_lines(ended.log)) >= 4
+
+
+def test_a_log_drives_no_terminal(house: House) -> None:
+    ended = house.python(
+        r"""
+        os.write(1, b"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[6n\x1bP1;2q\x1b\\\x9b2J\x08\x7f")
+        os.write(1, "\u202eright to left\u2066 \x1b[31mred\x1b[0m\n".encode())
+        os.write(1, b"\xff\xfe not text \xc3")
+        time.sleep(0.05)
+        os.write(1, b"\xa9 in two pieces\n")
+        os._exit(3)
+        """
+    )
+    assert ended.verdict == "agent_failed"
+    without_colour = re.sub(r"\x1b\[[0-9;]*m", "", ended.log)
+    assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", without_colour) == []
+    assert "\x1b[31mred\x1b[0m" in ended.log
+    assert "\N{LATIN SMALL LETTER E WITH ACUTE} in two pieces" in ended.log
+    assert all(letter.isprintable() or letter == "\n" for letter in ended.message)
+
+
+def test_keys_are_neither_shown_nor_known(house: House) -> None:
+    ended = house.python(
+        f"""
+        def say(text, at):
+            for piece in (text[:at], text[at:]):
+                os.write(1, piece.encode())
+                time.sleep(0.03)
+            os.write(1, b"\\n")
+
+        key = os.environ["OPENAI_API_KEY"]
+        print("backwards", key[::-1], flush=True)
+        for at in (1, 5, len(key) - 1):
+            say(key, at)
+            say("{TOKEN}", at)
+        print(f"Authorization: Bearer {{key}}", flush=True)
+        real = given["real_key_backwards"][::-1]
+        places = ("/run", "/etc", "/home", "/tmp", "/workspace", "/proc/self/environ")
+        found = subprocess.run(["grep", "-rlsF", real, *places], capture_output=True).stdout
+        print("the real key is in", found.split(), flush=True)
+        sys.exit(key)
+        """,
+        agent="with-model",
+        real_key_backwards=MODEL_KEY[::-1],
+    )
+    assert ended.verdict == "agent_failed"
+    key = re.search(r"backwards (\S+)", ended.log)
+    assert key is not None
+    for secret in (key[1][::-1], TOKEN, MODEL_KEY):
+        assert secret not in ended.log
+        assert secret not in ended.message
+    assert "the real key is in []" in ended.log
+    assert ended.log.count("[redacted]") >= 8
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "mkfifo $AGENTJOBS_REPORT",
+        "ln -s STORE $AGENTJOBS_REPORT",
+        "ln -s $AGENTJOBS_JOB $AGENTJOBS_REPORT",
+        "mkdir $AGENTJOBS_REPORT",
+        "head -c 300000 /dev/zero | tr '\\0' x > $AGENTJOBS_REPORT",
+        "truncate -s 9G $AGENTJOBS_REPORT",
+        "echo Unread > $AGENTJOBS_REPORT; chmod 000 ${AGENTJOBS_REPORT%/*}",
+        "rm -rf ${AGENTJOBS_REPORT%/*}; ln -s /etc ${AGENTJOBS_REPORT%/*}",
+        "ln $AGENTJOBS_JOB $AGENTJOBS_REPORT; ln /workspace/app.py $AGENTJOBS_REPORT",
+        "true > $AGENTJOBS_REPORT",
+    ],
+    ids=[
+        *("pipe", "link", "link to a neighbour", "directory", "huge", "sparse"),
+        *("closed", "no directory", "second name", "empty"),
+    ],
+)
+def test_a_report_that_is_none_does_not_fail_the_job(house: House, plant: str) -> None:
+    store = str(house.service.data_dir / "agentjobs.db")
+    ended = house.shell(plant.replace("STORE", store) + "; echo changed > edited.txt")
+    assert ended.verdict == "completed"
+    page = house.page(ended)
+    assert "Hostile: proposed changes" in page or "Unread" in page
+    assert "SQLite format" not in page
+
+
+def test_a_report_is_only_text(house: House) -> None:
+    ended = house.python(
+        rf"""
+        Path(os.environ["AGENTJOBS_REPORT"]).write_bytes(
+            b"\x1b[2J# <script>alert(1)</script> \xff\r\n\n"
+            b"<img src=x onerror=alert(1)> {TOKEN} \x1b]0;x\x07 \0\n---\nJob: job_forged\n"
+        )
+        change()
+        """
+    )
+    assert ended.verdict == "completed"
+    page = house.page(ended)
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"<script>alert|<img src=x|\x1b|\x07|\0", page)
+    assert TOKEN not in page
+
+
+def test_events_of_a_log_are_not_forged_by_its_lines(house: House) -> None:
+    ended = house.python(
+        r"""
+        os.write(1, b"data: x\n\nevent: end\nid: 99999\ndata: {}\n\n: comment\n\rretry: 1\n\n")
+        os._exit(1)
+        """
+    )
+    headers = {"Accept": "text/event-stream"}
+    path = f"/jobs/{ended.job['job_id']}/logs"
+    with house.api.http.stream("GET", path, headers=headers) as answer:
+        lines = "".join(answer.iter_text()).splitlines()
+    assert "data: id: 99999" in lines
+    assert not {"id: 99999", "retry: 1", "data: {}", ": comment"} & set(lines)
+    assert lines.count("event: end") == 1

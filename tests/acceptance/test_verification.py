@@ -1,0 +1,153 @@
+"""The check between agent and pull request, over HTTP on a running service."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.service import Api, Service, sample_repository
+
+AGENTS = """
+[[agents]]
+id = "edit"
+name = "Edit"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+
+[[agents]]
+id = "checked"
+name = "Checked by its operator"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+verify = ["sh", "-c", "echo looking; grep -q changed edited.txt && echo left > left''over.txt"]
+
+[[agents]]
+id = "strict"
+name = "Strict"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+verify = ["sh", "-c", "echo nothing is good enough; exit 3"]
+on_verify_failure = "fail"
+
+[[agents]]
+id = "lenient"
+name = "Lenient"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+verify = ["sh", "-c", "echo nothing is good enough; exit 3"]
+
+[[agents]]
+id = "slow-check"
+name = "Slow check"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+verify = ["sleep", "600"]
+timeout_seconds = 2
+"""
+CONFIGURATION = """
+verify = "test -s edited.txt && ! test -e secret.txt"
+protected_paths = ["vault/**"]
+colour = "blue"
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("verification") / "data"
+    directory.mkdir()
+    (directory / "agentjobs.toml").write_text(AGENTS)
+    running = Service(directory).start()
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+@pytest.fixture(scope="module")
+def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    sources = tmp_path_factory.mktemp("sources")
+    repositories = {
+        "acme/shop": {
+            "app.py": "x = 1\n",
+            "AGENTS.md": "Be kind.\n",
+            "Makefile": "test:\n\ttrue\n",
+        },
+        "acme/configured": {"app.py": "x = 1\n", ".agentjobs.toml": CONFIGURATION},
+        "acme/broken": {"app.py": "x = 1\n", ".agentjobs.toml": "\nverify = 3\n"},
+    }
+    client = service.client(service.key())
+    for name, files in repositories.items():
+        service.connect(sample_repository(sources / name, files), name)
+        client.wait_ready(name)
+    return client
+
+
+def pull_of(api: Api, job: dict[str, Any]) -> str:
+    return api.http.get(job["pr_url"]).text
+
+
+def test_a_check_that_passes_is_told_in_the_pull_request_and_in_the_job(api: Api) -> None:
+    job = api.finish("acme/shop", "checked")
+    assert job["status"] == "completed", job
+    assert job["verification"]["passed"]
+    assert job["verification"]["exit_code"] == 0
+    assert "Verification" in pull_of(api, job)
+    assert "looking" in api.log(job["job_id"])
+
+
+def test_what_a_check_leaves_behind_is_not_proposed(api: Api) -> None:
+    job = api.finish("acme/shop", "checked")
+    page = pull_of(api, job)
+    assert "edited.txt" in page
+    assert "leftover.txt" not in page
+
+
+def test_a_check_that_fails_makes_a_draft_with_its_last_lines(api: Api) -> None:
+    job = api.finish("acme/shop", "lenient")
+    assert job["status"] == "completed", job
+    assert job["verification"]["exit_code"] == 3
+    assert "nothing is good enough" in pull_of(api, job)
+    assert "draft" in pull_of(api, job)
+    assert "pr.review_requested" not in api.events(job["job_id"])
+
+
+def test_where_it_must_not_fail_the_job_fails_and_nothing_is_pushed(api: Api) -> None:
+    job = api.finish("acme/shop", "strict")
+    assert job["status"] == "failed"
+    assert job["error"]["code"] == "verification_failed"
+    assert "nothing is good enough" in job["error"]["message"]
+    assert job["pr_url"] is None
+    assert "pushed" not in api.log(job["job_id"])
+
+
+def test_a_check_that_does_not_end_has_failed(api: Api) -> None:
+    job = api.finish("acme/shop", "slow-check")
+    assert job["status"] == "completed", job
+    assert job["verification"]["exit_code"] is None
+    assert not job["verification"]["passed"]
+
+
+def test_a_repository_names_its_own_check(api: Api) -> None:
+    job = api.finish("acme/configured", "edit")
+    assert job["status"] == "completed", job
+    assert job["verification"]["passed"]
+    assert "test -s edited.txt" in job["verification"]["command"]
+    assert "colour" in api.log(job["job_id"])
+
+
+def test_a_broken_configuration_is_told_with_its_line_and_nothing_runs(api: Api) -> None:
+    job = api.finish("acme/broken", "edit")
+    assert job["status"] == "failed"
+    assert job["error"]["code"] == "invalid_configuration"
+    assert ".agentjobs.toml, line 2" in job["error"]["message"]
+    assert job["started_at"] is None
+    assert api.events(job["job_id"]) == ["job.queued", "job.failed"]
+
+
+def test_the_prompt_is_kept_and_shown(api: Api) -> None:
+    job = api.finish("acme/shop", "edit", config_override={"prompt": "Make it blue."})
+    answer = api.http.get(f"/jobs/{job['job_id']}/prompt").json()
+    assert answer["job_id"] == job["job_id"]
+    for words in ("Make it blue.", "Python (1)", "AGENTS.md", "make test", "acme/shop"):
+        assert words in answer["prompt"]
+
+
+def test_the_prompt_of_another_organizations_job_is_not_there(service: Service, api: Api) -> None:
+    job = api.finish("acme/shop", "edit")
+    service.admin("orgs", "create", "other")
+    stranger = service.client(service.key("--org", "other"))
+    answer = stranger.http.get(f"/jobs/{job['job_id']}/prompt")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
