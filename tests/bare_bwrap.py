@@ -8,7 +8,7 @@ from pathlib import Path
 
 _OPTIONS = (
     *("bwrap", "--unshare-pid", "--unshare-net", "--die-with-parent"),
-    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
 )
 _AS_A_USER = ("--unshare-user", "--disable-userns")
 _GATE = 'echo up; read -r go; exec "$@"'

@@ -73,7 +73,7 @@ def test_a_python_tool_is_shown_with_its_environment_and_only_the_library_of_its
     assert prefix in found.read_only
     base = Path(sys.base_prefix)
     assert base / "lib" in found.read_only
-    assert Path(sys.executable).resolve() in found.read_only
+    assert (prefix / "bin" / "python").resolve() in found.read_only
     assert base not in found.read_only
 
 

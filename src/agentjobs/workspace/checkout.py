@@ -24,6 +24,9 @@ from agentjobs.workspace.spares import Copy, Spares
 from agentjobs.workspace.template import Templates, build_template, size_of
 from agentjobs.workspace.threads import to_its_end
 
+# Another job may have made the caches be trimmed between building and copying.
+BUILD_TRIES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
@@ -125,13 +128,22 @@ class Workspaces:
                     return warm
                 # Copied under the lock too: two later builds would retire the template.
                 async with self._locks.hold(repo_id):
-                    await self._build(repo_id, commit)
-                    built = await to_its_end(self._copy, directory, repo_id, commit)
+                    built = await self._copy_of_new(directory, repo_id, commit)
+                # Not before it is copied: a template above the bound goes at once.
+                self._cache.trim_soon()
             except OSError as error:
                 raise _unwritable(error) from error
         if built is None:
             raise RepoUnavailable("the checkout was removed while it was being copied")
         return built
+
+    async def _copy_of_new(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
+        for _ in range(BUILD_TRIES):
+            await self._build(repo_id, commit)
+            built = await to_its_end(self._copy, directory, repo_id, commit)
+            if built is not None:
+                return built
+        return None
 
     async def _hand_over(self, copy: Copy, owner_uid: int | None) -> Checkout:
         try:
@@ -179,7 +191,6 @@ class Workspaces:
         try:
             await build_template(self._mirrors.path(repo_id), commit, scratch)
             await to_its_end(self._templates.keep, repo_id, commit, scratch)
-            self._cache.trim_soon()
         except GitError as error:
             if not error.is_lack_of_space:
                 # A mirror that cannot give a commit it has is damaged.
