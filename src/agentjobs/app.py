@@ -131,16 +131,15 @@ async def _worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
     public_url = settings.effective_public_url
     forge = LocalForge(context.db, git_url, public_url, may_write_branch)
     allowed = _allowed(settings)
+    workspaces = Workspaces(
+        settings.data_path / "workspaces", mirrors, cache_max_bytes=settings.cache_max_bytes
+    )
     session = _session(settings, allowed)
     try:
         tools = JobTools(
             context=context,
             mirrors=mirrors,
-            workspaces=Workspaces(
-                settings.data_path / "workspaces",
-                mirrors,
-                cache_max_bytes=settings.cache_max_bytes,
-            ),
+            workspaces=workspaces,
             sandbox=sandbox,
             forges={forge.platform: forge},
             facts=FactsCache(),
@@ -155,6 +154,7 @@ async def _worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
         yield worker
     finally:
         await session.close()
+        await workspaces.close()
 
 
 def _session(settings: Settings, allowed: Allowed) -> aiohttp.ClientSession:

@@ -9,6 +9,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.start import start_job
+from agentjobs.jobs.verification import Verification, record_verification
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from tests.service import Service, StartService, connected, git, pull_requests
@@ -27,6 +28,10 @@ def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request
     assert "adopted" in api.log(job_id)
     page = api.http.get(job["pr_url"]).text
     assert "Found again" in page
+    # What its earlier attempt found still holds.
+    assert "it is broken" in page
+    assert job["verification"]["exit_code"] == 2
+    assert "pr.review_requested" not in api.events(job_id)
     assert "found.txt" in page
     assert pull_requests(serve) == 1
     assert worker.stop() == 0
@@ -42,6 +47,10 @@ async def attempt_until_pushed(database_url: str, serve: Service, tmp_path: Path
         job = await claim_job(context, "wrk_drained", ["sleepy"])
         assert job is not None
         await start_job(db, job, job.repo_head)
+        failing = Verification(
+            command="make test", passed=False, exit_code=2, duration_ms=7, output="it is broken"
+        )
+        await record_verification(db, job.id, job.fence, failing)
         await asyncio.to_thread(push_something, serve, job, tmp_path / "clone")
         assert await finish_job(db, job, Released())
     finally:

@@ -1,11 +1,12 @@
 """The check between agent and pull request, over HTTP on a running service."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.service import Api, Service, sample_repository
+from tests.service import Api, Service, sample_repository, wait_until
 
 AGENTS = """
 [[agents]]
@@ -33,6 +34,12 @@ command = ["sh", "-c", "echo changed >> edited.txt"]
 verify = ["sh", "-c", "echo nothing is good enough; exit 3"]
 
 [[agents]]
+id = "unhurried"
+name = "Unhurried"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+verify = ["sleep", "2"]
+
+[[agents]]
 id = "slow-check"
 name = "Slow check"
 command = ["sh", "-c", "echo changed >> edited.txt"]
@@ -51,7 +58,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("verification") / "data"
     directory.mkdir()
     (directory / "agentjobs.toml").write_text(AGENTS)
-    running = Service(directory).start()
+    running = Service(directory, {"AGENTJOBS_CACHE_MAX_BYTES": "1"}).start()
     yield running
     assert running.stop() == 0, running.log()
 
@@ -118,6 +125,30 @@ def test_a_check_that_does_not_end_has_failed(api: Api) -> None:
     assert job["status"] == "completed", job
     assert job["verification"]["exit_code"] is None
     assert not job["verification"]["passed"]
+    assert job["verification"]["stopped_by"] == "it did not finish within 2 seconds"
+    assert "did not finish within 2 seconds" in pull_of(api, job)
+
+
+def test_a_cancelled_check_cancels_the_job(api: Api) -> None:
+    job_id = api.create("acme/shop", "unhurried")
+    wait_until(lambda: "verification: sleep" in api.log(job_id), "the check to begin")
+    api.http.post(f"/jobs/{job_id}/cancel")
+    job = api.wait_status(job_id, "completed", "failed", "cancelled")
+    assert (job["status"], job["pr_url"]) == ("cancelled", None)
+
+
+def test_a_mirror_beyond_the_bound_stays_until_its_commit_is_pushed(
+    service: Service, api: Api
+) -> None:
+    """The cache may hold one byte here, and the mirror looks as if nobody had used it for long."""
+    job_id = api.create("acme/shop", "unhurried")
+    wait_until(lambda: "verification: sleep" in api.log(job_id), "the check to begin")
+    mirrors = list((service.data_dir / "mirrors").glob("*.git"))
+    assert mirrors
+    for mirror in mirrors:
+        os.utime(mirror, (0, 0))
+    job = api.wait_status(job_id, "completed", "failed")
+    assert job["status"] == "completed", job
 
 
 def test_a_repository_names_its_own_check(api: Api) -> None:

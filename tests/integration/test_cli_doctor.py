@@ -75,6 +75,13 @@ def test_a_secret_whose_key_is_lost_is_noticed(agentjobs: CommandLine) -> None:
     assert "which this machine does not have" in problems(answer)
 
 
+def test_certificates_and_prices_that_cannot_be_used_are_problems(agentjobs: CommandLine) -> None:
+    declare(agentjobs, '[[prices]]\nmodel = "small"\ninput = -1\noutput = 1\n')
+    answer = agentjobs.with_settings(AGENTJOBS_CA_FILE="/nowhere.pem")("doctor", "--json")
+    assert "/nowhere.pem" in problems(answer)
+    assert "line 3" in problems(answer)
+
+
 def test_a_network_that_is_none_is_a_problem(agentjobs: CommandLine) -> None:
     answer = agentjobs.with_settings(AGENTJOBS_EGRESS_ALLOW="10.0.0.0/33")("doctor", "--json")
     assert "AGENTJOBS_EGRESS_ALLOW" in problems(answer)

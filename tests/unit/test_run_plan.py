@@ -110,6 +110,10 @@ def test_a_repository_says_what_its_own_checks_failure_means() -> None:
     assert plan('verify = "x"').on_verify_failure == "draft"
 
 
+def test_the_operators_word_holds_for_a_repositorys_check_too() -> None:
+    assert plan('verify = "x"', agent={"on_verify_failure": "fail"}).on_verify_failure == "fail"
+
+
 def test_the_request_decides_about_a_draft_and_the_repository_before_it() -> None:
     assert plan("draft = true").draft
     assert not plan("draft = true", draft=False).draft

@@ -50,7 +50,7 @@ async def _examine(settings: "Settings") -> list[Finding]:
         *_look_at_disk(settings),
         *await _look_at_git(),
         *await _look_at_sandbox(settings),
-        *_look_at_egress(settings),
+        *_look_at_outside(settings),
         *[finding async for finding in _look_at_store(settings)],
         *await _look_at_agents(settings),
     ]
@@ -94,16 +94,29 @@ async def _look_at_sandbox(settings: "Settings") -> list[Finding]:
     return found + [("sandbox", "problem", problem) for problem in facts.problems]
 
 
-def _look_at_egress(settings: "Settings") -> list[Finding]:
+def _look_at_outside(settings: "Settings") -> list[Finding]:
+    """The settings that are read only when a worker starts."""
+    from agentjobs.gateway.prices import prices_of
     from agentjobs.outbound.addresses import Allowed
+    from agentjobs.outbound.connector import trusted_certificates
+    from agentjobs.settings import SettingsError
 
-    if not settings.egress_allow:
-        return []
+    found: list[Finding] = []
     try:
         Allowed.parse(settings.egress_allow)
     except ValueError as error:
-        return [("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}")]
-    return [("network", "note", f"agents may reach {', '.join(settings.egress_allow)}")]
+        found.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
+    try:
+        trusted_certificates(settings.ca_file)
+    except ValueError as error:
+        found.append(("network", "problem", str(error)))
+    try:
+        prices_of(settings)
+    except SettingsError as error:
+        found.append(("prices", "problem", str(error)))
+    if settings.egress_allow and not found:
+        found.append(("network", "note", f"agents may reach {', '.join(settings.egress_allow)}"))
+    return found
 
 
 async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
@@ -132,35 +145,28 @@ async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
 
 async def _look_at_secrets(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.organizations.sealing import SealingKeys
-    from agentjobs.organizations.secrets import open_secret
+    from agentjobs.organizations.secrets import check_secrets
     from agentjobs.problems import Problem
 
-    rows = await db.fetch_all("SELECT organization_id, name FROM secrets ORDER BY name")
     try:
-        keys = SealingKeys.load(settings)
-        for row in rows:
-            await open_secret(db, keys, row["organization_id"], row["name"])
+        number = await check_secrets(db, SealingKeys.load(settings))
     except Problem as problem:
         return [("secrets", "problem", problem.message)]
-    return [("secrets", "ok", f"{len(rows)} stored, all open with the key at hand")]
+    return [("secrets", "ok", f"{number} stored, all open with the key at hand")]
 
 
 async def _look_at_workers(db: "Database") -> list[Finding]:
-    import msgspec
-
     from agentjobs.clock import iso_utc
+    from agentjobs.jobs.leases import list_workers
 
-    rows = await db.fetch_all(
-        "SELECT hostname, slots, unready, heartbeat_at FROM workers ORDER BY hostname"
-    )
-    if not rows:
-        return [("workers", "note", "none is running: start `agentjobs up` or `agentjobs worker`")]
     found: list[Finding] = []
-    for row in rows:
-        seen = f"{row['hostname']}, {row['slots']} slots, last seen {iso_utc(row['heartbeat_at'])}"
+    for worker, seen_at in await list_workers(db):
+        seen = f"{worker.hostname}, {worker.slots} slots, last seen {iso_utc(seen_at)}"
         found.append(("workers", "ok", seen))
-        for agent, reason in msgspec.json.decode(row["unready"], type=dict[str, str]).items():
-            found.append(("workers", "note", f"{row['hostname']} cannot run {agent}: {reason}"))
+        for agent, reason in worker.unready.items():
+            found.append(("workers", "note", f"{worker.hostname} cannot run {agent}: {reason}"))
+    if not found:
+        return [("workers", "note", "none is running: start `agentjobs up` or `agentjobs worker`")]
     return found
 
 

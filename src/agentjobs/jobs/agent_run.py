@@ -18,6 +18,7 @@ from agentjobs.agents.watching import Watch
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Stopped
+from agentjobs.jobs.patience import as_long_as_leased
 from agentjobs.jobs.plan import Check, RunPlan
 from agentjobs.jobs.reach import MissingSecret, Reach, agent_reach, egress_reach
 from agentjobs.jobs.start import start_job
@@ -70,7 +71,7 @@ class AgentRun:
                 break
         if found is None:
             return None
-        await record_verification(self.tools.context.db, self.job.id, self.job.fence, found)
+        await self._record(found)
         if not found.passed and self.plan.on_verify_failure == "fail":
             words = f" Its last lines:\n{found.output}" if found.output else ""
             raise Stopped("verification_failed", f"The verification {in_words(found)}.{words}")
@@ -129,6 +130,13 @@ class AgentRun:
         if reason is not None:
             raise Stopped("agent_failed", reason)
 
+    async def _record(self, found: Verification) -> None:
+        db, job = self.tools.context.db, self.job
+        await as_long_as_leased(
+            lambda: record_verification(db, job.id, job.fence, found),
+            self.tools.context.settings.lease_seconds,
+        )
+
     async def _check(self, check: Check, checkout: Checkout) -> Verification:
         """In a sandbox like the agent's, without its model, and with the whole time again."""
         task = SandboxTask(
@@ -150,8 +158,15 @@ class AgentRun:
             passed=report.exit_code == 0,
             exit_code=report.exit_code,
             duration_ms=report.duration_ms,
+            stopped_by=_what_stopped(report, task),
             output="" if report.exit_code == 0 else self.log.redacted(report.last_lines),
         )
+
+
+def _what_stopped(report: SandboxReport, task: SandboxTask) -> str | None:
+    if report.timed_out:
+        return f"it did not finish within {task.timeout_seconds:g} seconds"
+    return f"it used more than {report.exceeded}" if report.exceeded else None
 
 
 def _run_dir(checkout: Checkout) -> Path:
@@ -167,6 +182,7 @@ def _joined(before: Verification | None, found: Verification) -> Verification:
         passed=found.passed,
         exit_code=found.exit_code,
         duration_ms=before.duration_ms + found.duration_ms,
+        stopped_by=found.stopped_by,
         output=found.output,
     )
 

@@ -41,6 +41,24 @@ async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
     return frozenset((row["id"], row["fence"]) for row in rows)
 
 
+async def list_workers(db: Database) -> list[tuple[WorkerCard, int]]:
+    """Every worker that did not sign off, with the time of its last heartbeat."""
+    rows = await db.fetch_all("SELECT * FROM workers ORDER BY hostname, id")
+    return [
+        (
+            WorkerCard(
+                row["id"],
+                row["hostname"],
+                row["slots"],
+                msgspec.json.decode(row["agents"], type=list[str]),
+                msgspec.json.decode(row["unready"], type=dict[str, str]),
+            ),
+            row["heartbeat_at"],
+        )
+        for row in rows
+    ]
+
+
 async def forget_dead_workers(db: Database, silent_ms: int) -> None:
     await db.transact(_forget_dead, silent_ms)
 

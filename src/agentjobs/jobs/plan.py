@@ -57,9 +57,8 @@ def _checks(agent: Agent, own: RunConfiguration) -> tuple[Check, ...]:
 
 
 def _on_failure(agent: Agent, own: RunConfiguration) -> set[str | None]:
-    """Whoever names a check says what its failure means; the stricter word counts."""
-    said = {agent.on_verify_failure} if agent.verify or not own.verify else set()
-    return said | {own.on_verify_failure}
+    """The stricter word counts, whoever named the check."""
+    return {agent.on_verify_failure, own.on_verify_failure}
 
 
 def _job_limit(job: ClaimedJob, agent: Agent, configuration: RunConfiguration) -> int | None:

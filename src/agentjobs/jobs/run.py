@@ -62,15 +62,24 @@ class Run:
         except UnsafeChange as error:
             return Failed(error.code, str(error))
         except OSError as error:
-            return Failed("sandbox_error", f"The worker's machine refused: {error.strerror}.")
+            reason = self._without_paths(error.strerror or str(error))
+            return Failed("sandbox_error", f"The worker's machine refused: {reason}.")
         except tuple(_CODES) as error:
             code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            # Where the service keeps its files is not the client's business.
-            return Failed(code, str(error).replace(self.tools.context.settings.data_dir, "…"))
+            return Failed(code, self._without_paths(str(error)))
+
+    def _without_paths(self, text: str) -> str:
+        """Where the service keeps its files is not the client's business."""
+        return text.replace(self.tools.context.settings.data_dir, "…")
 
     async def _through(self) -> Outcome:
         agent, proposal = self._agent(), self._proposal()
         base = await self._base_commit(proposal.remote)
+        # From the base commit to the push everything is in the mirror and nowhere else.
+        with self.tools.mirrors.in_use(self.job.repo_id):
+            return await self._from(base, agent, proposal)
+
+    async def _from(self, base: str, agent: Agent, proposal: Proposal) -> Outcome:
         facts = await self._facts(base)
         plan = self._plan(agent, facts)
         pushed = await proposal.pushed_before()

@@ -7,13 +7,17 @@ from agentjobs.store.database import Database, Transaction
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """`exit_code` is None when time or a limit ended the command; `output` are its last lines."""
+    """`exit_code` is None when `stopped_by` says why it did not end by itself.
+
+    `output` are the last lines of a check that failed.
+    """
 
     command: str
     passed: bool
     exit_code: int | None
     duration_ms: int
     output: str
+    stopped_by: str | None = None
 
 
 def stored_verification(text: str | None) -> Verification | None:
@@ -25,7 +29,7 @@ def in_words(found: Verification) -> str:
     if found.passed:
         return f"`{found.command}` succeeded after {seconds:.1f} s"
     if found.exit_code is None:
-        return f"`{found.command}` was stopped after {seconds:.1f} s"
+        return f"`{found.command}` was stopped after {seconds:.1f} s: {found.stopped_by}"
     return f"`{found.command}` failed with exit code {found.exit_code} after {seconds:.1f} s"
 
 

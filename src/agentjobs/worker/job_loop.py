@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 
 from agentjobs import logging_setup
 from agentjobs.jobs.claim import Claim, ClaimedJob, claim_job
@@ -10,6 +9,7 @@ from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.leases import WorkerCard
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Abandoned, ClaimLost, Completed, Failed, Outcome, Released
+from agentjobs.jobs.patience import as_long_as_leased
 from agentjobs.jobs.run import Run
 from agentjobs.jobs.tools import JobTools
 from agentjobs.store.database import StoreUnavailable
@@ -17,7 +17,6 @@ from agentjobs.worker.loop import first_of
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
-_STORE_RETRY_SECONDS = 0.5
 _UNEXPECTED = (
     "The worker failed to run this job; its operator finds the reason in the worker's log."
 )
@@ -144,11 +143,7 @@ class JobLoop:
 
     async def _store(self, held: _Held, outcome: Outcome) -> bool:
         """As long as the lease lives: a store that is away for a moment costs no result."""
-        give_up = time.monotonic() + self._tools.context.settings.lease_seconds
-        while True:
-            try:
-                return await finish_job(self._tools.context.db, held.job, outcome)
-            except StoreUnavailable:
-                if time.monotonic() > give_up:
-                    raise
-                await asyncio.sleep(_STORE_RETRY_SECONDS)
+        return await as_long_as_leased(
+            lambda: finish_job(self._tools.context.db, held.job, outcome),
+            self._tools.context.settings.lease_seconds,
+        )

@@ -52,7 +52,6 @@ class Worker:
             await leases.sign_off(self._db, self._card.id)
         except StoreUnavailable as error:
             _log.warning("the store does not learn that this worker left: %s", error)
-        await self._tools.workspaces.close()
 
     @property
     def _cancels(self) -> CancelLoop:

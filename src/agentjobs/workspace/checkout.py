@@ -175,6 +175,12 @@ class Workspaces:
         return copy
 
     def _mend(self, copy: Copy, copied_at_ns: int) -> bool:
+        try:
+            return self._mended(copy, copied_at_ns)
+        except OSError:
+            return False
+
+    def _mended(self, copy: Copy, copied_at_ns: int) -> bool:
         with self._templates.borrow(copy.repo_id, copy.commit) as template:
             if template is None:
                 return False

@@ -36,6 +36,7 @@ JOB: Mapping[str, Any] = {
         "exit_code": 0,
         "duration_ms": 2140,
         "output": "",
+        "stopped_by": None,
     },
 }
 

@@ -128,6 +128,7 @@ FIELD_NOTES: Mapping[str, Notes] = {
         "exit_code": _note("Null when time or a limit ended it."),
         "duration_ms": _note("How long it took.", minimum=0),
         "output": _note("The last lines of a check that failed."),
+        "stopped_by": _note("Why it did not end by itself: time, or a limit."),
     },
     "PromptView": {
         "job_id": _note("Job identifier.", pattern=JOB_ID_PATTERN),
