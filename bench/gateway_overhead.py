@@ -27,9 +27,10 @@ import aiohttp
 import uvloop
 
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.gateway.ledger import NANOUSD, Account, Ledger, Totals
+from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
 from agentjobs.gateway.upstream import Upstream
+from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.settings_tables import PriceTable
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
@@ -158,7 +159,7 @@ def _serve(provider: str, database_url: str, pipe: "Connection[tuple[str, str], 
 async def _gateway(provider: str, database_url: str) -> AsyncIterator[tuple[str, str]]:
     db = await open_database(database_url, migrate=True)
     await db.transact(add, "acme")
-    limit = 1_000 * NANOUSD
+    limit = 1_000 * NANOUSD_PER_USD
     account = Account(
         job_id="job", organization_id="acme", job_limit_nanousd=limit, day_limit_nanousd=limit
     )

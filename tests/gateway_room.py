@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.gateway.ledger import NANOUSD, Account, Ledger, Totals
+from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
 from agentjobs.gateway.upstream import Api, Upstream
+from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
 from agentjobs.settings_tables import PriceTable
@@ -37,6 +38,8 @@ class Room:
     provider: ModelServer
     db: Database
     http: aiohttp.ClientSession
+    session: aiohttp.ClientSession
+    """The gateway's own way to the provider, which several may share."""
     notes: list[str] = field(default_factory=list)
     exceeded: list[str] = field(default_factory=list)
     told: list[Totals] = field(default_factory=list)
@@ -77,6 +80,7 @@ async def room(
     provider_url: str = "",
     key: str = REAL_KEY,
     allowed: Sequence[str] = ("127.0.0.0/8",),
+    shared: aiohttp.ClientSession | None = None,
 ) -> AsyncIterator[Room]:
     await _make_organization(db)
     account = Account(
@@ -94,8 +98,8 @@ async def room(
 
     async with (
         model_server(answers, key=provider_key) as provider,
-        aiohttp.ClientSession() as http,
-        new_session(Allowed.parse(allowed)) as session,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
+        nullcontext(shared) if shared else new_session(Allowed.parse(allowed)) as session,
     ):
         gateway = Gateway(
             Upstream(api=api, url=provider_url or provider.url, key=key, models=models),
@@ -108,14 +112,14 @@ async def room(
         server = await asyncio.get_running_loop().create_server(gateway.protocol, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
-            yield Room(gateway, url, provider, db, http, notes, exceeded, told)
+            yield Room(gateway, url, provider, db, http, session, notes, exceeded, told)
         finally:
             server.close()
             await gateway.close()
 
 
 def _nano(amount: float | None) -> int | None:
-    return None if amount is None else round(amount * NANOUSD)
+    return None if amount is None else round(amount * NANOUSD_PER_USD)
 
 
 async def _make_organization(db: Database) -> None:

@@ -78,6 +78,19 @@ async def test_exactly_the_limit_fits_and_nothing_beyond_it_does(database: Datab
     assert "this job's budget" in refusal.message
 
 
+async def test_a_refusal_names_the_smallest_amounts_exactly(database: Database) -> None:
+    ledger = Ledger(database, await account(database), ignore)
+    reserved(await ledger.reserve(JOB_LIMIT - 1))
+
+    refusal = await ledger.reserve(2)
+
+    assert isinstance(refusal, Refusal)
+    assert (
+        "budget is $0.000001; $0.000000999 of it is spent or reserved, and this request may cost"
+        " $0.000000002."
+    ) in refusal.message
+
+
 async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -> None:
     first = await account(database)
     second = Account(

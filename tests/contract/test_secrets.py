@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.organizations.budgets import Budget, budget_of, list_budgets, set_budget
+from agentjobs.organizations.budgets import Budget, list_budgets, set_budget
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
@@ -101,9 +101,9 @@ async def test_what_cannot_be_a_secret_is_refused_and_nothing_is_stored(
 async def test_a_budget_is_kept_exactly_and_changed_by_halves(
     database: Database, acme: str
 ) -> None:
-    assert await budget_of(database, acme) == Budget(None, None)
+    assert (await list_budgets(database))[acme] == Budget(None, None)
     await set_budget(database, "acme", daily="25", job="0.000000001")
-    assert await budget_of(database, acme) == Budget(25 * USD, 1)
+    assert (await list_budgets(database))[acme] == Budget(25 * USD, 1)
     assert await set_budget(database, "acme", daily="0.1") == Budget(USD // 10, 1)
     assert await set_budget(database, "acme", job="none") == Budget(USD // 10, None)
     other = await find_organization(database, "other")
@@ -121,7 +121,7 @@ async def test_an_amount_that_is_none_is_refused(database: Database, acme: str, 
     with pytest.raises(Problem) as problem:
         await set_budget(database, "acme", daily="5", job=text)
     assert problem.value.code == "invalid_amount"
-    assert await budget_of(database, acme) == Budget(None, None)
+    assert (await list_budgets(database))[acme] == Budget(None, None)
 
 
 async def _give_all_to(tx: Transaction, organization_id: str) -> None:

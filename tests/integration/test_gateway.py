@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -300,6 +301,24 @@ async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyP
             writer.close()
         await until(lambda: not place.gateway._server.connections)
         assert (await place.ask())[0] == 200
+
+
+async def test_one_jobs_streams_do_not_keep_another_job_from_the_provider(db: Database) -> None:
+    silent = Answer(text="a story", hang_after=1, always=True)
+    async with (
+        room(db, [silent]) as first,
+        room(db, [ANSWER], shared=first.session) as second,
+        AsyncExitStack() as streams,
+        asyncio.timeout(30),
+    ):
+        headers = {"x-api-key": first.gateway.token}
+        url = f"{first.url}/v1/chat/completions"
+        # More than an HTTP session opens at once unless told otherwise.
+        for _ in range(110):
+            asking = first.http.post(url, json=chat(stream=True), headers=headers)
+            assert (await streams.enter_async_context(asking)).status == 200
+
+        assert (await second.ask())[0] == 200
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 529])

@@ -91,7 +91,7 @@ def test_only_listed_models_may_be_used() -> None:
         (MESSAGES, "https://api.anthropic.com", "max_tokens"),
     ],
 )
-def test_a_maximum_is_added_by_the_name_the_provider_knows(
+def test_while_a_budget_applies_a_maximum_is_added_by_the_name_the_provider_knows(
     endpoint: Endpoint, url: str, name: str
 ) -> None:
     added = prepare(endpoint, {}, "m", PRICE, endpoint.maximum_name(upstream(url)), limited=True)
@@ -100,11 +100,20 @@ def test_a_maximum_is_added_by_the_name_the_provider_knows(
     assert added.output_tokens == 99
 
 
-def test_no_maximum_is_added_where_no_budget_applies() -> None:
-    call = prepared(RESPONSES, limited=False, price=None, input="hi")
+@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES])
+@pytest.mark.parametrize(("price", "expected"), [(PRICE, 99), (None, DEFAULT_MAXIMUM)])
+def test_without_a_budget_no_maximum_is_added_and_the_default_is_only_counted(
+    endpoint: Endpoint, price: Price | None, expected: int
+) -> None:
+    call = prepared(endpoint, limited=False, price=price, input="hi")
 
     assert sent(call) == {"input": "hi"}
-    assert call.output_tokens == DEFAULT_MAXIMUM
+    assert call.output_tokens == expected
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_maximum_that_the_agent_named_is_left_as_it_is(*, limited: bool) -> None:
+    assert sent(prepared(MESSAGES, limited=limited, max_tokens=7)) == {"max_tokens": 7}
 
 
 def test_the_largest_maximum_counts_for_every_choice() -> None:

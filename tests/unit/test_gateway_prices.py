@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.gateway.ledger import Totals, usd
+from agentjobs.gateway.ledger import Totals
 from agentjobs.gateway.prices import Prices, prices_of
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
 from agentjobs.settings import SettingsError, load
@@ -114,12 +114,6 @@ def test_an_hour_in_the_cache_is_told_apart() -> None:
 @pytest.mark.parametrize("said", [None, 7, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -5}])
 def test_nonsense_is_no_usage(said: object) -> None:
     assert chat_usage(said) is None
-
-
-def test_money_is_written_as_people_do() -> None:
-    amounts = [0, 5_000_000_000, 1_230_000, 12_345_678_900_000]
-
-    assert [usd(amount) for amount in amounts] == ["$0.00", "$5.00", "$0.00123", "$12,345.6789"]
 
 
 def test_the_totals_are_told_as_the_jobs_usage() -> None:

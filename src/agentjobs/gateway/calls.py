@@ -77,7 +77,10 @@ def prepare(
     *,
     limited: bool,
 ) -> Call:
-    """`limited`: a budget applies, so that nothing may be left open."""
+    """`limited`: a budget applies, so that nothing may be left open.
+
+    Only then a maximum is added to a request that names none; else the provider's own holds.
+    """
     if body.get("background"):
         raise Refused(400, "invalid_request", "`background` is not supported: wait for the answer")
     blocks = _blocks(body)

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from agentjobs.gateway.spending import Spent, charge
+from agentjobs.gateway.spending import Entry, Spent, charge
+from agentjobs.organizations.budgets import NANOUSD_PER_USD, usd_text
 from agentjobs.store.database import Database, Transaction
-
-NANOUSD = 1_000_000_000
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
-            "cost_usd": self.cost_nanousd / NANOUSD,
+            "cost_usd": self.cost_nanousd / NANOUSD_PER_USD,
             "requests": self.requests,
         }
 
@@ -84,13 +83,13 @@ class Ledger:
 
     async def _reserve(self, tx: Transaction, nanousd: int) -> Reservation:
         account = self._account
-        spent = await charge(
-            tx,
+        entry = Entry(
             job_id=account.job_id,
             organization_id=account.organization_id,
             nanousd=nanousd,
             requests=1,
         )
+        spent = await charge(tx, entry)
         _check("job", spent.by_job, nanousd, account.job_limit_nanousd)
         _check("day", spent.on_day, nanousd, account.day_limit_nanousd)
         await self._also(tx, _totals(spent))
@@ -104,8 +103,7 @@ class Ledger:
         input_tokens: int,
         output_tokens: int,
     ) -> None:
-        spent = await charge(
-            tx,
+        entry = Entry(
             job_id=self._account.job_id,
             organization_id=self._account.organization_id,
             nanousd=nanousd - reservation.nanousd,
@@ -113,7 +111,7 @@ class Ledger:
             output_tokens=output_tokens,
             day=reservation.day,
         )
-        await self._also(tx, _totals(spent))
+        await self._also(tx, _totals(await charge(tx, entry)))
 
 
 def _totals(spent: Spent) -> Totals:
@@ -145,13 +143,7 @@ def _check(what: str, spent: int, nanousd: int, limit: int | None) -> None:
         return
     whose, remedy = _WHOSE[what]
     message = (
-        f"{whose} is {usd(limit)}; {usd(spent - nanousd)} of it is spent or reserved, and this"
-        f" request may cost {usd(nanousd)}. It takes {remedy} to allow it."
+        f"{whose} is ${usd_text(limit)}; ${usd_text(spent - nanousd)} of it is spent or reserved,"
+        f" and this request may cost ${usd_text(nanousd)}. It takes {remedy} to allow it."
     )
     raise _DoesNotFit(Refusal(message=message, missing_nanousd=spent - limit))
-
-
-def usd(nanousd: int) -> str:
-    """As people write it: cents at least, more digits where they matter."""
-    whole = f"{nanousd / NANOUSD:,.6f}".rstrip("0")
-    return f"${whole}{'0' * max(0, 2 - len(whole.partition('.')[2]))}"

@@ -32,8 +32,6 @@ _KEY_REFUSED = (
     "the model provider refused the organization's key; an administrator can store another with"
     " `agentjobs secrets set`"
 )
-
-
 _KEY_UNUSABLE = (
     "the organization's key holds a line break or the like, which no request can carry; an"
     " administrator can store it again with `agentjobs secrets set`"

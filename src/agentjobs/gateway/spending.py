@@ -3,10 +3,24 @@
 Knows no limits: whoever calls may still let the transaction fail.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import Row, Transaction
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is added; `day` is None for today by the store's clock."""
+
+    job_id: str
+    organization_id: str
+    nanousd: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    day: int | None = None
 
 
 class Spent(NamedTuple):
@@ -20,48 +34,49 @@ class Spent(NamedTuple):
     on_day: int
 
 
-async def charge(
-    tx: Transaction,
-    *,
-    job_id: str,
-    organization_id: str,
-    nanousd: int,
-    input_tokens: int = 0,
-    output_tokens: int = 0,
-    requests: int = 0,
-    day: int | None = None,
-) -> Spent:
-    """On this day, or today by the store's clock. Both rows are ours until the transaction ends.
+async def charge(tx: Transaction, entry: Entry) -> Spent:
+    """Both rows are ours until the transaction ends.
 
     Everybody takes the job's row first and the day's second, so nobody waits in a circle.
     """
-    if day is None and tx.engine == "sqlite":
-        day = now_ms() // DAY_MS
-    row = await tx.fetch_one(
-        _CHARGE,
-        job_id=job_id,
-        organization_id=organization_id,
-        nanousd=nanousd,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        requests=requests,
-        day=day,
-    )
-    assert row is not None
     if tx.engine == "sqlite":
-        that_day = await tx.fetch_one(
-            _CHARGE_DAY, organization_id=organization_id, day=day, nanousd=nanousd
-        )
-    else:
-        that_day = row
-    assert that_day is not None
+        return await _charge_one_by_one(tx, entry)
+    return await _charge_at_once(tx, entry)
+
+
+async def _charge_at_once(tx: Transaction, entry: Entry) -> Spent:
+    row = await _written(tx, _CHARGE, **msgspec.structs.asdict(entry))
+    return _spent(row, row["spent_on_day"])
+
+
+async def _charge_one_by_one(tx: Transaction, entry: Entry) -> Spent:
+    if entry.day is None:
+        entry = msgspec.structs.replace(entry, day=now_ms() // DAY_MS)
+    row = await _written(tx, _CHARGE, **msgspec.structs.asdict(entry))
+    that_day = await _written(
+        tx,
+        _CHARGE_DAY,
+        organization_id=entry.organization_id,
+        day=entry.day,
+        nanousd=entry.nanousd,
+    )
+    return _spent(row, that_day["spent_on_day"])
+
+
+async def _written(tx: Transaction, sql: str, **values: Any) -> Row:
+    row = await tx.fetch_one(sql, **values)
+    assert row is not None
+    return row
+
+
+def _spent(row: Row, on_day: int) -> Spent:
     return Spent(
-        row["spent_nanousd"],
-        row["input_tokens"],
-        row["output_tokens"],
-        row["requests"],
-        row["day"],
-        that_day["spent_on_day"],
+        by_job=row["spent_nanousd"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        requests=row["requests"],
+        day=row["day"],
+        on_day=on_day,
     )
 
 

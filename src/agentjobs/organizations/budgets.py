@@ -24,14 +24,6 @@ class Budget(msgspec.Struct, frozen=True):
     job_nanousd: int | None
 
 
-async def budget_of(db: Database, organization_id: str) -> Budget:
-    row = await db.fetch_one(
-        "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
-        id=organization_id,
-    )
-    return Budget(None, None) if row is None else _budget(row)
-
-
 async def list_budgets(db: Database) -> dict[str, Budget]:
     """By the organization's id."""
     rows = await db.fetch_all(

@@ -35,6 +35,8 @@ def guarded_connector(allowed: Allowed, *, ca_file: str = "") -> aiohttp.TCPConn
         ssl=trusted_certificates(ca_file),
         resolver=_GuardedResolver(allowed),
         socket_factory=guarded_socket,
+        # All jobs of a worker share it: each bounds itself, and none may keep the others waiting.
+        limit=0,
     )
 
 

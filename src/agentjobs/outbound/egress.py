@@ -68,6 +68,7 @@ class Egress:
             conversation.cancel()
         if self._conversations:
             await asyncio.wait(self._conversations)
+        self._gate.close()
 
     def _new_connection(self, port: int) -> asyncio.BaseProtocol:
         reader = asyncio.StreamReader(HEAD_BYTES, asyncio.get_running_loop())

@@ -36,7 +36,8 @@ class Gate:
         self._allowed = allowed
         self._on_refused = on_refused
         self._system = resolve
-        self._lookups = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        self._places = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        self._lookups: set[asyncio.Task[Sequence[str]]] = set()
         self._noted: set[str] = set()
 
     async def reach(self, host: str, port: int) -> Streams:
@@ -61,9 +62,28 @@ class Gate:
         is_last = len(self._noted) > MOST_NOTES
         self._on_refused("further refused connections are not shown" if is_last else reason)
 
+    def close(self) -> None:
+        """Nobody asks any more, so that lookups given up need not be counted to their end."""
+        for lookup in self._lookups:
+            lookup.cancel()
+
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
-        async with self._lookups:
-            return await self._system(host, port)
+        await self._places.acquire()
+        lookup = asyncio.create_task(self._look_up(host, port))
+        self._lookups.add(lookup)
+        lookup.add_done_callback(self._looked_up)
+        # Its thread goes on when the caller gives up, and so must the task that holds the place.
+        await asyncio.wait({lookup})
+        return lookup.result()
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        return await self._system(host, port)
+
+    def _looked_up(self, lookup: "asyncio.Task[Sequence[str]]") -> None:
+        self._lookups.discard(lookup)
+        self._places.release()
+        if not lookup.cancelled():
+            lookup.exception()  # Seen: asyncio would log a failure that nobody waited for.
 
     def _refusal(self, status: int, target: str, reason: str) -> Refusal:
         self.note(target, reason)
