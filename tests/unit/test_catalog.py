@@ -62,6 +62,14 @@ def test_files_named_in_a_command_are_shown_but_never_directories(tmp_path: Path
     assert named_files(command) == (script,)
 
 
+def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) -> None:
+    script = tmp_path / "check.sh"
+    script.touch()
+    agent = catalog_of(table(verify=["sh", str(script), str(tmp_path)])).get("fixer")
+    assert agent is not None
+    assert (agent.verify_files, agent.read_only) == ((script,), ())
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -104,7 +105,7 @@ async def test_a_program_is_asked_for_its_version_in_an_environment_of_its_own(
         '#!/bin/sh\n[ "$1" = --version ] && [ -z "$OPENAI_API_KEY" ] && echo "9.8.7 (x $HOME)"\n',
     )
     found = await readiness_of(declared(preset="claude-code"))
-    assert (found.installed, found.version, found.is_ready) == (True, "9.8.7", True)
+    assert (found.installed, found.version, found.reason) == (True, "9.8.7", None)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +121,63 @@ async def test_a_version_that_will_not_do_is_told(
 ) -> None:
     program(only / "claude", f"#!/bin/sh\n{script}\n")
     found = await readiness_of(declared(preset="claude-code"))
-    assert (found.installed, found.version, found.is_ready) == (True, version, False)
+    assert (found.installed, found.version) == (True, version)
     assert reason in str(found.reason)
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        # Each fails for root too, whom no permission stops.
+        pytest.param(None, id="a file that cannot be read"),
+        pytest.param(f"/{'x' * 300}/bin", id="a path that is too long"),
+        pytest.param("/a\0b/bin", id="a path that is none"),
+    ],
+)
+async def test_an_environment_that_cannot_be_looked_at_is_told_and_stops_nobody(
+    only: Path, tmp_path: Path, home: str | None
+) -> None:
+    script = program(tmp_path / "tool" / "bin" / "mini", "#!/no/matter\n")
+    (script.parent / "python").symlink_to(sys.executable)
+    (only / "mini").symlink_to(script)
+    configuration = tmp_path / "tool" / "pyvenv.cfg"
+    if home is None:
+        configuration.symlink_to("/proc/self/mem")
+    else:
+        configuration.write_text(f"home = {home}\n")
+    found = await readiness_of(declared(preset="mini-swe-agent", model="m"))
+    assert not found.installed
+    assert f"{only / 'mini'} cannot be looked at" in str(found.reason)
+    assert "uv tool install mini-swe-agent" in str(found.reason)
+
+
+async def test_a_python_that_links_to_itself_is_told_and_stops_nobody(
+    only: Path, tmp_path: Path
+) -> None:
+    script = program(tmp_path / "tool" / "bin" / "mini", "#!/no/matter\n")
+    (script.parent / "python").symlink_to("python")
+    (only / "mini").symlink_to(script)
+    (tmp_path / "tool" / "pyvenv.cfg").touch()
+    found = await readiness_of(declared(preset="mini-swe-agent", model="m"))
+    assert f"{only / 'mini'} cannot be looked at" in str(found.reason)
+
+
+async def test_a_program_that_cannot_be_asked_for_its_version_is_told_and_stops_nobody(
+    only: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(only / "claude", "#!/bin/sh\necho 9.8.7\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    found = await readiness_of(declared(preset="claude-code"))
+    assert (found.installed, found.version) == (True, None)
+    assert "cannot be asked for its version" in str(found.reason)
+    monkeypatch.undo()
+
+
+async def test_a_number_that_no_version_has_is_none(only: Path) -> None:
+    program(only / "claude", f"#!/bin/sh\necho {'9' * 5000}.1\n")
+    assert "does not say its version" in str(
+        (await readiness_of(declared(preset="claude-code"))).reason
+    )
 
 
 async def test_a_version_is_asked_for_once_until_the_program_changes(
@@ -145,13 +201,13 @@ def test_versions_are_compared_as_numbers() -> None:
 
 
 async def test_a_commands_program_must_be_where_agents_look(only: Path) -> None:
-    assert (await readiness_of(plain("sh", "-c", "true"))).is_ready
+    assert (await readiness_of(plain("sh", "-c", "true"))).installed
     program(only / "own-tool", "#!/bin/sh\n")
     hidden = await readiness_of(plain("own-tool"))
-    assert (hidden.installed, hidden.is_ready) == (False, False)
+    assert not hidden.installed
     assert "name it with its whole path" in str(hidden.reason)
-    assert (await readiness_of(plain("own-tool"), in_sandbox=False)).is_ready
-    assert (await readiness_of(plain("own-tool", PATH=str(only)))).is_ready
-    assert (await readiness_of(plain(str(only / "own-tool")))).is_ready
-    assert not (await readiness_of(plain(str(only / "gone")))).is_ready
-    assert (await readiness_of(plain("./in-the-repository"))).is_ready
+    assert (await readiness_of(plain("own-tool"), in_sandbox=False)).installed
+    assert (await readiness_of(plain("own-tool", PATH=str(only)))).installed
+    assert (await readiness_of(plain(str(only / "own-tool")))).installed
+    assert not (await readiness_of(plain(str(only / "gone")))).installed
+    assert (await readiness_of(plain("./in-the-repository"))).installed

@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,45 @@ def test_an_endless_event_is_not_kept_in_memory() -> None:
     assert watch.feed(b"x" * 1000 + b"\nnext\n") == b"next\n"
 
 
+@pytest.fixture
+def traced_memory() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def memory_taken_by_a_piece(watch: Watch, *, after: int) -> int:
+    """By the dearest of 64 pieces that follow `after` bytes of a line, each of 512 bytes."""
+    watch.feed(b"{" + b"x" * after)
+    taken = []
+    for _ in range(64):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert watch.feed(b"x" * 512) in (b"", b"x" * 512)
+        taken.append(tracemalloc.get_traced_memory()[1] - before)
+    return max(taken)
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.usefixtures("traced_memory")
+def test_a_line_in_small_pieces_is_not_copied_with_every_one_of_them(preset: str) -> None:
+    watch = watch_of(agent(preset))
+    assert memory_taken_by_a_piece(watch, after=MOST_EVENT_BYTES // 2) < MOST_EVENT_BYTES // 8
+
+
+def test_an_event_as_long_as_may_be_is_read_in_small_pieces() -> None:
+    event = lines(said("x" * (MOST_EVENT_BYTES - 200)))
+    pieces = [event[at : at + 512] for at in range(0, len(event), 512)]
+    assert watched("claude-code", *pieces)[1] == "x" * (MOST_EVENT_BYTES - 200) + "\n"
+
+
+def test_an_endless_event_in_small_pieces_is_left_out_once() -> None:
+    watch = watch_of(agent("claude-code"))
+    pieces = [b"{", *[b"x" * 4096] * (MOST_EVENT_BYTES // 4096 + 3), b"x\nnext\n"]
+    shown = b"".join(map(watch.feed, pieces)) + watch.end()
+    assert shown == b"[an event of more than 4 MiB is left out]\nnext\n"
+
+
 KINDS = (
     *("result", "assistant", "user", "system", "turn.failed", "turn.completed", "error"),
     *("item.completed", "text", "tool_use"),
@@ -158,6 +199,31 @@ def test_whatever_an_event_holds_it_is_read_without_a_fault(
     shown.encode()
     found = watch.why_it_failed(ended(0), NOWHERE)
     assert found is None or found.encode()
+
+
+NESTED_IN = (
+    {"type": "user", "message": {"content": [{"type": "tool_result", "content": "@"}]}},
+    {"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "@"}]}},
+    {"type": "assistant", "message": {"content": [{"type": "tool_use", "input": "@"}]}},
+    {"type": "system", "subtype": "init", "model": "@"},
+    {"type": "result", "subtype": "@"},
+    {"type": "result", "subtype": "success", "is_error": True, "result": "@"},
+    {"type": "item.completed", "item": {"type": "file_change", "changes": "@"}},
+    {"type": "turn.failed", "error": {"message": "@"}},
+    {"type": "error", "error": {"a": "@"}},
+    {"type": "tool_use", "part": {"tool": "@", "state": {"input": "@", "output": "@"}}},
+)
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("opening", ["[", '{"text":', '["y",'])
+def test_an_event_of_any_depth_is_read_without_a_fault(preset: str, opening: str) -> None:
+    closing = "}" if opening.startswith("{") else "]"
+    for depth in (*range(100, 900, 100), *range(900, 1000)):
+        value = opening * depth + "0" + closing * depth
+        for event in NESTED_IN:
+            watch, _ = watched(preset, lines(event).replace(b'"@"', value.encode()))
+            watch.why_it_failed(ended(0), NOWHERE)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """The operator's certificates as agents see them: one bundle, and the variables that name it."""
 
 import dataclasses
+import errno
+import os
 import ssl
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentjobs.sandbox.protocol import SandboxTask
@@ -13,20 +17,28 @@ _VARIABLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "DENO_CERT"),
 )
+_SYSTEM_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
 
 
-def make_bundle(ca_file: Path, directory: Path) -> Path:
+def make_bundle(ca_file: Path, directory: Path, system_files: Sequence[Path] | None = None) -> Path:
     """The system's certificates and the operator's: most clients take one file instead of theirs.
 
-    Raises OSError when `ca_file` cannot be read.
+    Raises OSError when one of them cannot be read or the bundle cannot be written.
     """
     own = ca_file.read_bytes()
-    system = ssl.get_default_verify_paths().cafile
-    others = Path(system).read_bytes() if system else b""
+    system = _first(known_system_files() if system_files is None else system_files)
     bundle = directory / BUNDLE_FILE
-    bundle.write_bytes(others.rstrip() + b"\n" + own)
-    bundle.chmod(0o644)
+    _replace(bundle, system.read_bytes().rstrip() + b"\n" + own)
     return bundle
+
+
+def known_system_files() -> tuple[Path, ...]:
+    """Where systems keep theirs. Not what SSL_CERT_FILE says: that is for the worker itself."""
+    return tuple(map(Path, (*_SYSTEM_FILES, ssl.get_default_verify_paths().openssl_cafile)))
 
 
 def trusting(task: SandboxTask, bundle: Path | None) -> SandboxTask:
@@ -37,3 +49,28 @@ def trusting(task: SandboxTask, bundle: Path | None) -> SandboxTask:
         environment=dict.fromkeys(_VARIABLES, str(bundle)) | dict(task.environment),
         read_only=(*task.read_only, bundle),
     )
+
+
+def _first(files: Sequence[Path]) -> Path:
+    for file in files:
+        if file.is_file():
+            return file
+    raise FileNotFoundError(
+        errno.ENOENT,
+        "this machine has no certificates of its own to go with it, as far as we know "
+        f"({', '.join(map(str, files))}): install the package ca-certificates",
+    )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """At once: running agents have the file open or mounted."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    aside = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        aside.chmod(0o644)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

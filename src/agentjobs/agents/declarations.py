@@ -48,6 +48,7 @@ def agent_of(table: AgentTable, settings: Settings) -> Agent:
         model=model_of(table, preset),
         max_cost_usd=table.max_cost_usd,
         verify=tuple(table.verify),
+        verify_files=named_files(table.verify),
         on_verify_failure="fail" if table.on_verify_failure == "fail" else "draft",
         preset=table.preset or None,
         executable=table.executable,

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
+from agentjobs.gateway.upstream import Api
+from agentjobs.repos.configuration import OnVerifyFailure
 from agentjobs.sandbox.limits import Limits
-
-Api = Literal["openai", "anthropic"]
-OnVerifyFailure = Literal["draft", "fail"]
 
 
 class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +26,7 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent type. `read_only` are files of the machine it sees, at the same path, beside the
-    system's."""
+    system's; `verify_files` those that its verification sees."""
 
     id: str
     name: str
@@ -42,6 +40,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelAccess | None = None
     max_cost_usd: float | None = None
     verify: tuple[str, ...] = ()
+    verify_files: tuple[Path, ...] = ()
     on_verify_failure: OnVerifyFailure = "draft"
     # Of a preset: `command` is made on the worker, from where its program is installed there.
     preset: str | None = None

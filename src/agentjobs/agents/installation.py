@@ -55,7 +55,17 @@ def find_installation(preset: Preset, executable: str = "") -> Installation:
             f"`{preset.executable}` is not on this worker's PATH: run `{preset.install_with}`, or "
             "set `executable` to where it is"
         )
-    path = Path(found).resolve()
+    try:
+        return _installation_at(Path(found).resolve())
+    # Of links in a circle and of a path that is none.
+    except (OSError, RuntimeError, ValueError) as error:
+        raise NotInstalled(
+            f"{found} cannot be looked at ({error}): let this worker's user read it, or install "
+            f"it again, `{preset.install_with}`"
+        ) from None
+
+
+def _installation_at(path: Path) -> Installation:
     if (path.parent.parent / "pyvenv.cfg").is_file():
         return _in_virtual_environment(path)
     if _NODE.match(_first_bytes(path)):

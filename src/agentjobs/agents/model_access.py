@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from agentjobs.agents.definitions import Agent, Api, ModelAccess
+from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.agents.presets.all_presets import PRESETS
+from agentjobs.gateway.upstream import Api
 
 GATEWAY_PORT = 8462
 DEFAULT_SECRETS: Mapping[Api, str] = {

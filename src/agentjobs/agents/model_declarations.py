@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import get_args
 from urllib.parse import urlsplit
 
-from agentjobs.agents.definitions import Api, ModelAccess
+from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import (
     DEFAULT_SECRETS,
     model_environment_names,
 )
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
+from agentjobs.gateway.upstream import Api, names
+from agentjobs.organizations.secrets import is_secret_name
 from agentjobs.settings_tables import AgentTable
 
-_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # Names reach shell lines and other programs' settings, where a quote would end something.
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9._:/@+*-]{1,200}")
@@ -48,7 +48,7 @@ def model_faults(table: AgentTable, preset: Preset | None) -> Iterator[tuple[str
     yield from _name_faults(table, preset)
     if table.model_url and not _is_url(table.model_url):
         yield "model_url", "must be an http:// or https:// address, without user, query or fragment"
-    if table.secret and not _SECRET.fullmatch(table.secret):
+    if table.secret and not is_secret_name(table.secret):
         yield "secret", "must be the name of a secret: letters, digits and `_`, no digit first"
     for name in model_environment_names(api):
         if name in table.environment:
@@ -65,9 +65,7 @@ def _name_faults(table: AgentTable, preset: Preset | None) -> Iterator[tuple[str
         yield "model", "must be the name of a model as its API knows it"
     if not all(_MODEL_PATTERN.fullmatch(pattern) for pattern in table.models):
         yield "models", "must be names of models, in which `*` stands for anything"
-    elif table.model and not any(
-        fnmatchcase(table.model, pattern) for pattern in table.models or ["*"]
-    ):
+    elif table.model and not any(names(each, table.model) for each in table.models or ["*"]):
         yield "models", f"must allow `{table.model}`, the agent's own model"
 
 

@@ -6,7 +6,7 @@ import shutil
 import msgspec
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.installation import NotInstalled, find_installation
+from agentjobs.agents.installation import Installation, NotInstalled, find_installation
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.agents.presets.preset import Preset
 from agentjobs.agents.versions import Versions, is_older
@@ -23,10 +23,6 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     reason: str | None = None
 
-    @property
-    def is_ready(self) -> bool:
-        return self.reason is None
-
 
 async def readiness_of(agent: Agent, *, in_sandbox: bool = True) -> Readiness:
     """Cheap enough for every heartbeat: versions are kept. `in_sandbox` is False where agents run
@@ -39,13 +35,20 @@ async def readiness_of(agent: Agent, *, in_sandbox: bool = True) -> Readiness:
         installation = find_installation(preset, agent.executable)
     except NotInstalled as error:
         return Readiness(agent=agent.id, installed=False, reason=str(error))
-    version = await _VERSIONS.of(preset, installation)
-    return Readiness(
-        agent=agent.id,
-        installed=True,
-        version=version,
-        reason=_why_not_this_version(preset, version, str(installation.path)),
-    )
+    version, reason = await _version_of(preset, installation)
+    return Readiness(agent=agent.id, installed=True, version=version, reason=reason)
+
+
+async def _version_of(preset: Preset, installation: Installation) -> tuple[str | None, str | None]:
+    """The version, and what is wrong with it."""
+    try:
+        version = await _VERSIONS.of(preset, installation)
+    except OSError as error:
+        return None, (
+            f"{installation.path} cannot be asked for its version ({error}): mend that, or install "
+            f"it again, `{preset.install_with}`"
+        )
+    return version, _why_not_this_version(preset, version, str(installation.path))
 
 
 def _why_not_this_version(preset: Preset, version: str | None, path: str) -> str | None:

@@ -16,7 +16,8 @@ WITHIN_SECONDS = 10
 # A machine that was too busy to answer is asked again.
 FAILURE_KEPT_SECONDS = 60
 
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
+# Of numbers that are some: `int` refuses thousands of digits.
+_VERSION = re.compile(r"(?<!\d)\d{1,18}(?:\.\d{1,18})+(?!\d)")
 _OF_DISTRIBUTION = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
 
 
@@ -27,11 +28,8 @@ class Versions:
         self._known: dict[tuple[str, int], tuple[str | None, float]] = {}
 
     async def of(self, preset: Preset, installation: Installation) -> str | None:
-        """None when the program does not say."""
-        try:
-            key = (str(installation.path), installation.path.stat().st_mtime_ns)
-        except OSError:
-            return None
+        """None when the program does not say. Raises OSError when it cannot be asked."""
+        key = (str(installation.path), installation.path.stat().st_mtime_ns)
         known = self._known.get(key)
         if known is not None and (known[0] or time.monotonic() - known[1] < FAILURE_KEPT_SECONDS):
             return known[0]
@@ -64,19 +62,15 @@ def _ask(question: tuple[str, ...], preset: Preset) -> str | None:
             "HOME": home,
             "TMPDIR": home,
         }
-        try:
-            process = subprocess.Popen(
-                question,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=home,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError:
-            return None
-        with process:
+        with subprocess.Popen(
+            question,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=home,
+            env=environment,
+            start_new_session=True,
+        ) as process:
             answer = _answer_of(process)
     found = _VERSION.search(answer.decode(errors="replace"))
     return found[0] if found and process.returncode == 0 else None

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.agents.definitions import Agent, OnVerifyFailure, named_files
+from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.organizations.budgets import nanousd
 from agentjobs.outbound.patterns import Pattern, parse_pattern
-from agentjobs.repos.configuration import Configuration, ConfigurationError, RunConfiguration
+from agentjobs.repos.configuration import (
+    Configuration,
+    ConfigurationError,
+    OnVerifyFailure,
+    RunConfiguration,
+)
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -50,7 +55,7 @@ def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> Run
 
 def _checks(agent: Agent, own: RunConfiguration) -> tuple[Check, ...]:
     """A repository adds its check to the operator's; only the operator's names files to show."""
-    checks = [Check(agent.verify, named_files(agent.verify))] if agent.verify else []
+    checks = [Check(agent.verify, agent.verify_files)] if agent.verify else []
     if own.verify and own.verify != agent.verify:
         checks.append(Check(own.verify))
     return tuple(checks)

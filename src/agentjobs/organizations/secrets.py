@@ -80,12 +80,16 @@ async def check_secrets(db: Database, keys: SealingKeys) -> int:
     return len(rows)
 
 
+def is_secret_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 def _context(organization_id: str, name: str) -> tuple[str, ...]:
     return ("secret", organization_id, name)
 
 
 def _check(name: str, value: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not is_secret_name(name):
         raise Problem(
             "invalid_name",
             f"{name!r} cannot name a secret: use 1 to 64 letters, digits and underscores, and no "

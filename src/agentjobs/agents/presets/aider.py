@@ -8,7 +8,8 @@ from agentjobs.agents.presets.preset import Preset
 from agentjobs.agents.watching import Watch
 from agentjobs.sandbox.protocol import SandboxReport
 
-MOST_LINE_BYTES = 64 * 1024
+# More than the longest beginning of a line that tells anything.
+MOST_LINE_BYTES = 1024
 
 # Its files would become part of the change: two can live elsewhere, the cache only here.
 _SCRIPT = (

@@ -48,7 +48,8 @@ class ClaudeCodeWatch(EventWatch):
             )
         subtype = result.get("subtype")
         if result.get("is_error") or subtype != "success":
-            reason = text_of(result.get("result")) or text_of(result.get("errors")) or str(subtype)
+            said = map(text_of, (result.get("result"), result.get("errors"), subtype))
+            reason = next(filter(None, said), "it did not say which")
             return f"Claude Code reported an error: {shortened(reason)}"
         return None
 

@@ -14,6 +14,8 @@ from agentjobs.sandbox.protocol import SandboxReport
 
 MOST_EVENT_BYTES = 4 * 1024 * 1024
 SHOWN_CHARACTERS = 2_000
+# Of the texts in lists of blocks; what is nested deeper is none.
+TEXT_DEPTH = 8
 
 _LEFT_OUT = b"[an event of more than 4 MiB is left out]\n"
 
@@ -24,7 +26,7 @@ class EventWatch(Watch):
     """A subclass says what an event reads like, and remembers what it says of the outcome."""
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held = bytearray()
         # Of a line whose beginning is dealt with: is its rest shown, or left out?
         self._shows_rest: bool | None = None
         self._tail = Tail()
@@ -36,27 +38,48 @@ class EventWatch(Watch):
         return self._tail.last_lines()
 
     def feed(self, data: bytes) -> bytes:
+        shown = self._continued(data) if self._held else self._begun(data)
+        self._tail.add(shown)
+        return shown
+
+    def end(self) -> bytes:
+        shown = self._line(self._taken()) if self._held else b""
+        self._tail.add(shown)
+        return shown
+
+    def _continued(self, data: bytes) -> bytes:
+        """Looks at no byte of the held line again before its end, however small the pieces."""
+        rest, newline, others = data.partition(b"\n")
+        if not newline:
+            return self._hold(rest)
+        self._held += rest + newline
+        return self._line(self._taken()) + self._begun(others)
+
+    def _begun(self, data: bytes) -> bytes:
         if self._holds_no_event(data):
             # Whole: a flood of short lines, one by one, would hold up everybody else.
             self._shows_rest = None if data.endswith(b"\n") else True
-            return self._kept(data)
-        *lines, rest = (self._held + data).split(b"\n")
-        self._held = b""
+            return data
+        *lines, rest = data.split(b"\n")
         shown = b"".join(self._line(line + b"\n") for line in lines)
-        return self._kept(shown + self._unfinished(rest))
+        return shown + self._unfinished(rest)
 
-    def end(self) -> bytes:
-        held, self._held = self._held, b""
-        return self._kept(self._line(held)) if held else b""
+    def _hold(self, data: bytes) -> bytes:
+        self._held += data
+        if len(self._held) <= MOST_EVENT_BYTES:
+            return b""
+        self._taken()
+        self._shows_rest = False
+        return _LEFT_OUT
+
+    def _taken(self) -> bytes:
+        held, self._held = self._held, bytearray()
+        return bytes(held)
 
     def _holds_no_event(self, data: bytes) -> bool:
-        if self._held or self._shows_rest is False or b"\n{" in data or not data:
+        if self._shows_rest is False or b"\n{" in data or not data:
             return False
         return self._shows_rest is True or not data.startswith(b"{")
-
-    def _kept(self, shown: bytes) -> bytes:
-        self._tail.add(shown)
-        return shown
 
     def _line(self, line: bytes) -> bytes:
         shows_rest, self._shows_rest = self._shows_rest, None
@@ -65,17 +88,16 @@ class EventWatch(Watch):
         event = _event(line)
         if event is None:
             return line
-        text = self.shown(event).strip("\n")
+        try:
+            text = self.shown(event).strip("\n")
+        except RecursionError:
+            return line
         return f"{text}\n".encode(errors="replace") if text.strip() else b""
 
     def _unfinished(self, rest: bytes) -> bytes:
         """Only what may become an event waits for its end."""
         if self._shows_rest is None and rest.startswith(b"{"):
-            if len(rest) <= MOST_EVENT_BYTES:
-                self._held = rest
-                return b""
-            self._shows_rest = False
-            return _LEFT_OUT
+            return self._hold(rest)
         if rest and self._shows_rest is None:
             self._shows_rest = True
         return rest if self._shows_rest else b""
@@ -93,13 +115,17 @@ def _event(line: bytes) -> Event | None:
 
 def text_of(value: Any) -> str:
     """A text, or the texts in a list of blocks."""
+    return "\n".join(filter(None, _texts(value, TEXT_DEPTH)))
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(text_of, value)))
-    if isinstance(value, dict):
-        return text_of(value.get("text", ""))
-    return ""
+        yield value
+    elif isinstance(value, list) and depth:
+        for each in value:
+            yield from _texts(each, depth - 1)
+    elif isinstance(value, dict) and depth:
+        yield from _texts(value.get("text"), depth - 1)
 
 
 def shortened(value: Any) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from agentjobs.agents.definitions import Api, ModelAccess
+from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.watching import Watch
+from agentjobs.gateway.upstream import Api
 
 PROVIDER_URLS: Mapping[Api, str] = {
     "anthropic": "https://api.anthropic.com",
