@@ -170,9 +170,7 @@ def _certificates(settings: Settings) -> Path | None:
     try:
         return make_bundle(Path(settings.ca_file), settings.data_path)
     except OSError as error:
-        raise SettingsError(
-            f"ca_file {settings.ca_file} cannot be read: {error.strerror}"
-        ) from None
+        raise SettingsError(f"ca_file {settings.ca_file}: {error.strerror}") from None
 
 
 def _allowed(settings: Settings) -> Allowed:
