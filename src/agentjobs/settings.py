@@ -42,6 +42,8 @@ _TABLES = frozenset({"plans", "agents", "prices"})
 _NOT_IN_THE_FILE = {
     "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",
     "config_file": "AGENTJOBS_CONFIG",
+    # Backups copy the file, and must not hold the key to what is in them.
+    "encryption_key": "AGENTJOBS_ENCRYPTION_KEY, or put it into the file encryption.key",
 }
 
 
@@ -209,6 +211,8 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
             if name in values:
                 raise SettingsFileError(name, f"set it with {flag}")
         _convert_file(values)
+    except RecursionError:
+        raise SettingsError(f"{path} is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         end = f"at line {len(text.splitlines()) or 1}, the end of the document"
         reason = str(error).replace("at end of document", end)
@@ -226,24 +230,28 @@ def _convert_file(values: Mapping[str, Any]) -> None:
         raise SettingsFileError.from_msgspec(str(error)) from None
 
 
-_LEAST = {
-    "queue_limit": 1,
-    "rate_limit_per_second": 0,
-    "rate_limit_burst": 1,
-    "slots": 0,
-    "lost_worker_retries": 0,
-    "drain_grace_seconds": 0,
-    "sandbox_uid_base": 1,
-    "max_job_log_bytes": 0,
-    "cache_max_bytes": 0,
-    "limit_memory_mib": 16,
-    "limit_processes": 8,
-    "limit_file_mib": 1,
-    "limit_scratch_mib": 1,
-    "limit_workspace_mib": 0,
-    "limit_cpu_seconds": 0,
-    "log_retention_days": 0,
-    "job_retention_days": 0,
+_ANY = 2**53
+_MOST_MIB = 16 * 1024**2
+# Numbers, with the least and the most that each may be.
+BOUNDS = {
+    "queue_limit": (1, _ANY),
+    "rate_limit_per_second": (0, _ANY),
+    "rate_limit_burst": (1, _ANY),
+    "slots": (0, 10_000),
+    "lost_worker_retries": (0, _ANY),
+    "drain_grace_seconds": (0, _ANY),
+    # Above every user a machine has, with room for a uid per slot below the highest there is.
+    "sandbox_uid_base": (65_536, 4_000_000_000),
+    "max_job_log_bytes": (0, _ANY),
+    "cache_max_bytes": (0, _ANY),
+    "limit_memory_mib": (16, _MOST_MIB),
+    "limit_processes": (8, 4_194_304),
+    "limit_file_mib": (1, _MOST_MIB),
+    "limit_scratch_mib": (1, _MOST_MIB),
+    "limit_workspace_mib": (0, _MOST_MIB),
+    "limit_cpu_seconds": (0, 2**31),
+    "log_retention_days": (0, _ANY),
+    "job_retention_days": (0, _ANY),
 }
 _ONE_OF = {
     "sandbox": ("bubblewrap", "none"),
@@ -256,9 +264,11 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, field.name)
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsFileError(field.name, "must be a number")
-    for name, least in _LEAST.items():
+    for name, (least, most) in BOUNDS.items():
         if getattr(settings, name) < least:
             raise SettingsFileError(name, f"must be at least {least}")
+        if getattr(settings, name) > most:
+            raise SettingsFileError(name, f"must be at most {most}")
     for name, choices in _ONE_OF.items():
         if getattr(settings, name).lower() not in choices:
             raise SettingsFileError(name, f"must be one of: {', '.join(choices)}")

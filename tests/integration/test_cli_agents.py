@@ -93,3 +93,14 @@ def test_the_list_says_preset_and_model(agentjobs):
     assert found["aider"]["preset"] == "aider"
     assert (found["aider"]["model_api"], found["aider"]["model"]) == ("anthropic", "sonnet")
     assert found["lint-fixer"]["preset"] is None
+
+
+def test_a_key_that_does_not_open_here_is_not_present(agentjobs, claude):
+    settings(agentjobs, f'[[agents]]\npreset = "claude-code"\nexecutable = "{claude}"\n')
+    store_key(agentjobs)
+    (agentjobs.data_dir / "encryption.key").unlink()
+    sick = agentjobs("agents", "doctor", "--json")
+    assert sick.exit_code == 1
+    (found,) = [each for each in json.loads(sick.out)["agents"] if each["id"] == "claude-code"]
+    assert not found["key_present"]
+    assert "which this machine does not have" in found["to_do"]

@@ -143,3 +143,9 @@ def test_a_key_may_be_written_in_hexadecimal_or_the_other_base64(tmp_path: Path)
     raw = os.urandom(32)
     texts = (raw.hex(), base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()[:-1])
     assert len({keys(tmp_path, text).seal("x").key_id for text in texts}) == 1
+
+
+def test_a_variable_without_a_key_in_it_is_refused(tmp_path: Path) -> None:
+    settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_ENCRYPTION_KEY": " , "})
+    with pytest.raises(Problem, match="openssl rand"):
+        SealingKeys.load(settings)

@@ -41,6 +41,11 @@ def test_the_default_plans_are_free_pro_and_enterprise(tmp_path: Path) -> None:
         ('data_dir = "/x"\n', "line 1: data_dir"),
         ('\n\nport = "a"\n', "line 3: port"),
         ("\nslots = -1\n", "line 2: slots"),
+        ("sandbox_uid_base = 1\n", "line 1: sandbox_uid_base: must be at least"),
+        ("sandbox_uid_base = 4294967294\n", "line 1: sandbox_uid_base: must be at most"),
+        ("limit_file_mib = 99999999999999\n", "line 1: limit_file_mib"),
+        ('encryption_key = "x"\n', "line 1: encryption_key: set it with"),
+        (f"plans = {'[' * 5_000}\n", "nested too deeply"),
         ('[[plans]]\nname = "none"\nconcurrent_jobs = 0\n', "line 1: plans[0]"),
     ],
 )

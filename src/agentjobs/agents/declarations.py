@@ -9,7 +9,7 @@ from agentjobs.agents.model_declarations import model_faults, model_of
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.outbound.patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
-from agentjobs.settings import Settings
+from agentjobs.settings import BOUNDS, Settings
 from agentjobs.settings_tables import AgentTable
 
 Fault = tuple[str, str]
@@ -18,14 +18,14 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = "AGENTJOBS_"
 _MIB = 1024 * 1024
-# The names an agent's `limits` may hold: what it sets, in which unit, and its least value.
-_LIMITS: Mapping[str, tuple[str, int, int]] = {
-    "memory_mib": ("memory_bytes", _MIB, 16),
-    "processes": ("processes", 1, 8),
-    "file_mib": ("file_bytes", _MIB, 1),
-    "scratch_mib": ("scratch_bytes", _MIB, 1),
-    "workspace_mib": ("workspace_bytes", _MIB, 0),
-    "cpu_seconds": ("cpu_seconds", 1, 0),
+# The names an agent's `limits` may hold: what each sets, and in which unit.
+_LIMITS: Mapping[str, tuple[str, int]] = {
+    "memory_mib": ("memory_bytes", _MIB),
+    "processes": ("processes", 1),
+    "file_mib": ("file_bytes", _MIB),
+    "scratch_mib": ("scratch_bytes", _MIB),
+    "workspace_mib": ("workspace_bytes", _MIB),
+    "cpu_seconds": ("cpu_seconds", 1),
 }
 
 
@@ -108,8 +108,10 @@ def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
     for name, value in table.limits.items():
         if name not in _LIMITS:
             yield "limits", f"`{name}` is none of the limits ({', '.join(_LIMITS)})"
-        elif value < _LIMITS[name][2]:
-            yield "limits", f"`{name}` must be at least {_LIMITS[name][2]}"
+            continue
+        least, most = BOUNDS[f"limit_{name}"]
+        if not least <= value <= most:
+            yield "limits", f"`{name}` must be between {least} and {most}"
     if table.max_cost_usd is not None and not 0 < table.max_cost_usd < math.inf:
         yield "max_cost_usd", "must be above 0"
     yield from _network_faults(table)

@@ -72,13 +72,12 @@ def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
         from agentjobs.agents.readiness import readiness_of
-        from agentjobs.organizations.secrets import list_secrets
 
-        stored = {secret.name for secret in await list_secrets(admin.db, org)}
-        return [
-            _finding(agent, await readiness_of(agent, in_sandbox=settings.has_sandbox), stored, org)
-            for agent in sorted(catalog.all(), key=lambda agent: agent.id)
-        ]
+        found = []
+        for agent in sorted(catalog.all(), key=lambda agent: agent.id):
+            seen = await readiness_of(agent, in_sandbox=settings.has_sandbox)
+            found.append(_finding(agent, seen, await _why_no_key(admin, agent, org)))
+        return found
 
     found = with_store(data_dir, work)
     if json:
@@ -91,18 +90,34 @@ def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
         raise typer.Exit(NOT_READY)
 
 
-def _finding(agent: "Agent", seen: "Readiness", stored: set[str], org: str) -> dict[str, Any]:
+async def _why_no_key(admin: Admin, agent: "Agent", org: str) -> str | None:
+    """None when it needs none, or has one that opens here."""
+    from agentjobs.organizations.organizations import find_organization
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.organizations.secrets import open_secret
+    from agentjobs.problems import Problem
+
+    owner = await find_organization(admin.db, org)
+    if agent.model is None:
+        return None
+    keys, name = SealingKeys.load(admin.settings), agent.model.secret
+    try:
+        if await open_secret(admin.db, keys, owner.id, name) is not None:
+            return None
+    except Problem as problem:
+        return problem.message
+    return f"store its key: `agentjobs secrets set {name} --org {org}`"
+
+
+def _finding(agent: "Agent", seen: "Readiness", why_no_key: str | None) -> dict[str, Any]:
     key = None if agent.model is None else agent.model.secret
-    lacks_key = key is not None and key not in stored
-    steps = [seen.reason] if seen.reason else []
-    if lacks_key:
-        steps.append(f"store its key: `agentjobs secrets set {key} --org {org}`")
+    steps = [step for step in (seen.reason, why_no_key) if step]
     return {
         "id": agent.id,
         "installed": seen.installed,
         "version": seen.version,
         "key": key,
-        "key_present": None if key is None else not lacks_key,
+        "key_present": None if key is None else why_no_key is None,
         "ready": not steps,
         "to_do": "; ".join(steps) or None,
     }

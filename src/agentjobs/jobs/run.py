@@ -51,7 +51,7 @@ class Run:
     async def outcome(self) -> Outcome:
         outcome = await self._judged()
         if isinstance(outcome, Failed):
-            return Failed(outcome.code, self.log.redacted(outcome.message))
+            return Failed(outcome.code, self.log.redacted(self._without_paths(outcome.message)))
         return outcome
 
     async def _judged(self) -> Outcome:
@@ -62,11 +62,11 @@ class Run:
         except UnsafeChange as error:
             return Failed(error.code, str(error))
         except OSError as error:
-            reason = self._without_paths(error.strerror or str(error))
+            reason = error.strerror or str(error)
             return Failed("sandbox_error", f"The worker's machine refused: {reason}.")
         except tuple(_CODES) as error:
             code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            return Failed(code, self._without_paths(str(error)))
+            return Failed(code, str(error))
 
     def _without_paths(self, text: str) -> str:
         """Where the service keeps its files is not the client's business."""

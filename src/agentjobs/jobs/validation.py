@@ -124,7 +124,9 @@ def _draft(value: Any) -> str:
 
 def _reviewers(value: Any) -> str:
     fits = isinstance(value, list) and len(value) <= 20
-    if fits and all(isinstance(name, str) and 0 < len(name) <= 100 for name in value):
+    if fits and all(
+        isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() for name in value
+    ):
         return ""
     return "must be a list of at most 20 names"
 

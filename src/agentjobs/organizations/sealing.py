@@ -45,7 +45,10 @@ class SealingKeys:
 
     @classmethod
     def load(cls, settings: Settings) -> Self:
-        return cls(settings.encryption_key.split(","), settings.data_path / KEY_FILE)
+        keys = cls(settings.encryption_key.split(","), settings.data_path / KEY_FILE)
+        if settings.encryption_key and not keys._given:
+            raise _no_key("AGENTJOBS_ENCRYPTION_KEY")
+        return keys
 
     def seal(self, value: str, *context: str) -> Sealed:
         """`context` says what the value belongs to; it opens nowhere else."""
@@ -150,12 +153,16 @@ def _decoded(text: str, source: str) -> bytes:
     except (ValueError, binascii.Error):
         key = b""
     if len(key) != _KEY_LENGTH:
-        raise Problem(
-            "invalid_sealing_key",
-            f"{source} must hold keys of {_KEY_LENGTH} bytes in base64; make one with: "
-            f"openssl rand -base64 {_KEY_LENGTH}",
-        )
+        raise _no_key(source)
     return key
+
+
+def _no_key(source: str) -> Problem:
+    return Problem(
+        "invalid_sealing_key",
+        f"{source} must hold keys of {_KEY_LENGTH} bytes in base64; make one with: "
+        f"openssl rand -base64 {_KEY_LENGTH}",
+    )
 
 
 def _id_of(key: bytes) -> bytes:
