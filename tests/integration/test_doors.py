@@ -50,6 +50,12 @@ def _sockets() -> set[Path]:
     return {entry.readlink() for entry in opened if entry.is_socket()}
 
 
+def _children() -> set[str]:
+    """Also those that ended and wait to be noticed."""
+    threads = Path("/proc/self/task").iterdir()
+    return {pid for thread in threads for pid in (thread / "children").read_text().split()}
+
+
 class Parrot(asyncio.Protocol):
     """Answers with its own address and what it was told."""
 
@@ -113,6 +119,23 @@ def test_without_a_door_there_is_no_way_out(on_loop: OnLoop) -> None:
             f"{target} ConnectionRefusedError",
             "169.254.169.254:80 OSError",
         ]
+
+    on_loop(check())
+
+
+def test_nothing_is_left_of_the_doorkeeper_when_the_doors_are_open(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        doors = Doors([Door(port=80, protocol=Parrot)])
+        async with bare_sandbox(*_PYTHON, "127.0.0.1:80") as sandbox:
+            children, sockets = _children(), _sockets()
+            await doors.open(sandbox.init_pid)
+            left = _children() - children
+            opened = _sockets() - sockets
+            output = await sandbox.run()
+        await doors.close()
+        assert left == set()
+        assert len(opened) == 1, "more than the door itself"
+        assert "heard hello" in output
 
     on_loop(check())
 

@@ -113,6 +113,29 @@ async def test_doors_that_cannot_be_opened_keep_the_agent_from_starting(room: Ro
     assert room.output == b""
 
 
+async def test_a_doorkeeper_that_cannot_be_started_is_told_and_leaves_no_half_made_sandbox(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    mark, door = Mark(), Door(port=8462, protocol=asyncio.Protocol)
+    for _ in range(5):
+        with pytest.raises(SandboxError, match=r"doors could not be opened: .*No such file"):
+            await room.shell(f"echo ran; {mark.sleeper()}", doors=(door,))
+        assert mark.processes() == []
+    assert room.output == b""
+
+
+async def test_a_doorkeeper_that_could_not_be_started_is_tried_again_when_the_sandbox_is_up(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Door(port=8462, protocol=asyncio.Protocol)
+    with monkeypatch.context() as missing:
+        missing.setattr(sys, "executable", "/nowhere/python")
+        running = room.start("echo ran", doors=(door,))
+        await asyncio.sleep(0)
+    assert (await running).last_lines == "ran"
+
+
 async def test_read_only_paths_below_closed_directories_are_visible_at_their_own_path(
     room: Room,
 ) -> None:

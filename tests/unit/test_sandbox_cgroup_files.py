@@ -1,6 +1,10 @@
 """A delegated cgroup: when it is used, what is written to it, and that nothing is left in it."""
 
+import errno
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,6 +117,24 @@ def test_the_limits_of_a_sandbox_are_written(tree: Tree) -> None:
     cgroup = Cgroups(tree.root).new(Limits(memory_bytes=1024, processes=9))
     written = {path.name: path.read_text() for path in cgroup.path.iterdir()}
     assert written == {"memory.max": "1024\n", "memory.oom.group": "1\n", "pids.max": "9\n"}
+
+
+@contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_sandbox_whose_limits_cannot_be_written_leaves_nothing(tree: Tree) -> None:
+    cgroups = Cgroups(tree.root)
+    with no_more_descriptors(), pytest.raises(OSError) as raised:
+        cgroups.new(Limits())
+    assert raised.value.errno == errno.EMFILE
+    assert list(tree.root.glob("sandbox-*")) == []
 
 
 def test_a_limit_of_zero_is_not_written(tree: Tree) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.disk import MOST_LEVELS, Walk
+from agentjobs.sandbox.disk import MOST_LEVELS, DiskUsage, Walk
 from agentjobs.sandbox.limits import FILE_BYTES, Limits, in_words
 from agentjobs.sandbox.usage import CpuClock, ProcessStat
 from agentjobs.sandbox.watchdog import MOST_FAILURES, UNWATCHED, Watchdog
@@ -89,7 +89,7 @@ def test_a_tree_is_added_up_without_links_and_linked_files_once(tmp_path: Path) 
     os.link(tree / "deep" / "file", tree / "same")
     (tree / "link").symlink_to(tmp_path / "outside")
     (tree / "way-out").symlink_to(tmp_path)
-    walk = Walk()
+    walk = Walk(threading.Event())
     walk.add(tree)
     assert 100_000 <= walk.used_bytes <= 120_000 + 5 * FILE_BYTES
     assert walk.saw_all
@@ -98,15 +98,45 @@ def test_a_tree_is_added_up_without_links_and_linked_files_once(tmp_path: Path) 
 def test_a_tree_too_deep_to_be_seen_is_told(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d"] * (MOST_LEVELS + 2))
     deep.mkdir(parents=True)
-    walk = Walk()
+    walk = Walk(threading.Event())
     walk.add(tmp_path)
     assert not walk.saw_all
 
 
 def test_a_tree_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    walk = Walk()
+    walk = Walk(threading.Event())
     walk.add(tmp_path / "missing")
     assert (walk.used_bytes, walk.saw_all) == (0, True)
+
+
+class StopsAt(threading.Event):
+    """Set when it has been asked so often."""
+
+    def __init__(self, questions: int) -> None:
+        super().__init__()
+        self.questions = questions
+
+    def is_set(self) -> bool:
+        self.questions -= 1
+        return self.questions < 0
+
+
+def test_a_walk_that_is_stopped_ends_at_the_next_file(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / str(number)).touch()
+    walk = Walk(StopsAt(4))
+    walk.add(tmp_path)
+    assert walk.used_bytes == 4 * FILE_BYTES
+
+
+def test_a_look_that_begins_when_it_is_stopped_walks_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(100_000))
+    # So little that every look is worth a walk.
+    limits = Limits(workspace_bytes=1)
+    gauge = DiskUsage(limits, [tmp_path])
+    assert gauge.look() == limits.workspace_words
+    gauge.stop()
+    assert gauge.look() is None
 
 
 class ScriptedGauge:
@@ -162,6 +192,37 @@ async def test_a_stopped_watchdog_waits_for_its_look_and_is_silent(
     await watchdog.stop()
     assert gauge.is_closed
     assert barked == []
+
+
+async def test_a_stopped_watchdog_does_not_wait_for_the_look_of_another(
+    executor: ThreadPoolExecutor,
+) -> None:
+    long, queued = ScriptedGauge(), ScriptedGauge(None)
+    first = Watchdog(long, executor, pytest.fail)
+    await asyncio.to_thread(long.is_waiting.wait, 10)
+    second = Watchdog(queued, executor, pytest.fail)
+    await eventually(lambda: second._looking is not None)
+    await asyncio.wait_for(second.stop(), 5)
+    assert (queued.is_closed, queued.words) == (True, [None])
+    await first.stop()
+    executor.submit(str).result(10)
+    assert queued.words == [None]
+
+
+async def test_waiting_for_the_look_of_another_does_not_make_the_next_one_late(
+    executor: ThreadPoolExecutor,
+) -> None:
+    barked: asyncio.Queue[str] = asyncio.Queue()
+    others = threading.Event()
+    executor.submit(others.wait, 10)
+    watchdog = Watchdog(ScriptedGauge(None, "4 GiB of memory"), executor, barked.put_nowait)
+    await eventually(lambda: watchdog._looking is not None)
+    # A rest of ten times that would be longer than the patience below.
+    heard = asyncio.ensure_future(barked.get())
+    await asyncio.wait({heard}, timeout=1)
+    others.set()
+    assert await asyncio.wait_for(heard, 5) == "4 GiB of memory"
+    await watchdog.stop()
 
 
 async def test_a_gauge_that_fails_is_told_in_the_log(

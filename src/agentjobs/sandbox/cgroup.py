@@ -30,14 +30,15 @@ class Cgroup:
     def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
         self._limits = limits
-        path.mkdir()
-        if limits.memory_bytes:
-            self._write("memory.max", limits.memory_bytes)
+
+    def limit(self) -> None:
+        if self._limits.memory_bytes:
+            self._write("memory.max", self._limits.memory_bytes)
             self._write("memory.oom.group", 1)
-            if (path / "memory.swap.max").exists():
+            if (self.path / "memory.swap.max").exists():
                 self._write("memory.swap.max", 0)
-        if limits.processes:
-            self._write("pids.max", limits.processes)
+        if self._limits.processes:
+            self._write("pids.max", self._limits.processes)
 
     def add(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -78,7 +79,14 @@ class Cgroups:
 
     def new(self, limits: Limits) -> Cgroup:
         name = f"{_SANDBOX}-{os.getpid()}-{next(self._counter)}"
-        return Cgroup(self.root / name, limits)
+        cgroup = Cgroup(self.root / name, limits)
+        cgroup.path.mkdir()
+        try:
+            cgroup.limit()
+        except OSError:
+            self.discard(cgroup)
+            raise
+        return cgroup
 
     def discard(self, cgroup: Cgroup) -> None:
         """What is still in it dies; if that takes time, it is removed with a later one."""

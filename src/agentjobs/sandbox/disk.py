@@ -2,11 +2,12 @@
 
 import os
 import stat
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.limits import BLOCK_BYTES, FILE_BYTES, Limits
-from agentjobs.sandbox.open_files import DeletedFiles
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxTask
 
 # A tree is walked again when so much more of its limit may be used.
@@ -23,7 +24,7 @@ def written_directories(task: SandboxTask) -> tuple[Path, ...]:
 class DiskUsage:
     """A gauge of the directories an agent can write to that outlast it.
 
-    `look` may run in any thread, in one at a time; `stop` makes a walk end early.
+    `look` may run in any thread, in one at a time; `stop` makes it end early.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class DiskUsage:
         self._vanished_bytes = 0
         self._since_walk = 0
         self._worth_a_walk = limits.workspace_bytes // FIRST_SHARE
-        self._walk: Walk | None = None
+        self._stopped = threading.Event()
 
     def look(self) -> str | None:
         self._count_vanished()
@@ -49,8 +50,7 @@ class DiskUsage:
         return self._limits.workspace_words if used > limit else None
 
     def stop(self) -> None:
-        if self._walk is not None:
-            self._walk.is_wanted = False
+        self._stopped.set()
 
     def close(self) -> None:
         if self._deleted is not None:
@@ -65,14 +65,15 @@ class DiskUsage:
         self._since_walk += gone
 
     def _walked(self) -> int:
-        self._walk = Walk()
+        walk = Walk(self._stopped)
         for directory in self._directories:
-            self._walk.add(directory)
-        used = self._walk.used_bytes
+            walk.add(directory)
+        used = walk.used_bytes
         if self._deleted is not None:
-            used += self._deleted.used_bytes(self._directories[0].stat().st_dev)
+            device = self._directories[0].stat().st_dev
+            used += self._deleted.used_bytes(device, self._stopped)
         # What hides behind a closed directory is taken for all that vanished.
-        return used if self._walk.saw_all else max(used, self._vanished_bytes)
+        return used if walk.saw_all else max(used, self._vanished_bytes)
 
     def _free(self) -> int:
         found = os.statvfs(self._directories[0])
@@ -82,14 +83,15 @@ class DiskUsage:
 class Walk:
     """Adds up a tree that changes meanwhile and may be hostile: never through a link."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopped: threading.Event) -> None:
         self.used_bytes = 0
         self.saw_all = True
-        self.is_wanted = True
+        self._stopped = stopped
         self._linked: set[tuple[int, int]] = set()
 
     def add(self, directory: Path) -> None:
-        self._enter(str(directory), None, MOST_LEVELS)
+        if not self._stopped.is_set():
+            self._enter(str(directory), None, MOST_LEVELS)
 
     def _enter(self, name: str, parent: int | None, levels: int) -> None:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -112,7 +114,7 @@ class Walk:
             return
         with os.scandir(descriptor) as entries:
             for entry in entries:
-                if not self.is_wanted:
+                if self._stopped.is_set():
                     return
                 if entry.is_dir(follow_symlinks=False):
                     self._enter(entry.name, descriptor, levels - 1)

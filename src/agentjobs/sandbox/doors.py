@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentjobs.sandbox.child import Child
 from agentjobs.sandbox.doorkeeper import BACKLOG, OPENED
 from agentjobs.sandbox.protocol import Door, SandboxError
 
@@ -49,7 +50,9 @@ class Doors:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 listening = await self._keeper.ask(init_pid, [door.port for door in self._doors])
-            await self._serve(listening)
+                await self._serve(listening)
+                await self._keeper.ended()
+            self._dismiss_keeper()
         except TimeoutError:
             await self.close()
             raise SandboxError("the sandbox's doors did not open in time") from None
@@ -71,12 +74,15 @@ class Doors:
 
     async def close(self) -> None:
         """Nobody is let in any more; conversations are ended by the protocols' owners."""
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        self._dismiss_keeper()
         for server in self._servers:
             server.close()
         self._servers.clear()
+
+    def _dismiss_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
 
     async def _serve(self, listening: Sequence[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
@@ -114,6 +120,14 @@ class _Doorkeeper:
             os.close(namespace)
         await self._answered()
         return self._received(len(ports))
+
+    async def ended(self) -> None:
+        """It ends by itself when it has answered; the event loop goes on meanwhile."""
+        child = Child(self._process.pid)
+        try:
+            await child.ended
+        finally:
+            child.close()
 
     def close(self) -> None:
         self._socket.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agentjobs.sandbox.cgroup import Cgroup, Cgroups
 from agentjobs.sandbox.child import outlast
+from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, written_directories
 from agentjobs.sandbox.doors import Doors
 from agentjobs.sandbox.limits import OOM_SCORE
-from agentjobs.sandbox.open_files import DeletedFiles
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog
@@ -49,9 +49,12 @@ class Supervision:
         return self._doors is not None or self._keepers.cgroups is not None
 
     def prepare(self) -> None:
-        """While the sandbox is being made. What fails here is told when the doors are opened."""
+        """While the sandbox is being made, so that nothing may fail here.
+
+        Doors that could not be started are tried once more, and told, when they are opened.
+        """
         if self._doors is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(SandboxError, OSError):
                 self._doors.start()
 
     def begin(self, init_pid: int) -> None:

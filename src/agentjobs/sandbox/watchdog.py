@@ -5,8 +5,9 @@ Knows nothing of what they measure, nor of how a sandbox is ended.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Protocol
 
 from agentjobs.sandbox.child import outlast
@@ -39,9 +40,10 @@ class Watchdog:
         self._executor = executor
         self._bark = bark
         self._loop = asyncio.get_running_loop()
+        self._queued: Future[str | None] | None = None
         self._looking: asyncio.Future[str | None] | None = None
         self._is_stopped = False
-        self._began = 0.0
+        self._took = 0.0
         self._failures = 0
         self._rest(INTERVAL_SECONDS)
 
@@ -50,20 +52,36 @@ class Watchdog:
         self._next.cancel()
         self._gauge.stop()
         try:
-            if self._looking is not None:
-                await outlast(self._looking)
+            await self._looked_last()
         finally:
             self._gauge.close()
+
+    async def _looked_last(self) -> None:
+        """A look that waits for those at other sandboxes is not made any more."""
+        if self._queued is None or self._looking is None:
+            return
+        if not self._queued.cancel():
+            await outlast(self._looking)
 
     def _rest(self, seconds: float) -> None:
         self._next = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        self._began = self._loop.time()
-        self._looking = self._loop.run_in_executor(self._executor, self._gauge.look)
+        self._queued = self._executor.submit(self._timed_look)
+        self._looking = asyncio.wrap_future(self._queued, loop=self._loop)
         self._looking.add_done_callback(self._looked)
 
+    def _timed_look(self) -> str | None:
+        # From here: how long it had to wait for its turn is not its own doing.
+        began = time.monotonic()
+        try:
+            return self._gauge.look()
+        finally:
+            self._took = time.monotonic() - began
+
     def _looked(self, looking: asyncio.Future[str | None]) -> None:
+        if looking.cancelled():
+            return
         failure = looking.exception()
         # A gauge that fails while everything is dying has nothing to say.
         if self._is_stopped:
@@ -74,8 +92,7 @@ class Watchdog:
             self._bark(exceeded)
         else:
             self._failures = 0
-            took = self._loop.time() - self._began
-            self._rest(max(INTERVAL_SECONDS, took * REST_PER_LOOK))
+            self._rest(max(INTERVAL_SECONDS, self._took * REST_PER_LOOK))
 
     def _failed(self, failure: BaseException) -> None:
         """A machine short of descriptors is so for a moment; an agent nobody watches is ended."""

@@ -3,12 +3,12 @@
 import resource
 
 # What the service units ask for; a shell's usual 1,024 is less than four agents may hold.
-WANTED = 65_536
+_WANTED = 65_536
 
 
 def raise_open_files_limit() -> None:
     """As far as the machine lets an ordinary user."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
