@@ -29,7 +29,7 @@ FETCH = {
 }
 
 
-async def resolve(_host: str, _port: int) -> list[str]:
+def look_up(_host: str) -> list[str]:
     return ["127.0.0.1"]
 
 
@@ -61,7 +61,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             [f"{HOST}:{server.https_port}"],
             Allowed.parse(["127.0.0.1/32"]),
             lambda _: None,
-            resolve=resolve,
+            look_up=look_up,
         )
         room = Room(BubblewrapSandbox(900_000), tmp_path)
         authority = server.write_authority(room.private / "authority.pem")

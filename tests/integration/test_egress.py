@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,9 @@ import uvloop
 from agentjobs.outbound import dial, egress, gate, proxy
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.egress import PROXY_PORT, Egress
+from agentjobs.outbound.lookups import LOOKUPS_OF_A_JOB, LookUp
 from tests.sandbox_room import eventually
+from tests.silent_names import silent_names
 
 OnLoop = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -31,11 +33,9 @@ def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def resolve(host: str, _port: int) -> list[str]:
+def look_up(host: str) -> Sequence[str]:
     if host == "nowhere.test":
         raise OSError("Name or service not known")
-    if host == "silent.test":
-        await asyncio.Event().wait()
     return {"closed.test": ["127.0.0.9"], "empty.test": []}.get(host, ["127.0.0.1"])
 
 
@@ -71,7 +71,7 @@ class Way:
 
 
 @asynccontextmanager
-async def way_to(handler: Handler, *patterns: str) -> AsyncIterator[Way]:
+async def way_to(handler: Handler, *patterns: str, look_up: LookUp = look_up) -> AsyncIterator[Way]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await handler(reader, writer)
@@ -84,7 +84,7 @@ async def way_to(handler: Handler, *patterns: str) -> AsyncIterator[Way]:
         [f"ok.test:{port}", *patterns],
         Allowed.parse(["127.0.0.0/8"]),
         refused.append,
-        resolve=resolve,
+        look_up=look_up,
     )
     loop = asyncio.get_running_loop()
     door = await loop.create_server(made.doors[PROXY_PORT], "127.0.0.1", 0)
@@ -320,10 +320,31 @@ def test_a_host_that_never_answers_is_given_up(
     monkeypatch.setattr(dial, "CONNECT_SECONDS", 0.05)
 
     async def check() -> None:
-        async with way_to(_hang_up, "silent.test") as way:
-            answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 504 ")
-            assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
+        with silent_names() as names:
+            async with way_to(_hang_up, "silent.test", look_up=names.look_up) as way:
+                answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 504 ")
+                assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
+
+    on_loop(check())
+
+
+def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        with silent_names() as names:
+            async with (
+                way_to(_hang_up, "*.silent.test", look_up=names.look_up) as slow,
+                way_to(_echo_at_the_end) as good,
+                asyncio.timeout(30),
+            ):
+                opened = [(await slow.connect())[1] for _ in range(3 * LOOKUPS_OF_A_JOB)]
+                for n, writer in enumerate(opened):
+                    writer.write(b"CONNECT n%d.silent.test:443 HTTP/1.1\r\n\r\n" % n)
+                await eventually(lambda: len(names.asked) == LOOKUPS_OF_A_JOB)
+
+                opened.append((await good.tunnel())[1])
+                for writer in opened:
+                    writer.close()
 
     on_loop(check())
 

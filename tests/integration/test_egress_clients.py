@@ -24,7 +24,7 @@ NAMES = (HOST, "deep.wild.test")
 LIBRARIES = Path(httpx.__file__).parents[1]
 
 
-async def resolve(host: str, _port: int) -> list[str]:
+def look_up(host: str) -> list[str]:
     """Every name there is leads to this machine, except for the cloud's."""
     return ["169.254.169.254"] if host == "metadata.test" else ["127.0.0.1"]
 
@@ -84,7 +84,7 @@ async def world_with(tmp_path: Path, *patterns: str) -> AsyncIterator[World]:
         hosts = [f"{host}:{port}" for host in (HOST, "*.wild.test") for port in ports]
         refused: list[str] = []
         egress = Egress(
-            [*hosts, *patterns], Allowed.parse(["127.0.0.1/32"]), refused.append, resolve=resolve
+            [*hosts, *patterns], Allowed.parse(["127.0.0.1/32"]), refused.append, look_up=look_up
         )
         room = Room(BubblewrapSandbox(900_000), tmp_path)
         server.write_authority(room.workspace / "authority.pem")

@@ -1,15 +1,46 @@
 """The service's own HTTP sessions dial only addresses they may."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from agentjobs.outbound import connector
 from agentjobs.outbound.addresses import Allowed, BlockedAddress
 from agentjobs.outbound.connector import new_session, trusted_certificates
+from agentjobs.outbound.lookups import LOOKUPS_OF_A_JOB, job_lookups
+from tests.silent_names import silent_names
 from tests.web_server import WebServer, web_server
 
+ENDS_WITH_LOOKUPS_UNDER_WAY = """
+import asyncio, threading, uvloop
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.lookups import job_lookups
+
+begun = []
+
+def never(host):
+    begun.append(host)
+    threading.Event().wait()
+
+async def main():
+    session = new_session(Allowed(), look_up=never)
+    asking = [
+        asyncio.create_task(job_lookups(never).addresses("a.test")),
+        asyncio.create_task(session.get("http://a.test/")),
+    ]
+    while len(begun) < 2:
+        await asyncio.sleep(0.01)
+    await session.close()
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+"""
 LOOPBACK = Allowed.parse(["127.0.0.1/32"])
 
 
@@ -48,6 +79,55 @@ async def test_a_permitted_address_is_reached(server: WebServer) -> None:
         for host in ("127.0.0.1", "localhost"):
             async with session.get(f"http://{host}:{server.http_port}/hello") as answer:
                 assert (await answer.text()).startswith("hello")
+
+
+async def test_a_name_without_an_answer_keeps_no_other_waiting(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "LOOKUP_SECONDS", 0.05)
+    with silent_names() as names:
+
+        def look_up(host: str) -> Sequence[str]:
+            return names.look_up(host) if host == "silent.test" else ["127.0.0.1"]
+
+        async with asyncio.timeout(30), new_session(LOOPBACK, look_up=look_up) as session:
+            for _ in range(connector.LOOKUPS_AT_ONCE + 1):
+                with pytest.raises(aiohttp.ClientConnectorError, match="was not resolved within"):
+                    await session.get("http://silent.test/")
+            url = f"http://good.test:{server.http_port}/hello"
+            monkeypatch.undo()
+            async with session.get(url) as answer:
+                assert answer.status == 200
+        assert names.asked == ["silent.test"]
+
+
+async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: WebServer) -> None:
+    with silent_names() as names:
+        for _ in range(10):
+            lookups = job_lookups(names.look_up)
+            for n in range(LOOKUPS_OF_A_JOB):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(lookups.addresses(f"{n}.test"), 0.01)
+        url = f"http://localhost:{server.http_port}/hello"
+        async with (
+            asyncio.timeout(30),
+            new_session(LOOPBACK) as session,
+            session.get(url) as answer,
+        ):
+            assert answer.status == 200
+        assert len(names.asked) == 10 * LOOKUPS_OF_A_JOB
+
+
+@pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
+def test_a_lookup_without_an_end_does_not_hold_up_the_end_of_the_process(run: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{ENDS_WITH_LOOKUPS_UNDER_WAY}\n{run}(main())\nprint('ended')"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", "")
 
 
 async def test_a_redirect_to_an_inner_address_is_not_dialled(server: WebServer) -> None:

@@ -3,26 +3,38 @@
 Owns the guard and the trusted certificates; time limits, redirects and bodies are the callers'.
 """
 
+import asyncio
 import socket
 import ssl
+import threading
+from collections.abc import Sequence
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from agentjobs.outbound.addresses import Allowed, permitted_addresses
+from agentjobs.outbound.lookups import LookUp, Lookups, system_addresses
+
+# Its names are the operator's, one for each provider of models.
+LOOKUPS_AT_ONCE = 32
+LOOKUP_SECONDS = 10
 
 
-def new_session(allowed: Allowed, ca_file: str = "") -> aiohttp.ClientSession:
+def new_session(
+    allowed: Allowed, ca_file: str = "", *, look_up: LookUp = system_addresses
+) -> aiohttp.ClientSession:
     """No proxy of the environment, no cookies kept, no compression undone."""
     return aiohttp.ClientSession(
-        connector=guarded_connector(allowed, ca_file=ca_file),
+        connector=guarded_connector(allowed, ca_file=ca_file, look_up=look_up),
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 
 
-def guarded_connector(allowed: Allowed, *, ca_file: str = "") -> aiohttp.TCPConnector:
+def guarded_connector(
+    allowed: Allowed, *, ca_file: str = "", look_up: LookUp = system_addresses
+) -> aiohttp.TCPConnector:
     """A refusal arrives as ClientConnectorError with a BlockedAddress in `os_error`."""
 
     def guarded_socket(info: aiohttp.AddrInfoType) -> socket.socket:
@@ -33,7 +45,7 @@ def guarded_connector(allowed: Allowed, *, ca_file: str = "") -> aiohttp.TCPConn
 
     return aiohttp.TCPConnector(
         ssl=trusted_certificates(ca_file),
-        resolver=_GuardedResolver(allowed),
+        resolver=_GuardedResolver(allowed, look_up),
         socket_factory=guarded_socket,
         # All jobs of a worker share it: each bounds itself, and none may keep the others waiting.
         limit=0,
@@ -55,16 +67,39 @@ def trusted_certificates(ca_file: str) -> ssl.SSLContext:
 class _GuardedResolver(AbstractResolver):
     """Leaves out what would be refused, so that a name with one good address can be reached."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: Allowed, look_up: LookUp) -> None:
         self._allowed = allowed
-        self._system = aiohttp.ThreadedResolver()
+        self._lookups = Lookups(look_up, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._system.resolve(host, port, family)
-        permitted = permitted_addresses(host, [one["host"] for one in found], self._allowed)
-        return [one for one in found if one["host"] in permitted]
+        found = await self._addresses(host)
+        results = [
+            _result(host, address, port)
+            for address in permitted_addresses(host, found, self._allowed)
+        ]
+        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
 
     async def close(self) -> None:
-        await self._system.close()
+        """Nothing is kept open."""
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                return await self._lookups.addresses(host)
+        except TimeoutError:
+            # Not as a TimeoutError, which to the caller could be one of a request already sent.
+            reason = f"its name was not resolved within {LOOKUP_SECONDS} seconds"
+            raise socket.gaierror(socket.EAI_AGAIN, reason) from None
+
+
+def _result(host: str, address: str, port: int) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=address,
+        port=port,
+        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )

@@ -16,7 +16,7 @@ ADDRESS_SECONDS = 3
 STREAM_BYTES = 64 * 1024
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Unreachable(OSError):
@@ -27,16 +27,11 @@ class Unreachable(OSError):
         self.is_late = is_late
 
 
-async def system_addresses(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for _, _, _, _, address in found]
-
-
 async def dial(host: str, port: int, allowed: Allowed, resolve: Resolve) -> Streams:
     """Raises BlockedAddress if no address may be dialled, Unreachable if none answers."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            found = await _resolved(host, port, resolve)
+            found = await _resolved(host, resolve)
             sock = await _connected(permitted_addresses(host, found, allowed), port)
     except TimeoutError:
         raise Unreachable("no answer in time", is_late=True) from None
@@ -47,9 +42,9 @@ async def dial(host: str, port: int, allowed: Allowed, resolve: Resolve) -> Stre
         raise
 
 
-async def _resolved(host: str, port: int, resolve: Resolve) -> Sequence[str]:
+async def _resolved(host: str, resolve: Resolve) -> Sequence[str]:
     try:
-        return await resolve(host, port)
+        return await resolve(host)
     except (OSError, UnicodeError) as error:
         raise Unreachable(f"its name cannot be resolved ({error})") from None
 

@@ -10,8 +10,9 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.dial import Resolve, Streams, system_addresses
+from agentjobs.outbound.dial import Streams
 from agentjobs.outbound.gate import Gate, Refusal
+from agentjobs.outbound.lookups import LookUp, job_lookups, system_addresses
 from agentjobs.outbound.patterns import Pattern, parse_pattern
 from agentjobs.outbound.proxy import HEAD_BYTES, serve_proxy
 from agentjobs.outbound.relay import ending, relay
@@ -35,7 +36,7 @@ class Egress:
         on_refused: Callable[[str], None],
         *,
         reserved_ports: Collection[int] = (),
-        resolve: Resolve = system_addresses,
+        look_up: LookUp = system_addresses,
     ) -> None:
         parsed = [parse_pattern(text) for text in patterns]
         named = [pattern for pattern in parsed if not (pattern.subdomains or pattern.is_address)]
@@ -45,7 +46,7 @@ class Egress:
             for port in _ports(parsed, named, reserved_ports)
         }
         self._names = {address: name for name, address in self.hosts.items()}
-        self._gate = Gate(parsed, allowed, on_refused, resolve)
+        self._gate = Gate(parsed, allowed, on_refused, job_lookups(look_up).addresses)
         self._conversations: set[asyncio.Task[None]] = set()
         self._is_open = True
 
@@ -68,7 +69,6 @@ class Egress:
             conversation.cancel()
         if self._conversations:
             await asyncio.wait(self._conversations)
-        self._gate.close()
 
     def _new_connection(self, port: int) -> asyncio.BaseProtocol:
         reader = asyncio.StreamReader(HEAD_BYTES, asyncio.get_running_loop())

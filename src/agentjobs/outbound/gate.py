@@ -3,15 +3,12 @@
 Owns the words of a refusal; how they reach the client is the proxy's.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from agentjobs.outbound.addresses import Allowed, BlockedAddress
 from agentjobs.outbound.dial import Resolve, Streams, Unreachable, dial
 from agentjobs.outbound.patterns import Pattern, in_url, is_permitted
 
-# Lookups run on few threads that all jobs share: one with slow names must not take them all.
-LOOKUPS_AT_ONCE = 2
 MOST_NOTES = 50
 
 
@@ -35,9 +32,7 @@ class Gate:
         self._patterns = tuple(patterns)
         self._allowed = allowed
         self._on_refused = on_refused
-        self._system = resolve
-        self._places = asyncio.Semaphore(LOOKUPS_AT_ONCE)
-        self._lookups: set[asyncio.Task[Sequence[str]]] = set()
+        self._resolve = resolve
         self._noted: set[str] = set()
 
     async def reach(self, host: str, port: int) -> Streams:
@@ -61,29 +56,6 @@ class Gate:
         self._noted.add(key)
         is_last = len(self._noted) > MOST_NOTES
         self._on_refused("further refused connections are not shown" if is_last else reason)
-
-    def close(self) -> None:
-        """Nobody asks any more, so that lookups given up need not be counted to their end."""
-        for lookup in self._lookups:
-            lookup.cancel()
-
-    async def _resolve(self, host: str, port: int) -> Sequence[str]:
-        await self._places.acquire()
-        lookup = asyncio.create_task(self._look_up(host, port))
-        self._lookups.add(lookup)
-        lookup.add_done_callback(self._looked_up)
-        # Its thread goes on when the caller gives up, and so must the task that holds the place.
-        await asyncio.wait({lookup})
-        return lookup.result()
-
-    async def _look_up(self, host: str, port: int) -> Sequence[str]:
-        return await self._system(host, port)
-
-    def _looked_up(self, lookup: "asyncio.Task[Sequence[str]]") -> None:
-        self._lookups.discard(lookup)
-        self._places.release()
-        if not lookup.cancelled():
-            lookup.exception()  # Seen: asyncio would log a failure that nobody waited for.
 
     def _refusal(self, status: int, target: str, reason: str) -> Refusal:
         self.note(target, reason)
