@@ -50,6 +50,14 @@ model_url = "MODEL_URL"
 max_cost_usd = 0.5
 
 [[agents]]
+id = "surprised"
+name = "Surprised"
+command = ["sh", "-c", """SURPRISED"""]
+model_api = "openai"
+model_url = "MODEL_URL"
+max_cost_usd = 0.5
+
+[[agents]]
 id = "surfing"
 name = "Surfing"
 network = ["WEB_HOST:WEB_PORT"]
@@ -89,7 +97,8 @@ def website() -> Iterator[tuple[str, int]]:
 def model_url(tmp_path: Path) -> Iterator[str]:
     script = tmp_path / "script.json"
     answer = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
-    script.write_text(json.dumps([answer]))
+    dear = {**answer, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
+    script.write_text(json.dumps([dear, answer]))
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.model_server", "--script", script, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -110,6 +119,8 @@ def service(
     data_dir.mkdir()
     host, port = website
     text = AGENTS.replace("ASKING", ASKING.replace("MAXIMUM", "1000"))
+    surprised = ASKING.replace("MAXIMUM", "1000").replace("hello", "a dear question")
+    text = text.replace("SURPRISED", surprised)
     text = text.replace("GREEDY", ASKING.replace("MAXIMUM", "100000"))
     text = text.replace("MODEL_URL", model_url).replace("WEB_HOST", host)
     (data_dir / "agentjobs.toml").write_text(text.replace("WEB_PORT", str(port)))
@@ -165,6 +176,15 @@ def test_what_a_request_may_cost_must_fit_the_jobs_budget(service: Service, api:
     assert job["error"]["code"] == "budget_exceeded"
     assert "$0.50" in job["error"]["message"]
     assert job["usage"] is None
+
+
+def test_an_answer_that_costs_more_than_the_budget_ends_the_job(service: Service, api: Api) -> None:
+    store_key(service)
+    job = api.finish("acme/shop", "surprised")
+    assert job["status"] == "failed"
+    assert job["error"]["code"] == "budget_exceeded"
+    assert "$0.50" in job["error"]["message"]
+    assert job["usage"]["cost_usd"] == 0.6005
 
 
 def test_the_organizations_day_is_a_budget_too(service: Service, api: Api) -> None:

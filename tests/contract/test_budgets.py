@@ -165,6 +165,23 @@ async def test_a_day_that_ended_is_settled_on_its_own_books(database: Database) 
     assert row["spent_nanousd"] == -100
 
 
+@pytest.mark.parametrize(("job", "day"), [(JOB_LIMIT, None), (None, JOB_LIMIT)])
+async def test_settling_above_a_limit_is_told_and_nothing_more_is_reserved(
+    database: Database, job: int | None, day: int | None
+) -> None:
+    ledger = Ledger(database, await account(database, job=job, day=day), ignore)
+    first, second = reserved(await ledger.reserve(100)), reserved(await ledger.reserve(100))
+
+    told = await ledger.settle(first, nanousd=900, input_tokens=0, output_tokens=0)
+    assert told is None
+    told = await ledger.settle(second, nanousd=101, input_tokens=0, output_tokens=0)
+
+    assert told is not None
+    assert "budget" in told
+    assert "$0.000001001 is spent" in told
+    assert isinstance(await ledger.reserve(0), Refusal)
+
+
 @dataclass(frozen=True)
 class Request:
     """Of one of two jobs; `used` of what it reserved, None: its stream is cut."""

@@ -1,6 +1,7 @@
 """The usage is read out of an answer that passes, however it is cut into pieces."""
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -82,6 +83,7 @@ def test_a_usage_that_comes_with_words_is_not_withheld() -> None:
     reader = EventReader(CHAT, withhold=True)
 
     assert reader.feed(event) == event
+    reader.feed(b"data: [DONE]\n\n")
     assert reader.usage == Usage(fresh=1, output=2)
 
 
@@ -95,6 +97,60 @@ def test_a_stream_that_was_cut_has_no_usage(endpoint: Endpoint) -> None:
     passed(reader, [encoded(events)])
 
     assert reader.usage is None
+
+
+CHUNK = {"prompt_tokens": 5, "completion_tokens": 1}
+BEGUN = {"input_tokens": 3, "output_tokens": 1}
+UNENDED: list[tuple[Endpoint, dict[str, Any]]] = [
+    (CHAT, {"choices": [{"delta": {"content": "a"}, "finish_reason": None}], "usage": CHUNK}),
+    (RESPONSES, {"type": "response.created", "response": {"usage": BEGUN}}),
+    (RESPONSES, {"type": "response.in_progress", "response": {"usage": BEGUN}}),
+    (MESSAGES, {"type": "message_start", "message": {"usage": BEGUN}}),
+    (MESSAGES, {"type": "message_delta", "delta": {"stop_reason": None}, "usage": BEGUN}),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "event"), UNENDED)
+def test_a_usage_in_the_middle_of_a_stream_is_not_believed(
+    endpoint: Endpoint, event: dict[str, Any]
+) -> None:
+    reader = EventReader(endpoint)
+
+    passed(reader, [encoded([("", event)])])
+
+    assert reader.usage is None
+
+
+ENDED: list[tuple[Endpoint, list[dict[str, Any]]]] = [
+    (CHAT, [{"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": CHUNK}]),
+    (CHAT, [{"choices": [{"finish_reason": "length"}]}, {"choices": [], "usage": CHUNK}]),
+    *(
+        (RESPONSES, [{"type": f"response.{end}", "response": {"usage": BEGUN}}])
+        for end in ("completed", "incomplete", "failed")
+    ),
+    (MESSAGES, [{"type": "message_delta", "usage": BEGUN}, {"type": "message_stop"}]),
+    (MESSAGES, [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": BEGUN}]),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "events"), ENDED)
+def test_a_usage_is_believed_once_the_model_has_ended(
+    endpoint: Endpoint, events: list[dict[str, Any]]
+) -> None:
+    reader = EventReader(endpoint)
+
+    passed(reader, [encoded([("", event) for event in events])])
+
+    assert reader.usage is not None
+
+
+def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() -> None:
+    reader = EventReader(CHAT)
+    reader.feed(encoded([("", {"choices": [{"finish_reason": "stop"}], "usage": CHUNK})]))
+
+    assert reader.usage is None
+    reader.end()
+    assert reader.usage is not None
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())

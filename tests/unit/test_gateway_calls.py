@@ -11,7 +11,7 @@ from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.estimate import TOKENS_PER_PICTURE
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.refusals import Refused
-from agentjobs.gateway.upstream import Upstream
+from agentjobs.gateway.upstream import Upstream, names
 
 PRICE = Price(input=1_000, output=10_000, cached_input=100, cache_write=1_250, max_output_tokens=99)
 
@@ -71,6 +71,38 @@ def test_a_request_names_its_model(model: Any) -> None:
         model_of({"model": model}, upstream())
 
 
+def test_the_name_of_a_model_has_an_end() -> None:
+    assert model_of({"model": "m" * 256}, upstream()) == "m" * 256
+    with pytest.raises(Refused) as refused:
+        model_of({"model": "m" * 257}, upstream(models=("m",)))
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "expected"),
+    [
+        ("*", "", True),
+        ("a", "a", True),
+        ("a", "ab", False),
+        ("a*", "a", True),
+        ("a*a", "a", False),
+        ("*a", "\na", True),
+        ("a*b*c", "a-c-b-c", True),
+        ("a*b*c", "a-c-b", False),
+        ("a**c", "abc", True),
+        ("*ab*ab*", "ab-a-b", False),
+        ("[ab]*", "a", False),
+    ],
+)
+def test_a_star_stands_for_anything(pattern: str, model: str, *, expected: bool) -> None:
+    assert names(pattern, model) is expected
+
+
+def test_no_name_makes_a_pattern_slow() -> None:
+    # Backtracking over as many stars would outlast the machine.
+    assert not names("a" + "*-4-" * 60 + "*x*", "a" + "-4-a" * 50_000)
+
+
 def test_only_listed_models_may_be_used() -> None:
     some = upstream(models=("gpt-5*", "own/[small]"))
 
@@ -122,6 +154,28 @@ def test_the_largest_maximum_counts_for_every_choice() -> None:
     assert call.output_tokens == 60
 
 
+def test_a_maximum_of_any_server_counts_and_the_apis_own_is_added() -> None:
+    call = prepared(RESPONSES, n_predict=50, max_tokens=20)
+
+    assert call.output_tokens == 50
+    assert sent(call)["max_output_tokens"] == 50
+
+
+@pytest.mark.parametrize("name", ["n", "best_of", "n_cmpl"])
+def test_every_name_for_several_choices_counts(name: str) -> None:
+    assert prepared(CHAT, max_tokens=10, **{name: 64}).output_tokens == 640
+
+
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"]
+)
+def test_a_maximum_of_nothing_is_refused_beside_any_other(name: str) -> None:
+    for others in ({}, {"max_tokens": 7, "max_completion_tokens": 7}):
+        refused = refusal(CHAT, **{**others, name: 0})
+        assert refused.status == 400
+        assert "between 1 and" in refused.message
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, "9", True, 10**12, [], 10**30])
 def test_a_maximum_that_is_no_sensible_number_is_refused(value: Any) -> None:
     assert refusal(max_tokens=value).status == 400
@@ -137,6 +191,14 @@ def test_the_usage_is_asked_for_on_a_streamed_chat() -> None:
 
     assert call.usage_is_ours
     assert sent(call)["stream_options"] == {"include_obfuscation": False, "include_usage": True}
+
+
+def test_a_stream_may_not_be_made_to_report_in_the_middle() -> None:
+    asked = {"include_usage": True, "continuous_usage_stats": True}
+    call = prepared(CHAT, stream=True, stream_options=asked)
+
+    assert not call.usage_is_ours
+    assert sent(call)["stream_options"] == {"include_usage": True}
 
 
 def test_a_client_that_asks_for_the_usage_itself_is_left_alone() -> None:
@@ -187,9 +249,30 @@ def test_text_dressed_as_a_picture_in_a_tools_input_is_text() -> None:
     assert call.input_tokens > 30_000
 
 
-def test_a_file_costs_its_bytes() -> None:
-    pdf = {"type": "document", "source": {"type": "base64", "data": "A" * 90_000}}
-    call = prepared(MESSAGES, messages=[{"role": "user", "content": [pdf]}])
+NO_PICTURES: list[dict[str, Any]] = [
+    {"type": "image_url", "image_url": {"url": "x" * 90_000}},
+    {"type": "image_url", "image_url": {"url": "data:text/plain," + "x" * 90_000}},
+    {"type": "input_image", "image_url": "x" * 90_000},
+    {"type": "image", "source": {"type": "text", "data": "x" * 90_000}},
+]
+
+
+@pytest.mark.parametrize("block", NO_PICTURES)
+def test_text_in_the_place_of_a_picture_is_text(block: Any) -> None:
+    call = prepared(CHAT, messages=[{"role": "user", "content": [block]}])
+
+    assert call.input_tokens > 30_000 + TOKENS_PER_PICTURE
+
+
+@pytest.mark.parametrize("kind", [[], {}, 7, None])
+def test_a_block_of_no_known_kind_is_text(kind: Any) -> None:
+    content = [{"type": kind, "tools": [], "text": "x" * 3_000}]
+    assert prepared(CHAT, messages=[{"role": "user", "content": content}]).input_tokens > 1_000
+
+
+def test_a_file_of_plain_text_costs_its_bytes() -> None:
+    text = {"type": "document", "source": {"type": "text", "data": "A" * 90_000}}
+    call = prepared(MESSAGES, messages=[{"role": "user", "content": [text]}])
 
     assert call.input_tokens > 32_000
 
@@ -210,6 +293,33 @@ HIDDEN: list[dict[str, Any]] = [
             {"content": [{"type": "document", "source": {"type": "url", "url": "https://x"}}]}
         ]
     },
+    {"messages": [], "input": [{"type": "item_reference", "id": "msg_1"}]},
+    {"input": {"content": [{"type": "input_file", "file_url": "https://x"}]}},
+    {"input": {"content": {"type": "input_file", "file_data": "data:application/pdf;base64,A"}}},
+    {"messages": [{"content": [{"type": "file", "file": {"file_data": "data:text/plain,A"}}]}]},
+    {"messages": [{"content": [{"type": "input_audio", "input_audio": {"data": "A"}}]}]},
+    {"messages": [{"content": [{"type": "document", "source": {"type": "base64"}}]}]},
+    {"service_tier": "scale"},
+    {"modalities": ["text", "audio"]},
+    {"prediction": {"type": "content", "content": "abc"}},
+    {"plugins": [{"id": "web"}]},
+    {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+    {"context_management": [{"type": "compaction", "compact_threshold": 1_000}]},
+    {"context_management": {"edits": [{"type": "clear_thinking_20251015"}, "odd"]}},
+    {"tools": [{"type": "function"}, {"type": "computer_use_preview"}]},
+    {"tools": [{"type": "a_tool_of_tomorrow"}]},
+    {"tools": [{"type": "namespace", "tools": [{"type": "web_search"}]}]},
+    {"tools": [{"type": "tool_search", "execution": "server"}]},
+    {"tools": {"type": "web_search"}},
+    {"tools": [{"type": []}]},
+    {"tools": ["odd"]},
+]
+HIDDEN_FROM_MESSAGES: list[dict[str, Any]] = [
+    {"tools": [{"type": "advisor_20260301", "name": "advisor"}]},
+    {"tools": [{"type": "web_search_20260101", "name": "web_search"}]},
+    {"tools": [{"type": "function", "name": "of_another_api"}]},
+    {"speed": "fast"},
+    {"inference_geo": "us"},
 ]
 
 
@@ -221,17 +331,45 @@ def test_what_costs_an_unknown_amount_is_refused_while_a_budget_applies(body: An
     assert prepared(RESPONSES, limited=False, **body).input_tokens > 0
 
 
-def test_ordinary_tools_are_no_hidden_cost() -> None:
-    tools = [
-        {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}},
-        {"type": "bash_20250124", "name": "bash"},
-        {"name": "mcp__files__read", "input_schema": {"type": "object"}},
-        {"type": "custom", "name": "apply_patch"},
-        {"type": "shell", "environment": {"type": "local"}},
-        "odd",
-    ]
+@pytest.mark.parametrize("body", HIDDEN_FROM_MESSAGES)
+def test_so_it_is_with_the_other_api(body: Any) -> None:
+    assert refusal(MESSAGES, **body).code == "cost_unknown"
 
-    assert prepared(CHAT, tools=tools).cost(PRICE) > 0
+
+OPENAI_TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}},
+    {"type": "custom", "name": "apply_patch"},
+    {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]},
+    {"type": "local_shell"},
+    {"type": "shell"},
+    {"type": "shell", "environment": {"type": "local"}},
+    {"type": "apply_patch"},
+    {"type": "tool_search", "execution": "client"},
+]
+ANTHROPIC_TOOLS: list[dict[str, Any]] = [
+    {"name": "mcp__files__read", "input_schema": {"type": "object"}},
+    {"type": "custom", "name": "Edit"},
+    {"type": "bash_20250124", "name": "bash"},
+    {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+    {"type": "computer_20250124", "name": "computer"},
+    {"type": "memory_20250818", "name": "memory"},
+]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "tools"),
+    [(CHAT, OPENAI_TOOLS), (RESPONSES, OPENAI_TOOLS), (MESSAGES, ANTHROPIC_TOOLS)],
+)
+def test_tools_that_the_agent_runs_itself_are_no_hidden_cost(
+    endpoint: Endpoint, tools: list[dict[str, Any]]
+) -> None:
+    assert prepared(endpoint, tools=tools).cost(PRICE) > 0
+
+
+def test_clearing_old_parts_of_a_conversation_is_no_hidden_cost() -> None:
+    edits = [{"type": "clear_thinking_20251015", "keep": "all"}, {"type": "clear_tool_uses_1"}]
+
+    assert prepared(MESSAGES, context_management={"edits": edits}, tools=[]).cost(PRICE) > 0
 
 
 def test_the_reservation_covers_the_dearest_way_to_count_the_input() -> None:

@@ -111,6 +111,28 @@ def test_an_hour_in_the_cache_is_told_apart() -> None:
     assert messages_usage(said) == Usage(fresh=1, output=2, cache_write=2, long_cache_write=8)
 
 
+def test_every_run_of_a_model_behind_an_answer_is_counted() -> None:
+    runs = [
+        {"type": "compaction", "input_tokens": 1_000, "output_tokens": 50},
+        {"type": "message", "input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 7},
+    ]
+    said = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 9}
+
+    expected = Usage(fresh=1_020, output=55, cached=9)
+    assert messages_usage({**said, "iterations": runs}) == expected
+    assert messages_usage({**said, "iterations": None}) == Usage(fresh=20, output=5, cached=9)
+    assert messages_usage({**said, "iterations": [7]}) is None
+
+
+@pytest.mark.parametrize("tokens", [10**9 + 1, 10**18, 2**63, 10**30])
+def test_more_tokens_than_any_answer_takes_are_no_usage(tokens: int) -> None:
+    assert chat_usage({"prompt_tokens": tokens, "completion_tokens": 1}) is None
+    assert responses_usage({"input_tokens": 1, "output_tokens": tokens}) is None
+    half = {"input_tokens": tokens // 2 + 1, "output_tokens": 0}
+    assert messages_usage({**half, "cache_read_input_tokens": tokens // 2 + 1}) is None
+    assert messages_usage({**half, "iterations": [half, half]}) is None
+
+
 @pytest.mark.parametrize("said", [None, 7, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -5}])
 def test_nonsense_is_no_usage(said: object) -> None:
     assert chat_usage(said) is None

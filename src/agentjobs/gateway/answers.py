@@ -3,6 +3,7 @@
 The one exception: the usage that the gateway asked for itself is kept from the client.
 """
 
+import re
 from typing import Any, Protocol
 
 import msgspec
@@ -14,9 +15,19 @@ MOST_READ = 32 * 1024 * 1024
 """What is longer passes unread, and its usage with it."""
 
 
+# Lines worth decoding. Quotes inside of what a model says are escaped, so none of these is there.
+_TELLING = {
+    CHAT.path: re.compile(rb'"usage"|"finish_reason"\s*:\s*"|\[DONE\]'),
+    RESPONSES.path: re.compile(rb'"response\.(?:completed|incomplete|failed)"'),
+    MESSAGES.path: re.compile(rb'"usage"|"stop_reason"|"message_stop"'),
+}
+_RESPONSE_ENDS = ("response.completed", "response.incomplete", "response.failed")
+
+
 class Reader(Protocol):
-    usage: Usage | None
-    """As of what has passed; final when it is not None."""
+    @property
+    def usage(self) -> Usage | None:
+        """None until it is final."""
 
     def feed(self, data: bytes) -> bytes:
         """What of it goes on to the client now."""
@@ -57,13 +68,21 @@ class EventReader:
     """Server-sent events. Where something may have to be withheld, whole lines go on."""
 
     def __init__(self, endpoint: Endpoint, *, withhold: bool = False) -> None:
-        self.usage: Usage | None = None
         self._endpoint = endpoint
         self._withhold = withhold
         self._rest = bytearray()
         self._blind = False
         self._swallow_blank = False
         self._begun: dict[str, Any] = {}
+        self._telling = _TELLING[endpoint.path]
+        self._said: Usage | None = None
+        self._finished = False
+        self._ended = False
+
+    @property
+    def usage(self) -> Usage | None:
+        """Not before the model has ended: until then it may still use more."""
+        return self._said if self._ended else None
 
     def feed(self, data: bytes) -> bytes:
         if self._blind:
@@ -76,6 +95,7 @@ class EventReader:
     def end(self) -> bytes:
         rest = self._give_up()
         passes = self._passes(rest)
+        self._ended |= self._finished
         return rest if self._withhold and passes else b""
 
     def _lines(self, data: bytes) -> list[bytes]:
@@ -98,32 +118,48 @@ class EventReader:
             self._swallow_blank = False
             return False
         self._swallow_blank = False
-        if line.startswith(b"data:") and b'"usage"' in line:
-            said = _decode(line[5:])
+        if line.startswith(b"data:") and self._telling.search(line):
+            said = self._event(line[5:])
             if said is not None and self._read(said) and self._withhold:
                 self._swallow_blank = True
                 return False
         return True
 
+    def _event(self, text: bytes) -> dict[str, Any] | None:
+        if self._endpoint is CHAT and text.strip() == b"[DONE]":
+            self._ended = True
+        return _decode(text)
+
     def _read(self, said: dict[str, Any]) -> bool:
         """True if this event says nothing but the usage."""
         if self._endpoint is CHAT:
-            self.usage = self._endpoint.usage(said.get("usage")) or self.usage
-            return said.get("usage") is not None and not said.get("choices")
-        if self._endpoint is RESPONSES:
-            self.usage = self._endpoint.usage(_part(said, "response").get("usage")) or self.usage
+            return self._read_chunk(said)
+        if self._endpoint is RESPONSES and said.get("type") in _RESPONSE_ENDS:
+            self._said = self._endpoint.usage(_part(said, "response").get("usage"))
+            self._ended = True
         if self._endpoint is MESSAGES:
             self._read_message(said)
         return False
 
+    def _read_chunk(self, said: dict[str, Any]) -> bool:
+        choices, usage = said.get("choices"), said.get("usage")
+        for choice in choices if isinstance(choices, list) else []:
+            self._finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
+        if usage is None:
+            return False
+        self._said = self._endpoint.usage(usage)
+        return not choices
+
     def _read_message(self, said: dict[str, Any]) -> None:
         """The beginning tells the input, the end the output: each number the latest that is."""
+        delta = _part(said, "delta")
+        self._ended |= said.get("type") == "message_stop" or bool(delta.get("stop_reason"))
         if said.get("type") == "message_start":
             self._begun = _part(_part(said, "message"), "usage")
         elif said.get("type") == "message_delta":
             latest = _part(said, "usage")
             self._begun |= {name: value for name, value in latest.items() if value is not None}
-            self.usage = self._endpoint.usage(self._begun) if latest else None
+            self._said = self._endpoint.usage(self._begun) if latest else None
 
 
 def _part(said: dict[str, Any], name: str) -> dict[str, Any]:

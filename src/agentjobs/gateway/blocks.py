@@ -9,7 +9,22 @@ from typing import Any
 Block = dict[str, Any]
 
 IMAGES = frozenset({"image", "image_url", "input_image", "computer_screenshot"})
-FILES = frozenset({"document", "file", "input_file", "input_audio"})
+FILES = frozenset(
+    {
+        "audio",
+        "audio_url",
+        "container_upload",
+        "document",
+        "file",
+        "input_audio",
+        "input_file",
+        "input_video",
+        "video",
+        "video_url",
+    }
+)
+_PLAIN_SOURCES = ("text", "content")
+_PICTURE_ADDRESSES = ("data:image/", "http://", "https://")
 _REFERENCES = ("file_id", "file_url")
 MOST_BLOCKS = 50_000
 
@@ -19,11 +34,11 @@ class TooManyBlocks(Exception):
 
 
 def conversation(body: Block) -> list[Any]:
-    """Its messages, or the items that are not text."""
-    for name in ("messages", "input"):
-        if isinstance(said := body.get(name), list):
-            return said
-    return []
+    """Its messages and the items that are not text, under either name: servers differ."""
+    found: list[Any] = []
+    for said in (body.get("messages"), body.get("input")):
+        found += said if isinstance(said, list) else [said] if isinstance(said, dict) else []
+    return found
 
 
 def blocks_of(body: Block) -> list[Block]:
@@ -58,21 +73,41 @@ def _is_plain_text(message: Any) -> bool:
     )
 
 
+def kind_of(block: Block) -> str:
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
 def picture_bytes(block: Block) -> int:
-    """How much of the request is the picture itself."""
+    """How much of the request is the picture itself; what only stands in its place is text."""
     source, image = block.get("source"), block.get("image_url")
     if isinstance(source, dict):
-        image = source.get("data")
-    elif isinstance(image, dict):
+        data = source.get("data") if source.get("type") == "base64" else None
+        return len(data) if isinstance(data, str) else 0
+    if isinstance(image, dict):
         image = image.get("url")
-    return len(image) if isinstance(image, str) else 0
+    if isinstance(image, str) and image[:16].lower().startswith(_PICTURE_ADDRESSES):
+        return len(image)
+    return 0
+
+
+def is_opaque_file(block: Block) -> bool:
+    """A file of which the provider may make any number of tokens: a page of a PDF is a picture."""
+    if kind_of(block) not in FILES:
+        return False
+    source = block.get("source")
+    return not (
+        block["type"] == "document"
+        and isinstance(source, dict)
+        and source.get("type") in _PLAIN_SOURCES
+    )
 
 
 def refers_elsewhere(block: Block) -> bool:
     """A file that lies with the provider or on the web: its size cannot be seen from here."""
     if block.get("type") == "item_reference":
         return True
-    if block.get("type") not in FILES:
+    if kind_of(block) not in FILES:
         return False
     inner = [block, block.get("source"), block.get("file")]
     return any(

@@ -17,6 +17,9 @@ from agentjobs.store.database import StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
+MOST_NANOUSD = 10**15
+"""A million dollars for one request: sums of what is less do not outgrow the store's numbers."""
+
 
 class Charge:
     """What one request costs: its reservation, until something better is known."""
@@ -31,15 +34,21 @@ class Charge:
     def nothing(self) -> None:
         self.nanousd = self.input_tokens = self.output_tokens = 0
 
-    def used(self, usage: Usage) -> None:
-        self.nanousd = self._price.of(usage) if self._price else 0
+    def used(self, usage: Usage) -> bool:
+        """False, and nothing changes, where that would cost more than can be meant."""
+        nanousd = self._price.of(usage) if self._price else 0
+        if nanousd > MOST_NANOUSD:
+            return False
+        self.nanousd = nanousd
         self.input_tokens, self.output_tokens = usage.input, usage.output
+        return True
 
 
 class Budget:
     def __init__(self, ledger: Ledger, on_exceeded: Callable[[str], None]) -> None:
         self._ledger = ledger
         self._on_exceeded = on_exceeded
+        self._overdrawn: str | None = None
         # One at a time, so that what others hold is known when one does not fit.
         self._turn = asyncio.Lock()
         self._open: dict[Charge, int] = {}
@@ -53,6 +62,8 @@ class Budget:
     async def reserve(self, call: Call, price: Price | None) -> Charge:
         """Raises Refused, and tells of it, when the budget cannot cover the call."""
         while True:
+            if self._overdrawn is not None:
+                raise Refused(402, "budget_exceeded", self._overdrawn)
             settled = self._settled
             answer = await self._admit(call, price)
             if isinstance(answer, Charge):
@@ -83,7 +94,7 @@ class Budget:
 
     async def _open_one(self, call: Call, price: Price | None) -> Charge | Refusal:
         async with self._turn:
-            answer = await self._try(call.cost(price))
+            answer = await self._try(_sensible(call.cost(price)))
             if isinstance(answer, Refusal):
                 return answer
             charge = Charge(call, price, answer)
@@ -111,18 +122,26 @@ class Budget:
             for task in self._under_way:
                 task.cancel()
 
+    def _end(self, why: str) -> None:
+        """Told once, though every further answer that comes may pass the limit again."""
+        if self._overdrawn is None:
+            self._overdrawn = why
+            self._on_exceeded(why)
+
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def _settle(self, charge: Charge) -> None:
         try:
-            await self._ledger.settle(
+            overdrawn = await self._ledger.settle(
                 charge.reservation,
                 nanousd=charge.nanousd,
                 input_tokens=charge.input_tokens,
                 output_tokens=charge.output_tokens,
             )
+            if overdrawn is not None:
+                self._end(overdrawn)
         except StoreError as error:
             # Not again: had it been written after all, a second time would give money back.
             _log.warning("a model request stays charged as reserved: %s", error)
@@ -130,3 +149,10 @@ class Budget:
             del self._open[charge]
             self._settled.set()
             self._settled = asyncio.Event()
+
+
+def _sensible(nanousd: int) -> int:
+    if nanousd > MOST_NANOUSD:
+        message = "this request may cost more than a million dollars: ask for less output"
+        raise Refused(400, "invalid_request", message)
+    return nanousd

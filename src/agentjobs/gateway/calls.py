@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.gateway.blocks import Block, TooManyBlocks, blocks_of, conversation
-from agentjobs.gateway.endpoints import CHAT, Endpoint
+from agentjobs.gateway.endpoints import CHAT, MAXIMA, Endpoint
 from agentjobs.gateway.estimate import estimate_input
 from agentjobs.gateway.hidden_costs import hidden_cost
 from agentjobs.gateway.prices import Price
@@ -18,10 +18,15 @@ from agentjobs.gateway.upstream import Upstream
 DEFAULT_MAXIMUM = 8_192
 MOST_OUTPUT = 10_000_000
 MOST_CHOICES = 128
+MOST_MODEL_NAME = 256
 # A few million brackets would take a gigabyte and a second to parse; text never has as many.
 MOST_BRACKETS = 250_000
 MOST_COMMAS = 1_000_000
 _SMALL = 256 * 1024
+# The last one is llama.cpp's.
+_CHOICES = ("n", "best_of", "n_cmpl")
+# All else might make a server report in the middle what counts only at the end.
+_HARMLESS_STREAM_OPTIONS = ("include_obfuscation",)
 _TOO_MANY_PARTS = "the request has too many parts; send fewer"
 
 
@@ -61,6 +66,9 @@ def model_of(body: dict[str, Any], upstream: Upstream) -> str:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise Refused(400, "invalid_request", "the request must name a model")
+    if len(model) > MOST_MODEL_NAME:
+        message = f"the name of a model has at most {MOST_MODEL_NAME} characters"
+        raise Refused(400, "invalid_request", message)
     if not upstream.allows(model):
         allowed = ", ".join(upstream.models)
         message = f"this agent may not use the model {_short(model)}; it may use: {allowed}"
@@ -84,13 +92,13 @@ def prepare(
     if body.get("background"):
         raise Refused(400, "invalid_request", "`background` is not supported: wait for the answer")
     blocks = _blocks(body)
-    if limited and (reason := hidden_cost(body, blocks)):
+    if limited and (reason := hidden_cost(body, blocks, endpoint.api)):
         message = f"this request cannot be kept within the budget: {reason}"
         raise Refused(400, "cost_unknown", message)
-    maximum = _maximum(body, endpoint)
+    maximum = _maximum(body)
     room = _default_room(price) if maximum is None else maximum
     changed = dict(body)
-    if limited and maximum is None:
+    if limited and all(body.get(name) is None for name in endpoint.maxima):
         changed[maximum_name] = room
     usage_is_ours = endpoint is CHAT and _ask_for_usage(changed)
     encoded = _encode(changed)
@@ -99,7 +107,7 @@ def prepare(
         model=model,
         body=encoded,
         input_tokens=estimate_input(encoded, blocks, len(conversation(body))),
-        output_tokens=room * _choices(body, endpoint),
+        output_tokens=room * _choices(body),
         long_cache=b'"ttl":"1h"' in encoded,
         usage_is_ours=usage_is_ours,
     )
@@ -120,15 +128,14 @@ def _default_room(price: Price | None) -> int:
     return (price.max_output_tokens if price else 0) or DEFAULT_MAXIMUM
 
 
-def _maximum(body: dict[str, Any], endpoint: Endpoint) -> int | None:
-    given = [_count(body, name, 0, MOST_OUTPUT) for name in endpoint.maxima]
+def _maximum(body: dict[str, Any]) -> int | None:
+    """The largest of all that are given, whichever of them the server believes."""
+    given = [_count(body, name, 1, MOST_OUTPUT) for name in MAXIMA]
     return max((value for value in given if value is not None), default=None)
 
 
-def _choices(body: dict[str, Any], endpoint: Endpoint) -> int:
-    if endpoint is not CHAT:
-        return 1
-    return max(_count(body, name, 1, MOST_CHOICES) or 1 for name in ("n", "best_of"))
+def _choices(body: dict[str, Any]) -> int:
+    return max(_count(body, name, 1, MOST_CHOICES) or 1 for name in _CHOICES)
 
 
 def _count(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
@@ -148,10 +155,9 @@ def _ask_for_usage(body: dict[str, Any]) -> bool:
     options = body.get("stream_options")
     if not isinstance(options, dict):
         options = {}
-    if options.get("include_usage") is True:
-        return False
-    body["stream_options"] = {**options, "include_usage": True}
-    return True
+    harmless = {name: options[name] for name in _HARMLESS_STREAM_OPTIONS if name in options}
+    body["stream_options"] = {**harmless, "include_usage": True}
+    return options.get("include_usage") is not True
 
 
 def _encode(body: dict[str, Any]) -> bytes:

@@ -8,9 +8,12 @@ import msgspec
 from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
 
+# What one server or other reads an output limit from; llama.cpp listens to the last one first.
+MAXIMA = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict")
+
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`maxima` are all names a server may read an output limit from; the largest is believed."""
+    """`maxima` are the names that every server of this API reads an output limit from."""
 
     path: str
     api: Api
@@ -25,8 +28,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 CHAT = Endpoint(
     path="/v1/chat/completions",
     api="openai",
-    # The last one is what llama.cpp listens to first.
-    maxima=("max_completion_tokens", "max_tokens", "n_predict"),
+    maxima=("max_completion_tokens", "max_tokens"),
     usage=chat_usage,
 )
 RESPONSES = Endpoint(

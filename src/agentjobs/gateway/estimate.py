@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from agentjobs.gateway.blocks import FILES, IMAGES, Block, picture_bytes
+from agentjobs.gateway.blocks import FILES, IMAGES, Block, kind_of, picture_bytes
 
 BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 16
-TOKENS_PER_PICTURE = 2_000
+TOKENS_PER_PICTURE = 5_000
 
 
 def estimate_input(encoded: bytes, blocks: Sequence[Block], messages: int) -> int:
@@ -16,7 +16,7 @@ def estimate_input(encoded: bytes, blocks: Sequence[Block], messages: int) -> in
     """
     pictures = files = picture_size = 0
     for block in blocks:
-        kind = block.get("type")
+        kind = kind_of(block)
         if kind in IMAGES:
             pictures += 1
             picture_size += picture_bytes(block)

@@ -56,7 +56,7 @@ class Gateway:
         self._upstream = upstream
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)
-        self._relay = Relay(session, upstream)
+        self._relay = Relay(session, upstream, self._note)
         self._intake = Intake()
         self._judging = asyncio.Lock()
         self._on_note = on_note

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from agentjobs.gateway.key_filter import without_key
 from agentjobs.gateway.upstream import Upstream
 
 _TO_THE_PROVIDER = ("accept", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
@@ -35,8 +36,10 @@ def to_provider(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
     }
 
 
-def to_agent(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in given.items() if _passes(name.lower())}
+def to_agent(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
+    """Never with the key in them, whatever the provider repeats."""
+    passed = {name: value for name, value in given.items() if _passes(name.lower())}
+    return {name: without_key(value, upstream.key) for name, value in passed.items()}
 
 
 def _passes(name: str) -> bool:

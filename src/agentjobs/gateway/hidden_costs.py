@@ -3,10 +3,12 @@
 While a budget applies such requests are refused: a limit that can be talked around is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agentjobs.gateway.blocks import Block, refers_elsewhere
+from agentjobs.gateway.blocks import Block, is_opaque_file, refers_elsewhere
+from agentjobs.gateway.tools import runs_at_the_agent
+from agentjobs.gateway.upstream import Api
 
 _ELSEWHERE = {
     "previous_response_id": "send the whole conversation in `input`",
@@ -16,47 +18,67 @@ _ELSEWHERE = {
     "container": "leave it out",
     "mcp_servers": "leave it out",
     "fallbacks": "leave it out",
+    "models": "name one `model`",
+    "plugins": "leave it out",
+    "prediction": "leave it out",
+    "audio": "leave it out",
     "web_search_options": "leave it out",
 }
-_DEAR = {"service_tier": ("priority", "fast"), "speed": ("fast",)}
-# Tools that the provider runs itself, and charges for: by the beginning of their type.
-_HOSTED = (
-    "web_search",
-    "web_fetch",
-    "file_search",
-    "code_interpreter",
-    "code_execution",
-    "image_generation",
-    "mcp",
-)
+# What has the price in the table; every other value may have another.
+_PLAIN: dict[str, tuple[Any, ...]] = {
+    "service_tier": (None, "auto", "default", "flex", "standard_only"),
+    "speed": (None, "standard"),
+    "inference_geo": (None, "global"),
+    "modalities": (None, ["text"]),
+}
 
 
-def hidden_cost(body: Block, blocks: Sequence[Block]) -> str | None:
+def hidden_cost(body: Block, blocks: Sequence[Block], api: Api) -> str | None:
     """In words that tell the agent's author what to change; None: nothing hidden."""
+    return next((found for look in _LOOKS for found in look(body, blocks, api)), None)
+
+
+def _fields(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
     for name, remedy in _ELSEWHERE.items():
         if body.get(name):
-            return f"`{name}` makes its cost unknown: {remedy}"
-    for name, values in _DEAR.items():
-        if body.get(name) in values:
-            return f"`{name}: {body[name]}` costs more than the price in the table: leave it out"
-    if tool := next((tool for tool in _tools(body, blocks) if _is_hosted(tool)), None):
-        kind = str(tool["type"])[:64]
-        return f"the tool `{kind}` runs at the provider and costs extra: leave it out"
-    if any(refers_elsewhere(block) for block in blocks):
-        return "it refers to content stored elsewhere: send the content itself"
-    return None
+            yield f"`{name}` makes its cost unknown: {remedy}"
+    for name, values in _PLAIN.items():
+        if body.get(name) not in values:
+            said = str(body[name])[:64]
+            yield f"`{name}: {said}` may cost more than the price in the table: leave it out"
 
 
-def _tools(body: Block, blocks: Sequence[Block]) -> list[Any]:
-    """Also those that are added in the middle of a conversation."""
-    lists = [one["tools"] for one in (body, *blocks) if "tools" in one]
-    return [tool for tools in lists if isinstance(tools, list) for tool in tools]
+def _edits(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
+    """Clearing old parts of a conversation is free; to compact it a model is asked."""
+    management = body.get("context_management")
+    edits = management.get("edits") if isinstance(management, dict) else management
+    for edit in edits if isinstance(edits, list) else [edits] if edits else []:
+        kind = edit.get("type") if isinstance(edit, dict) else None
+        if not str(kind).startswith("clear_"):
+            yield f"the edit `{str(kind)[:64]}` of its context runs a model: leave it out"
 
 
-def _is_hosted(tool: Any) -> bool:
-    if not isinstance(tool, dict):
-        return False
-    if str(tool.get("type", "")).startswith(_HOSTED):
-        return True
-    place = tool.get("environment")
-    return isinstance(place, dict) and str(place.get("type", "")).startswith("container")
+def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
+    """Also those that are added in the middle of a conversation, and those inside of others."""
+    pending = [one["tools"] for one in (body, *blocks) if one.get("tools")]
+    while pending:
+        tool = pending.pop()
+        if isinstance(tool, list):
+            pending += tool
+        elif not runs_at_the_agent(tool, api):
+            kind = tool.get("type") if isinstance(tool, dict) else tool
+            name = str(kind)[:64]
+            yield f"the tool `{name}` may run at the provider and cost extra: leave it out"
+        elif tool.get("tools"):
+            pending.append(tool["tools"])
+
+
+def _contents(_: Block, blocks: Sequence[Block], __: Api) -> Iterator[str]:
+    for block in blocks:
+        if refers_elsewhere(block):
+            yield "it refers to content stored elsewhere: send the content itself"
+        if is_opaque_file(block):
+            yield "it carries a file that is not plain text: send its text in the message"
+
+
+_LOOKS = (_fields, _edits, _tools, _contents)

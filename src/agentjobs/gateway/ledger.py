@@ -4,6 +4,7 @@ Owns the limits and what does not fit them. Knows nothing of models or HTTP.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,9 +78,14 @@ class Ledger:
 
     async def settle(
         self, reservation: Reservation, *, nanousd: int, input_tokens: int, output_tokens: int
-    ) -> None:
-        """Correct what was reserved to what it cost, on the reservation's own day."""
-        await self._db.transact(self._settle, reservation, nanousd, input_tokens, output_tokens)
+    ) -> str | None:
+        """Correct what was reserved to what it cost, on the reservation's own day.
+
+        Tells why nothing more may be spent if that leaves a limit behind it.
+        """
+        return await self._db.transact(
+            self._settle, reservation, nanousd, input_tokens, output_tokens
+        )
 
     async def _reserve(self, tx: Transaction, nanousd: int) -> Reservation:
         account = self._account
@@ -90,8 +96,8 @@ class Ledger:
             requests=1,
         )
         spent = await charge(tx, entry)
-        _check("job", spent.by_job, nanousd, account.job_limit_nanousd)
-        _check("day", spent.on_day, nanousd, account.day_limit_nanousd)
+        if passed := _passed(account, spent):
+            raise _DoesNotFit(_refusal(passed, nanousd))
         await self._also(tx, _totals(spent))
         return Reservation(nanousd=nanousd, day=spent.day)
 
@@ -102,7 +108,7 @@ class Ledger:
         nanousd: int,
         input_tokens: int,
         output_tokens: int,
-    ) -> None:
+    ) -> str | None:
         entry = Entry(
             job_id=self._account.job_id,
             organization_id=self._account.organization_id,
@@ -111,7 +117,10 @@ class Ledger:
             output_tokens=output_tokens,
             day=reservation.day,
         )
-        await self._also(tx, _totals(await charge(tx, entry)))
+        spent = await charge(tx, entry)
+        await self._also(tx, _totals(spent))
+        passed = _passed(self._account, spent)
+        return _overdrawn(passed) if passed else None
 
 
 def _totals(spent: Spent) -> Totals:
@@ -131,19 +140,39 @@ class _DoesNotFit(Exception):
         self.refusal = refusal
 
 
-_WHOSE = {
-    "job": ("this job's budget", "a higher max_cost_usd, or `agentjobs orgs set-budget --per-job`"),
-    "day": ("the organization's budget for today", "`agentjobs orgs set-budget --per-day`"),
-}
+class _Passed(NamedTuple):
+    """A limit, and the sum that is above it."""
+
+    whose: str
+    remedy: str
+    spent: int
+    limit: int
 
 
-def _check(what: str, spent: int, nanousd: int, limit: int | None) -> None:
-    """`spent` with the reservation in it: that row is ours until the transaction ends."""
-    if limit is None or spent <= limit:
-        return
-    whose, remedy = _WHOSE[what]
+def _passed(account: Account, spent: Spent) -> _Passed | None:
+    """Of sums that are ours until the transaction ends."""
+    job, day = account.job_limit_nanousd, account.day_limit_nanousd
+    if job is not None and spent.by_job > job:
+        remedy = "a higher max_cost_usd, or `agentjobs orgs set-budget --per-job`"
+        return _Passed("this job's budget", remedy, spent.by_job, job)
+    if day is not None and spent.on_day > day:
+        remedy = "`agentjobs orgs set-budget --per-day`"
+        return _Passed("the organization's budget for today", remedy, spent.on_day, day)
+    return None
+
+
+def _refusal(passed: _Passed, nanousd: int) -> Refusal:
     message = (
-        f"{whose} is ${usd_text(limit)}; ${usd_text(spent - nanousd)} of it is spent or reserved,"
-        f" and this request may cost ${usd_text(nanousd)}. It takes {remedy} to allow it."
+        f"{passed.whose} is ${usd_text(passed.limit)}; ${usd_text(passed.spent - nanousd)} of it is"
+        f" spent or reserved, and this request may cost ${usd_text(nanousd)}."
+        f" It takes {passed.remedy} to allow it."
     )
-    raise _DoesNotFit(Refusal(message=message, missing_nanousd=spent - limit))
+    return Refusal(message=message, missing_nanousd=passed.spent - passed.limit)
+
+
+def _overdrawn(passed: _Passed) -> str:
+    return (
+        f"{passed.whose} is ${usd_text(passed.limit)}, and ${usd_text(passed.spent)} is spent or"
+        f" reserved: an answer cost more than was to be expected. It takes {passed.remedy} to"
+        " allow more."
+    )

@@ -3,7 +3,9 @@
 Says what the call cost as far as the answer tells it; keeps no books and knows no limits.
 """
 
+import asyncio
 import io
+from collections.abc import Callable
 from contextlib import suppress
 
 import aiohttp
@@ -13,6 +15,7 @@ from agentjobs.gateway.answers import reader_for
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
 from agentjobs.gateway.headers import to_agent, to_provider
+from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.refusals import Refused
 from agentjobs.gateway.upstream import Upstream
 
@@ -20,6 +23,7 @@ CONNECT_SECONDS = 10
 SILENCE_SECONDS = 900
 """As long as a model may think without a word; the job's own clock is the stricter one."""
 _MOST_ERROR_BYTES = 256 * 1024
+_ERROR_SECONDS = 30
 _LARGE = 1024 * 1024
 """From here on in pieces, so that writing it does not hold up the event loop."""
 # All else leaves it open what the provider did, and the request charged.
@@ -37,6 +41,11 @@ _KEY_UNUSABLE = (
     " administrator can store it again with `agentjobs secrets set`"
 )
 
+_NO_USAGE = (
+    "the model provider did not say in a credible way how many tokens an answer took: such an"
+    " answer is charged what was reserved for it"
+)
+
 
 class UpstreamTrouble(Refused):
     """The provider cannot be used; `note` is for the job's log, the message for the agent."""
@@ -47,9 +56,17 @@ class UpstreamTrouble(Refused):
 
 
 class Relay:
-    def __init__(self, session: aiohttp.ClientSession, upstream: Upstream) -> None:
+    """`on_note` takes lines for the job's log."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        upstream: Upstream,
+        on_note: Callable[[str], None],
+    ) -> None:
         self._session = session
         self._upstream = upstream
+        self._on_note = on_note
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
         )
@@ -58,18 +75,16 @@ class Relay:
         self, request: web.BaseRequest, call: Call, charge: Charge
     ) -> web.StreamResponse:
         """Raises Refused while nothing was answered yet."""
+        if not self._upstream.key.isprintable():
+            charge.nothing()
+            raise UpstreamTrouble(502, "provider_key_unusable", _KEY_UNUSABLE, _KEY_UNUSABLE)
         try:
             answer = await self._send(request, call)
         except _NOTHING_WAS_SENT as error:
             charge.nothing()
             raise _away(error) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _away(error) from None
-        except ValueError:
-            charge.nothing()
-            raise UpstreamTrouble(
-                502, "provider_key_unusable", _KEY_UNUSABLE, _KEY_UNUSABLE
-            ) from None
         async with answer:
             if answer.status // 100 == 2:
                 return await self._stream(request, call, charge, answer)
@@ -78,7 +93,7 @@ class Relay:
 
     async def _send(self, request: web.BaseRequest, call: Call) -> aiohttp.ClientResponse:
         return await self._session.post(
-            self._upstream.address(call.endpoint.path, request.query_string),
+            self._upstream.address(call.endpoint.path, request.rel_url.raw_query_string),
             data=call.body if len(call.body) < _LARGE else io.BytesIO(call.body),
             headers=to_provider(request.headers, self._upstream),
             allow_redirects=False,
@@ -92,25 +107,30 @@ class Relay:
         charge: Charge,
         answer: aiohttp.ClientResponse,
     ) -> web.StreamResponse:
-        response = web.StreamResponse(status=answer.status, headers=to_agent(answer.headers))
+        headers = to_agent(answer.headers, self._upstream)
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        keyless = KeyFilter(self._upstream.key)
         reader = reader_for(
             call.endpoint,
             answer.headers.get("content-type", ""),
             usage_is_ours=call.usage_is_ours,
         )
+        complete = False
         try:
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
-                if passed := reader.feed(chunk):
+                if passed := keyless.feed(reader.feed(chunk)):
                     await response.write(passed)
-            if rest := reader.end():
+            if rest := keyless.feed(reader.end()) + keyless.end():
                 await response.write(rest)
+            complete = True
             await response.write_eof()
         except (aiohttp.ClientError, TimeoutError):
             _cut(request)
         finally:
-            if reader.usage is not None:
-                charge.used(reader.usage)
+            told = reader.usage is not None and charge.used(reader.usage)
+            if complete and not told:
+                self._on_note(_NO_USAGE)
         return response
 
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
@@ -120,11 +140,23 @@ class Relay:
         if answer.status // 100 == 3:
             note = "the model provider answered with a redirect: set model_url to where it leads"
             raise UpstreamTrouble(502, "provider_redirected", note, note)
-        content = b""
+        if answer.status < 200:
+            raise _away(ValueError(f"it answered with the status {answer.status}"))
+        content = await self._beginning(answer)
+        headers = to_agent(answer.headers, self._upstream)
+        return web.Response(status=answer.status, body=content, headers=headers)
+
+    async def _beginning(self, answer: aiohttp.ClientResponse) -> bytes:
+        keyless = KeyFilter(self._upstream.key, least=1)
+        content, size = b"", 0
         with suppress(aiohttp.ClientError, TimeoutError):
-            content = await answer.content.read(_MOST_ERROR_BYTES)
-        content = content.replace(self._upstream.key.encode(), b"[redacted]")
-        return web.Response(status=answer.status, body=content, headers=to_agent(answer.headers))
+            async with asyncio.timeout(_ERROR_SECONDS):
+                while chunk := await answer.content.read(_MOST_ERROR_BYTES - size):
+                    size += len(chunk)
+                    content += keyless.feed(chunk)
+                # What is cut off may end with the beginning of the key.
+                content += keyless.end() if answer.content.at_eof() else b""
+        return content
 
 
 def _away(error: Exception) -> UpstreamTrouble:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
@@ -29,11 +30,17 @@ def check_token(request: web.BaseRequest, token: str) -> None:
 def endpoint_of(request: web.BaseRequest, api: Api) -> Endpoint:
     endpoint = ENDPOINTS.get(request.path)
     if request.method == "POST" and endpoint is not None and endpoint.api == api:
-        if len(request.query_string) > MOST_QUERY:
-            raise Refused(400, "invalid_request", "the query string is too long")
+        _check_query(request.rel_url.raw_query_string)
         return endpoint
     served = " and ".join(f"POST {path}" for path, one in ENDPOINTS.items() if one.api == api)
     raise Refused(404, "not_found", f"only {served} is answered here")
+
+
+def _check_query(raw: str) -> None:
+    if len(raw) > MOST_QUERY:
+        raise Refused(400, "invalid_request", "the query string is too long")
+    if not raw.isascii() or any(byte < 0x20 or byte == 0x7F for byte in unquote_to_bytes(raw)):
+        raise Refused(400, "invalid_request", "the query string has control characters in it")
 
 
 class Intake:

@@ -1,7 +1,5 @@
 """Where a job's model requests really go, with which key, and for which models."""
 
-import re
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -46,9 +44,21 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
 
 def names(pattern: str, model: str) -> bool:
     """Whether a pattern, in which `*` stands for anything, names this model."""
-    return _compiled(pattern).fullmatch(model) is not None
+    first, *others = pattern.split("*")
+    if not others:
+        return model == pattern
+    *inner, last = others
+    if len(model) < len(first) + len(last) or not model.startswith(first):
+        return False
+    return model.endswith(last) and _in_order(inner, model[len(first) : len(model) - len(last)])
 
 
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+def _in_order(parts: list[str], text: str) -> bool:
+    """Each as early as it can be: so nothing is looked at twice, whatever the agent made up."""
+    place = 0
+    for part in parts:
+        found = text.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True

@@ -1,11 +1,14 @@
 """What a model says it used, in the words of each API, brought to one form. Knows no prices."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 Tokens = Annotated[int, msgspec.Meta(ge=0)]
+MOST_TOKENS = 1_000_000_000
+"""No answer takes as many; sums of what is less stay far inside of 64 bits."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +24,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def input(self) -> int:
         return self.fresh + self.cached + self.cache_write + self.long_cache_write
+
+    @property
+    def is_believable(self) -> bool:
+        return max(self.input, self.output) <= MOST_TOKENS
 
 
 class _InputDetails(msgspec.Struct, frozen=True):
@@ -44,12 +51,30 @@ class _CacheCreation(msgspec.Struct, frozen=True):
     ephemeral_1h_input_tokens: Tokens | None = None
 
 
-class _Messages(msgspec.Struct, frozen=True):
+class _Message(msgspec.Struct, frozen=True):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     cache_creation_input_tokens: Tokens | None = None
     cache_read_input_tokens: Tokens | None = None
     cache_creation: _CacheCreation | None = None
+
+    def as_usage(self) -> Usage:
+        written = self.cache_creation_input_tokens or 0
+        long = self.cache_creation.ephemeral_1h_input_tokens if self.cache_creation else 0
+        long = min(long or 0, written)
+        return Usage(
+            fresh=self.input_tokens or 0,
+            cached=self.cache_read_input_tokens or 0,
+            cache_write=written - long,
+            long_cache_write=long,
+            output=self.output_tokens or 0,
+        )
+
+
+class _Messages(_Message, frozen=True):
+    """`iterations`: every run of a model behind one answer, also such as the sums leave out."""
+
+    iterations: list[_Message] | None = None
 
 
 def chat_usage(said: Any) -> Usage | None:
@@ -70,24 +95,28 @@ def messages_usage(said: Any) -> Usage | None:
     found = _convert(said, _Messages)
     if found is None or found.output_tokens is None:
         return None
-    written = found.cache_creation_input_tokens or 0
-    long = found.cache_creation.ephemeral_1h_input_tokens if found.cache_creation else 0
-    long = min(long or 0, written)
-    return Usage(
-        fresh=found.input_tokens or 0,
-        cached=found.cache_read_input_tokens or 0,
-        cache_write=written - long,
-        long_cache_write=long,
-        output=found.output_tokens,
-    )
+    return _larger(found.as_usage(), [one.as_usage() for one in found.iterations or ()])
 
 
-def _openai(read: int, output: int, details: _InputDetails | None) -> Usage:
+def _larger(said: Usage, parts: Sequence[Usage]) -> Usage | None:
+    """Of every kind what is said of the whole, or the sum of the parts where that is more."""
+    most = {
+        name: max(getattr(said, name), sum(getattr(part, name) for part in parts))
+        for name in Usage.__struct_fields__
+    }
+    return _believed(Usage(**most))
+
+
+def _believed(usage: Usage) -> Usage | None:
+    return usage if usage.is_believable else None
+
+
+def _openai(read: int, output: int, details: _InputDetails | None) -> Usage | None:
     """Here the parts are contained in the whole."""
     cached = (details.cached_tokens if details else None) or 0
     written = (details.cache_write_tokens if details else None) or 0
     fresh = max(0, read - cached - written)
-    return Usage(fresh=fresh, cached=cached, cache_write=written, output=output)
+    return _believed(Usage(fresh=fresh, cached=cached, cache_write=written, output=output))
 
 
 def _convert(said: Any, form: type[T]) -> T | None:

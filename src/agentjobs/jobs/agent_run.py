@@ -58,6 +58,9 @@ class AgentRun:
                 report = await self._run(self._fitted(task, reach))
         except MissingSecret as error:
             raise Stopped("invalid_configuration", str(error)) from None
+        if self._budget_message is not None:
+            # What its last answer cost may be known only after it has ended.
+            raise Stopped("budget_exceeded", self._budget_message)
         self._judge(report, task)
         return read_report(task.run_dir)
 
