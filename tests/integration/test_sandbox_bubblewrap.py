@@ -97,11 +97,11 @@ print([name for _, name in socket.if_nameindex()][0])
 
 
 async def test_named_hosts_lead_to_the_doors_and_nowhere_else(room: Room) -> None:
-    hosts = {"pypi.org": "127.88.0.1", "files.pythonhosted.org": "127.88.0.2"}
-    report = await room.shell("getent hosts pypi.org files.pythonhosted.org", hosts=hosts)
+    hosts = {"packages.test": "127.88.0.1", "files.test": "127.88.0.2"}
+    report = await room.shell("getent hosts packages.test files.test", hosts=hosts)
     assert report.last_lines.split() == [
-        *("127.88.0.1", "pypi.org"),
-        *("127.88.0.2", "files.pythonhosted.org"),
+        *("127.88.0.1", "packages.test"),
+        *("127.88.0.2", "files.test"),
     ]
     assert (await room.shell("getent hosts example.org", hosts=hosts)).exit_code != 0
 

@@ -245,7 +245,7 @@ def _nested_directory(tree: Path) -> str:
 
 
 def _nested_file(tree: Path) -> str:
-    (tree / "src/.git").write_text("gitdir: /work/elsewhere\n")
+    (tree / "src/.git").write_text("gitdir: /elsewhere\n")
     return "src/.git"
 
 

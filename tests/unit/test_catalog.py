@@ -31,11 +31,11 @@ def test_a_built_in_needs_the_lowest_plan_whatever_it_is_called() -> None:
 
 
 def test_a_declared_agent_stands_beside_the_built_in_ones() -> None:
-    catalog = catalog_of(table(environment={"A": "b"}, network=["pypi.org"]))
+    catalog = catalog_of(table(environment={"A": "b"}, network=["packages.test"]))
     agent = catalog.get("fixer")
     assert agent is not None
     assert (agent.command, agent.timeout_seconds) == (("fix",), 3600)
-    assert (agent.environment, agent.network) == ({"A": "b"}, ("pypi.org",))
+    assert (agent.environment, agent.network) == ({"A": "b"}, ("packages.test",))
     assert [each.id for each in catalog.all()] == ["lint-fixer", "fixer"]
 
 
@@ -88,7 +88,10 @@ def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) 
         ({"environment": {"A": "\0"}}, r"agents\[0\].environment"),
         ({"environment": {"AGENTJOBS_JOB": "x"}}, r"begin with AGENTJOBS_"),
         ({"network": [""]}, r"agents\[0\].network"),
-        ({"network": ["https://pypi.org/simple"]}, r"agents\[0\].network: .*write only its host"),
+        (
+            {"network": ["https://packages.test/simple"]},
+            r"agents\[0\].network: .*write only its host",
+        ),
         ({"preset": "cursor"}, r"preset: is none of the presets \(claude-code, codex"),
         ({"preset": "codex"}, r"command: is made by the preset"),
         ({"executable": "/x"}, r"executable: belongs to a preset"),

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from agentjobs.cli import failures
-from agentjobs.cli.jobs import config_override
+from agentjobs.cli.jobs import _facts, config_override
 from agentjobs.cli.main import main
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 from agentjobs.cli.pulls import _answer_conflict
@@ -16,7 +16,7 @@ from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.postgresql_address import is_on_this_machine, place
-from agentjobs_client import ApiError
+from agentjobs_client import ApiError, Job
 
 
 @pytest.fixture(autouse=True)
@@ -273,3 +273,16 @@ def test_a_file_name_in_a_conflict_is_one_line_whatever_is_in_it(capsys):
     captured = capsys.readouterr()
     assert captured.out.splitlines() == ["a\\nb\\x1b[2J", "plain"]
     assert captured.err == "agentjobs: It conflicts in: a\\nb\\x1b[2J, plain.\n"
+
+
+def test_what_a_job_used_and_its_check_read_as_words():
+    job = Job(
+        job_id="job_1",
+        status="completed",
+        agent="fixer",
+        usage={"requests": 2, "cost_usd": 0.5},
+        verification={"command": "make test", "passed": True, "output": "", "stopped_by": None},
+    )
+    facts = dict(_facts(job))
+    assert facts["usage"] == "requests 2, cost_usd 0.5"
+    assert facts["verification"] == "command make test, passed True"

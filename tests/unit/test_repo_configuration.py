@@ -15,7 +15,7 @@ verify = "make test"
 on_verify_failure = "fail"
 timeout_seconds = 600
 max_cost_usd = 2
-network = ["pypi.org", "*.example.org:8443"]
+network = ["packages.test", "*.example.org:8443"]
 protected_paths = ["infra/**", "*.lock"]
 reviewers = ["ada"]
 labels = ["automated"]
@@ -41,7 +41,7 @@ def test_a_whole_file_is_read() -> None:
     read = parse_configuration(WHOLE)
     assert read.verify == ("sh", "-c", "make test")
     assert (read.on_verify_failure, read.timeout_seconds, read.max_cost_usd) == ("fail", 600, 2.0)
-    assert read.network == ("pypi.org", "*.example.org:8443")
+    assert read.network == ("packages.test", "*.example.org:8443")
     assert read.protected_paths == ("infra/**", "*.lock")
     assert (read.reviewers, read.labels, read.draft) == (("ada",), ("automated",), True)
     assert read.auto_trigger_on_cve_severity == "medium"
@@ -58,7 +58,7 @@ def test_an_agents_own_table_stands_above_the_rest_key_by_key() -> None:
         on_verify_failure="fail",
         timeout_seconds=600,
         max_cost_usd=0.5,
-        network=("pypi.org", "*.example.org:8443"),
+        network=("packages.test", "*.example.org:8443"),
     )
     assert read.for_agent("lint fixer").network == ()
     assert read.for_agent("another").verify == ("sh", "-c", "make test")

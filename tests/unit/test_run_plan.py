@@ -16,7 +16,7 @@ AGENT = Agent(
     plan_required="free",
     command=("true",),
     timeout_seconds=600,
-    network=("pypi.org", "*.example.com"),
+    network=("packages.test", "*.example.com"),
     max_cost_usd=5,
 )
 JOB = ClaimedJob(
@@ -82,8 +82,8 @@ def test_the_smallest_budget_counts() -> None:
 
 
 def test_a_repository_narrows_the_network_and_never_widens_it() -> None:
-    asked = 'network = ["pypi.org", "api.example.com", "evil.org", "example.com.evil.org"]'
-    assert plan(asked).network == ("pypi.org", "api.example.com")
+    asked = 'network = ["packages.test", "api.example.com", "evil.org", "example.com.evil.org"]'
+    assert plan(asked).network == ("packages.test", "api.example.com")
     assert plan("network = []").network == ()
     assert plan(asked, agent={"network": ()}).network == ()
 
@@ -127,4 +127,4 @@ def test_settings_for_one_agent_hold_for_it_alone() -> None:
 
 def test_a_host_that_is_none_is_the_repositorys_fault() -> None:
     with pytest.raises(ConfigurationError, match="network"):
-        plan('network = ["https://pypi.org/simple"]')
+        plan('network = ["https://packages.test/simple"]')

@@ -192,7 +192,15 @@ def _facts(job: "Job") -> list[tuple[str, Any]]:
     facts = msgspec.structs.asdict(job)
     if job.error:
         facts["error"] = f"{job.error.code}: {job.error.message}"
+    if job.usage:
+        facts["usage"] = _inline(job.usage)
+    if job.verification:
+        facts["verification"] = _inline(job.verification)
     return [(name, value) for name, value in facts.items() if value is not None]
+
+
+def _inline(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, ""))
 
 
 def _result(job: "Job") -> str | None:
