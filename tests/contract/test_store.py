@@ -47,6 +47,26 @@ async def test_what_a_transaction_wrote_is_there_when_it_returns(database: Datab
     assert dict(row) == {"id": "acme", "name": "acme", "plan": "free", "created_at": 0}
 
 
+async def test_many_rows_go_in_with_one_call(database: Database) -> None:
+    async def add_all(tx: Transaction, ids: list[str]) -> None:
+        await tx.execute_many(INSERT, [{"id": each} for each in ids])
+
+    await database.transact(add_all, ["a", "b", "c"])
+    await database.transact(add_all, [])
+
+    assert await names(database) == ["a", "b", "c"]
+
+
+async def test_one_bad_row_of_many_takes_the_others_with_it(database: Database) -> None:
+    async def add_twice(tx: Transaction) -> None:
+        await tx.execute_many(INSERT, [{"id": "a"}, {"id": "b"}, {"id": "a"}])
+
+    with pytest.raises(IntegrityError):
+        await database.transact(add_twice)
+
+    assert await names(database) == []
+
+
 async def test_a_transaction_that_raises_leaves_nothing_and_hands_on_its_exception(
     database: Database,
 ) -> None:

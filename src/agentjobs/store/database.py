@@ -3,7 +3,7 @@
 Owns the protocols and the exceptions. Refuses to know any table.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from agentjobs.store.changes import Changes
@@ -68,6 +68,9 @@ class Transaction(Protocol):
 
     async def execute(self, sql: str, /, **parameters: Any) -> int:
         """The number of rows changed."""
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """The same statement for each row of parameters, without a round trip for each."""
 
     async def clock_ms(self) -> int:
         """The database's time on PostgreSQL, so that leases agree among machines."""

@@ -3,7 +3,7 @@
 import functools
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import asyncpg
@@ -55,6 +55,9 @@ class PostgresqlTransaction(OpenTransaction):
     async def execute(self, sql: str, /, **parameters: Any) -> int:
         return _rows_changed(await self._run(self._connection.execute, sql, parameters))
 
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        await self._run(self._connection.executemany, sql, rows)
+
     async def clock_ms(self) -> int:
         row = await self.fetch_one(_CLOCK)
         return int(row["at_ms"]) if row else 0
@@ -68,14 +71,16 @@ class PostgresqlTransaction(OpenTransaction):
         self,
         call: Callable[..., Coroutine[Any, Any, Any]],
         sql: str,
-        parameters: dict[str, Any],
+        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     ) -> Any:
         if self.refusal is not None:
             self.check()
         self.busy = True
         try:
             statement = render("postgresql", sql)
-            return await call(statement.sql, *statement.by_position(parameters))
+            if isinstance(parameters, Mapping):
+                return await call(statement.sql, *statement.by_position(parameters))
+            return await call(statement.sql, [statement.by_position(row) for row in parameters])
         except BaseException as error:
             self.fail()
             if isinstance(error, Exception):

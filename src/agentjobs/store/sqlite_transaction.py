@@ -1,7 +1,7 @@
 """`tx` on SQLite: every statement has ended when its call returns, so nothing ever waits."""
 
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,10 @@ class SqliteTransaction(OpenTransaction):
     async def execute(self, sql: str, /, **parameters: Any) -> int:
         return self._run(_rows_changed, sql, parameters)
 
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        for row in rows:
+            self._run(_rows_changed, sql, row)
+
     async def clock_ms(self) -> int:
         self.check()
         return now_ms()
@@ -43,7 +47,7 @@ class SqliteTransaction(OpenTransaction):
         self.announce(*topics)
 
     def _run(
-        self, outcome: Callable[[sqlite3.Cursor], T], sql: str, parameters: dict[str, Any]
+        self, outcome: Callable[[sqlite3.Cursor], T], sql: str, parameters: Mapping[str, Any]
     ) -> T:
         if self.refusal is not None:
             self.check()
