@@ -20,6 +20,7 @@ from agentjobs.settings_tables import DEFAULT_PLANS, AgentTable, PlanTable, Pric
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
 _HIGHEST_PORT = 65_535
+_LISTS = (list[str], tuple[float, ...])
 # Variables of ours that are no settings of the service.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
 
@@ -81,6 +82,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit_workspace_mib: int = 10_240
     limit_cpu_seconds: int = 0
 
+    send_webhooks: bool = True
+    webhooks_allow: list[str] = []
+    webhooks_proxy: str = ""
+    webhook_timeout_seconds: float = 15
+    webhook_connect_seconds: float = 5
+    webhook_lease_seconds: float = 30
+    webhook_retry_seconds: tuple[float, ...] = (5, 60, 720)
+    webhook_concurrency: int = 256
+    webhook_endpoint_concurrency: int = 8
+    webhook_disable_days: float = 5
+
     egress_allow: list[str] = []
     ca_file: str = ""
     encryption_key: str = ""
@@ -92,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     log_retention_days: int = 30
     job_retention_days: int = 365
+    delivery_retention_days: int = 30
 
     metrics_token: str = ""
     metrics_bind: str = ""
@@ -192,7 +205,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text is None or field.name in _TABLES:
             continue
-        found[field.name] = text.split(",") if field.type == list[str] else text
+        found[field.name] = text.split(",") if field.type in _LISTS else text
     return found
 
 
@@ -230,6 +243,8 @@ def _convert_file(values: Mapping[str, Any]) -> None:
         raise SettingsFileError.from_msgspec(str(error)) from None
 
 
+# To read an answer's body after its head, and to write down what it was.
+WEBHOOK_LEASE_MARGIN_SECONDS = 5
 _ANY = 2**53
 _MOST_MIB = 16 * 1024**2
 # Numbers, with the least and the most that each may be.
@@ -250,8 +265,15 @@ BOUNDS = {
     "limit_scratch_mib": (1, _MOST_MIB),
     "limit_workspace_mib": (0, _MOST_MIB),
     "limit_cpu_seconds": (0, 2**31),
+    "webhook_timeout_seconds": (0.1, 300),
+    "webhook_connect_seconds": (0.1, 300),
+    "webhook_lease_seconds": (1, 3_600),
+    "webhook_concurrency": (1, 10_000),
+    "webhook_endpoint_concurrency": (1, 1_000),
+    "webhook_disable_days": (0.01, _ANY),
     "log_retention_days": (0, _ANY),
     "job_retention_days": (0, _ANY),
+    "delivery_retention_days": (0, _ANY),
 }
 _ONE_OF = {
     "sandbox": ("bubblewrap", "none"),
@@ -276,8 +298,25 @@ def _check(settings: Settings) -> None:
         raise SettingsFileError("lease_renew_seconds", "must be above 0")
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
         raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
+    _check_webhooks(settings)
     _check_plans(settings.plans)
     _check_addresses(settings)
+
+
+def _check_webhooks(settings: Settings) -> None:
+    if settings.webhook_connect_seconds > settings.webhook_timeout_seconds:
+        reason = "must be at most webhook_timeout_seconds"
+        raise SettingsFileError("webhook_connect_seconds", reason)
+    # A delivery whose lease ends while it is being sent would be sent by another, too.
+    least = settings.webhook_timeout_seconds + WEBHOOK_LEASE_MARGIN_SECONDS
+    if settings.webhook_lease_seconds < least:
+        raise SettingsFileError("webhook_lease_seconds", f"must be at least {least:g}")
+    waits = settings.webhook_retry_seconds
+    if len(waits) > 3 or not all(0 < wait <= 7 * 86_400 for wait in waits):
+        reason = "must be at most three waits, each above 0 and at most 604800 (a week)"
+        raise SettingsFileError("webhook_retry_seconds", reason)
+    if settings.webhooks_proxy and urlsplit(settings.webhooks_proxy).scheme != "http":
+        raise SettingsFileError("webhooks_proxy", "must start with http://")
 
 
 def _check_plans(plans: tuple[PlanTable, ...]) -> None:

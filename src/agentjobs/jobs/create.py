@@ -168,6 +168,7 @@ async def _insert(
     await events.record_event(
         tx,
         events.JOB_QUEUED,
+        organization_id=organization_id,
         job_id=job_id,
         sequence=1,
         repo=body.repo,

@@ -15,7 +15,7 @@ async def _request_review(tx: Transaction, pull: Pull) -> None:
         "UPDATE jobs SET last_sequence = last_sequence + 1"
         " WHERE repo_id = :repo_id AND branch = :branch AND status = 'completed'"
         " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.job_id = jobs.id AND e.event = :event)"
-        " RETURNING id, last_sequence, repo, pr_url",
+        " RETURNING id, organization_id, last_sequence, repo, pr_url",
         repo_id=pull.repo_id,
         branch=pull.head_branch,
         event=events.PR_REVIEW_REQUESTED,
@@ -24,6 +24,7 @@ async def _request_review(tx: Transaction, pull: Pull) -> None:
         await events.record_event(
             tx,
             events.PR_REVIEW_REQUESTED,
+            organization_id=job["organization_id"],
             job_id=job["id"],
             sequence=job["last_sequence"],
             repo=job["repo"],

@@ -100,6 +100,7 @@ async def apply(tx: Transaction, change: Change) -> bool:
         await events.record_event(
             tx,
             event,
+            organization_id=row["organization_id"],
             job_id=change.job_id,
             sequence=sequence,
             repo=row["repo"],
@@ -123,5 +124,5 @@ def _update(columns: tuple[str, ...], to: JobStatus, *, fenced: bool) -> str:
     return (
         f"UPDATE jobs SET {assignments}{fence}, last_sequence = last_sequence + :emitted"
         f" WHERE id = :job_id AND status IN ({sources}){held}"
-        " RETURNING last_sequence, repo, pr_url"
+        " RETURNING organization_id, last_sequence, repo, pr_url"
     )

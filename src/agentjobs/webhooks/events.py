@@ -1,7 +1,7 @@
 """Events as the outside sees them: five fields, encoded once, kept byte for byte.
 
-Written in the transaction of the state change that causes them. Knows of jobs only the facts it
-is handed.
+Written in the transaction of the state change that causes them, with a delivery for each endpoint
+that wants them. Knows of jobs only the facts it is handed.
 """
 
 import msgspec
@@ -15,6 +15,14 @@ JOB_STARTED = "job.started"
 JOB_COMPLETED = "job.completed"
 JOB_FAILED = "job.failed"
 PR_REVIEW_REQUESTED = "pr.review_requested"
+EVENTS = (JOB_QUEUED, JOB_STARTED, JOB_COMPLETED, JOB_FAILED, PR_REVIEW_REQUESTED)
+# Sent on request alone, to try an endpoint.
+PING = "ping"
+
+# Announced when there is something to send.
+TOPIC = "deliveries"
+
+_filters = msgspec.json.Decoder(list[str])
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -27,10 +35,19 @@ class Payload(msgspec.Struct, frozen=True):
     timestamp: str
 
 
+class RecordedEvent(msgspec.Struct, frozen=True):
+    id: str
+    event: str
+    job_id: str
+    sequence: int
+    created_at: int
+
+
 async def record_event(
     tx: Transaction,
     event: str,
     *,
+    organization_id: str,
     job_id: str,
     sequence: int,
     repo: str,
@@ -38,13 +55,59 @@ async def record_event(
     at_ms: int,
 ) -> None:
     payload = Payload(event, job_id, repo, pr_url, iso_utc(at_ms))
+    recorded = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
+    endpoints = await _endpoints_for(tx, organization_id, event)
+    if endpoints:
+        await _add_deliveries(tx, recorded, organization_id, endpoints)
+        tx.announce(TOPIC)
+
+
+async def store_event(
+    tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
+) -> RecordedEvent:
+    """Without any delivery."""
+    recorded = RecordedEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
     await tx.execute(
         "INSERT INTO events (job_id, sequence, id, event, body, created_at)"
         " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
-        job_id=job_id,
+        job_id=recorded.job_id,
         sequence=sequence,
-        id=new_id("evt"),
-        event=event,
+        id=recorded.id,
+        event=recorded.event,
         body=msgspec.json.encode(payload),
         created_at=at_ms,
+    )
+    return recorded
+
+
+async def _endpoints_for(tx: Transaction, organization_id: str, event: str) -> list[str]:
+    rows = await tx.fetch_all(
+        "SELECT id, events FROM webhook_endpoints WHERE organization_id = :organization_id"
+        " AND removed_at IS NULL AND disabled_at IS NULL",
+        organization_id=organization_id,
+    )
+    return [row["id"] for row in rows if event in (_filters.decode(row["events"]) or EVENTS)]
+
+
+async def _add_deliveries(
+    tx: Transaction, event: RecordedEvent, organization_id: str, endpoints: list[str]
+) -> None:
+    await tx.execute_many(
+        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+        " event, status, due_at, created_at)"
+        " VALUES (:id, :organization_id, :endpoint_id, :job_id, :sequence, :event_id,"
+        " :event, 'pending', :now, :now)",
+        [
+            {
+                "id": new_id("dlv"),
+                "organization_id": organization_id,
+                "endpoint_id": endpoint_id,
+                "job_id": event.job_id,
+                "sequence": event.sequence,
+                "event_id": event.id,
+                "event": event.event,
+                "now": event.created_at,
+            }
+            for endpoint_id in endpoints
+        ],
     )

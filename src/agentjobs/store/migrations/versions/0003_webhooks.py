@@ -1,0 +1,138 @@
+"""Webhook endpoints, deliveries and their attempts; settings that a running service tells."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def _id() -> sa.Column[str]:
+    return sa.Column("id", sa.Text, primary_key=True)
+
+
+def _text(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[str]:
+    text = None if default is None else sa.text(f"'{default}'")
+    return sa.Column(name, sa.Text, nullable=null, server_default=text)
+
+
+def _number(name: str, *, null: bool = False, default: int | None = None) -> sa.Column[int]:
+    text = None if default is None else sa.text(str(default))
+    return sa.Column(name, sa.BigInteger, nullable=null, server_default=text)
+
+
+def _bytes(name: str, *, null: bool = False) -> sa.Column[bytes]:
+    return sa.Column(name, sa.LargeBinary, nullable=null)
+
+
+def _partial_index(name: str, table: str, columns: list[str], where: str) -> None:
+    op.create_index(
+        name, table, columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where)
+    )
+
+
+def upgrade() -> None:
+    _create_endpoints()
+    _create_deliveries()
+    op.create_table(
+        "effective_settings",
+        sa.Column("name", sa.Text, primary_key=True),
+        # JSON.
+        _text("value"),
+        _number("updated_at"),
+    )
+
+
+def _create_endpoints() -> None:
+    op.create_table(
+        "webhook_endpoints",
+        _id(),
+        sa.Column("organization_id", sa.Text, sa.ForeignKey("organizations.id"), nullable=False),
+        _text("url"),
+        _text("description", default=""),
+        # A JSON list of event names; an empty one wants all of them.
+        _text("events", default="[]"),
+        _bytes("sealed"),
+        _text("key_id"),
+        # The secret that takes over at `promote_at`, or when told to.
+        _bytes("pending_sealed", null=True),
+        _text("pending_key_id", null=True),
+        _number("promote_at", null=True),
+        _number("created_at"),
+        _number("updated_at"),
+        _number("disabled_at", null=True),
+        _text("disabled_reason", null=True),
+        _number("last_success_at", null=True),
+        _number("last_failure_at", null=True),
+        # The first failure since the last success.
+        _number("failing_since", null=True),
+        _number("removed_at", null=True),
+    )
+    _partial_index(
+        "webhook_endpoints_of_organization",
+        "webhook_endpoints",
+        ["organization_id", "id"],
+        "removed_at IS NULL",
+    )
+
+
+def _create_deliveries() -> None:
+    op.create_table(
+        "deliveries",
+        _id(),
+        _text("organization_id"),
+        _text("endpoint_id"),
+        # The event, whose bytes lie in `events`, once for all endpoints and attempts.
+        _text("job_id"),
+        _number("sequence"),
+        _text("event_id"),
+        _text("event"),
+        _text("status"),
+        _number("attempts", default=0),
+        # Failed attempts since the first one, or since it was asked to be delivered again.
+        _number("failures", default=0),
+        _number("due_at"),
+        _number("created_at"),
+        _text("lease_owner", null=True),
+        _number("lease_expires_at", null=True),
+        _number("fence", default=0),
+    )
+    waiting = "status = 'pending' AND lease_owner IS NULL"
+    _partial_index(
+        "deliveries_first", "deliveries", ["endpoint_id", "id"], f"{waiting} AND attempts = 0"
+    )
+    _partial_index(
+        "deliveries_retry", "deliveries", ["endpoint_id", "due_at"], f"{waiting} AND attempts > 0"
+    )
+    _partial_index(
+        "deliveries_leased", "deliveries", ["lease_expires_at"], "lease_owner IS NOT NULL"
+    )
+    op.create_index("deliveries_of_job", "deliveries", ["job_id", "endpoint_id", "sequence"])
+    op.create_index("deliveries_of_organization", "deliveries", ["organization_id", "id"])
+    _partial_index(
+        "deliveries_undelivered",
+        "deliveries",
+        ["organization_id", "id"],
+        "status <> 'delivered'",
+    )
+    op.create_table(
+        "delivery_attempts",
+        sa.Column("delivery_id", sa.Text, primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
+        _number("at"),
+        _number("duration_ms"),
+        _number("status_code", null=True),
+        _text("error_class", null=True),
+        _text("error", null=True),
+        _text("address", null=True),
+        # JSON lists of [name, value].
+        _text("request_headers"),
+        _text("response_headers"),
+        _bytes("response_body"),
+    )
+
+
+def downgrade() -> None:
+    raise NotImplementedError("restore a backup instead: agentjobs never downgrades a store")
