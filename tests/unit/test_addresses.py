@@ -11,6 +11,7 @@ from agentjobs.outbound.addresses import (
     BlockedAddress,
     permitted_addresses,
     why_refused,
+    with_port,
 )
 
 NOTHING = Allowed()
@@ -67,6 +68,27 @@ def test_an_operator_permits_ranges() -> None:
         assert why_refused(address, allowed) is None
     for address in ("10.2.0.1", "192.168.7.8", "fe80::1", "::1"):
         assert why_refused(address, allowed)
+
+
+def test_where_only_listed_addresses_may_be_dialled_public_ones_may_not() -> None:
+    alone = Allowed.parse(["127.0.0.0/8", "::1/128"], setting="AGENTJOBS_WEBHOOKS_ALLOW").alone()
+    for address in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        assert why_refused(address, alone) is None
+    for address in ("8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8", "10.0.0.1", "fe80::1"):
+        assert why_refused(address, alone)
+    assert why_refused("8.8.8.8", alone) == "8.8.8.8 is an address that is not listed"
+    with pytest.raises(BlockedAddress, match="AGENTJOBS_WEBHOOKS_ALLOW lists what may be reached"):
+        permitted_addresses("x.test", ["8.8.8.8"], alone)
+
+
+def test_what_an_unlisted_address_leads_to_must_be_listed_too() -> None:
+    alone = Allowed.parse(["64:ff9b::/96"]).alone()
+    assert why_refused("64:ff9b::8.8.8.8", alone)
+
+
+def test_an_address_with_a_port_is_written_as_in_a_url() -> None:
+    assert with_port("203.0.113.7", 443) == "203.0.113.7:443"
+    assert with_port("2001:db8::1", 443) == "[2001:db8::1]:443"
 
 
 def test_a_permitted_translation_does_not_permit_what_it_leads_to() -> None:

@@ -66,15 +66,22 @@ _ENDS_IN_IPV4 = tuple(
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """What an operator permits in spite of the table, and the setting that says so."""
+    """What an operator permits in spite of the table, and the setting that says so.
+
+    `only_listed`: nothing else may be dialled, public addresses neither.
+    """
 
     networks: tuple[Network, ...] = ()
     setting: str = "AGENTJOBS_EGRESS_ALLOW"
+    only_listed: bool = False
 
     @classmethod
     def parse(cls, texts: Iterable[str], setting: str = "AGENTJOBS_EGRESS_ALLOW") -> Self:
         """Raises ValueError, which names the text that is no range of addresses."""
         return cls(tuple(_network(text.strip()) for text in texts if text.strip()), setting)
+
+    def alone(self) -> Self:
+        return msgspec.structs.replace(self, only_listed=True)
 
     def __contains__(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
@@ -91,11 +98,16 @@ def why_refused(address: str, allowed: Allowed) -> str | None:
     except ValueError:
         return f"{address} is no IP address"
     for judged in (parsed, *_embedded(parsed)):
-        if judged not in allowed and (reason := _denial(judged)):
+        if judged not in allowed and (reason := _denial(judged, allowed)):
             return (
                 f"{address} is {reason} ({judged})" if judged != parsed else f"{judged} is {reason}"
             )
     return None
+
+
+def with_port(address: str, port: int) -> str:
+    """As a URL writes it: an IPv6 address is in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def permitted_addresses(host: str, addresses: Sequence[str], allowed: Allowed) -> list[str]:
@@ -124,7 +136,8 @@ def _as_dialled(address: Address) -> Address:
 
 
 def _embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
-    if isinstance(address, ipaddress.IPv4Address):
+    # ::1 lies in ::/96, and is no other address than itself.
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
         return ()
     if any(address in network for network in _ENDS_IN_IPV4):
         return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
@@ -133,5 +146,6 @@ def _embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
     return address.teredo or ()
 
 
-def _denial(address: Address) -> str | None:
-    return next((reason for network, reason in _TABLE if address in network), None)
+def _denial(address: Address, allowed: Allowed) -> str | None:
+    reason = next((reason for network, reason in _TABLE if address in network), None)
+    return reason or ("an address that is not listed" if allowed.only_listed else None)

@@ -7,7 +7,7 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -36,20 +36,32 @@ def guarded_connector(
     allowed: Allowed, *, ca_file: str = "", look_up: LookUp = system_addresses
 ) -> aiohttp.TCPConnector:
     """A refusal arrives as ClientConnectorError with a BlockedAddress in `os_error`."""
-
-    def guarded_socket(info: aiohttp.AddrInfoType) -> socket.socket:
-        # Here and not only at the resolver: an IP literal never passes that.
-        family, kind, protocol, _, address = info
-        permitted_addresses(str(address[0]), [str(address[0])], allowed)
-        return socket.socket(family, kind, protocol)
-
+    lookups = Lookups(look_up, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
     return aiohttp.TCPConnector(
         ssl=trusted_certificates(ca_file),
-        resolver=_GuardedResolver(allowed, look_up),
-        socket_factory=guarded_socket,
+        resolver=GuardedResolver(allowed, lookups),
+        socket_factory=guarded_sockets(allowed),
         # All jobs of a worker share it: each bounds itself, and none may keep the others waiting.
         limit=0,
     )
+
+
+def guarded_sockets(
+    allowed: Allowed, on_dial: Callable[[socket.socket, str, int], None] | None = None
+) -> aiohttp.SocketFactoryType:
+    """`on_dial` gets the socket, address and port that are about to be dialled."""
+
+    def guarded_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+        # Here and not only at the resolver: an IP literal never passes that.
+        family, kind, protocol, _, sockaddr = info
+        address, port = str(sockaddr[0]), int(sockaddr[1])
+        permitted_addresses(address, [address], allowed)
+        made = socket.socket(family, kind, protocol)
+        if on_dial is not None:
+            on_dial(made, address, port)
+        return made
+
+    return guarded_socket
 
 
 def trusted_certificates(ca_file: str) -> ssl.SSLContext:
@@ -64,12 +76,12 @@ def trusted_certificates(ca_file: str) -> ssl.SSLContext:
     return context
 
 
-class _GuardedResolver(AbstractResolver):
+class GuardedResolver(AbstractResolver):
     """Leaves out what would be refused, so that a name with one good address can be reached."""
 
-    def __init__(self, allowed: Allowed, look_up: LookUp) -> None:
+    def __init__(self, allowed: Allowed, lookups: Lookups) -> None:
         self._allowed = allowed
-        self._lookups = Lookups(look_up, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
+        self._lookups = lookups
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -79,7 +91,10 @@ class _GuardedResolver(AbstractResolver):
             _result(host, address, port)
             for address in permitted_addresses(host, found, self._allowed)
         ]
-        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+        usable = [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+        if not usable:
+            raise socket.gaierror(socket.EAI_NONAME, "it has no address")
+        return usable
 
     async def close(self) -> None:
         """Nothing is kept open."""
@@ -92,6 +107,8 @@ class _GuardedResolver(AbstractResolver):
             # Not as a TimeoutError, which to the caller could be one of a request already sent.
             reason = f"its name was not resolved within {LOOKUP_SECONDS} seconds"
             raise socket.gaierror(socket.EAI_AGAIN, reason) from None
+        except UnicodeError:
+            raise socket.gaierror(socket.EAI_NONAME, "no name is written like this") from None
 
 
 def _result(host: str, address: str, port: int) -> ResolveResult:

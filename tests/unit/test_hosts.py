@@ -1,0 +1,68 @@
+"""The host of a URL: a name, a plain address, or something that pretends to be neither."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.hosts import why_host_refused
+
+NOTHING = Allowed()
+EVERYTHING = Allowed.parse(["0.0.0.0/0", "::/0"])
+
+
+@pytest.mark.parametrize(
+    "host", ["example.com", "a", "a.b.", "1.example", "x_y.test", "xn--zca.de", "0x.test", "a-1"]
+)
+def test_a_name_is_left_to_those_who_look_it_up(host: str) -> None:
+    assert why_host_refused(host, NOTHING) is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1", "fe80::1%lo"])
+def test_an_address_is_judged(host: str) -> None:
+    assert why_host_refused(host, NOTHING)
+    assert why_host_refused(host, EVERYTHING) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [
+        *((odd, "127.0.0.1") for odd in ("127.1", "0x7f.1", "0177.0.0.1", "2130706433")),
+        *((odd, "127.0.0.1") for odd in ("127.0.0.1.", "0X7F000001", "127.0.0.0x1")),
+        ("8.8.8.010", "8.8.8.8"),
+    ],
+)
+def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) -> None:
+    assert why_host_refused(host, EVERYTHING) == f"{host} is no plain IP address: write {plain}"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("256.1.1.1", "1.2.3.4.5", "a.1", "a.0x", "4294967296", "1..2", "", ".", " ", "a b"),
+        *("127%2e0.0.1", "%00", "a\0b", "a/b", "a@b", "\uff11.1.1.1", "caf\xe9.test", "a\n"),
+    ],
+)
+def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
+    assert why_host_refused(host, EVERYTHING)
+
+
+@given(st.ip_addresses(v=4))
+def test_every_spelling_of_every_ipv4_address_is_known_for_one(
+    address: ipaddress.IPv4Address,
+) -> None:
+    number = int(address)
+    a, b, c, d = address.packed
+    for odd in (
+        *(
+            f"{number:#x}",
+            f"{number:#X}",
+            f"0{number:o}",
+            f"{a:#x}.{b}.{c}.{d}",
+            f"{a}.{b}.{c}.{d:#x}",
+        ),
+        *(f"{a}.{b}.{(c << 8) + d:#x}", f"{a}.{(b << 16) + (c << 8) + d:#x}", f"{address}."),
+    ):
+        assert str(why_host_refused(odd, EVERYTHING)).endswith(f"write {address}")
