@@ -110,13 +110,9 @@ def _create_deliveries() -> None:
         "deliveries_leased", "deliveries", ["lease_expires_at"], "lease_owner IS NOT NULL"
     )
     op.create_index("deliveries_of_job", "deliveries", ["job_id", "endpoint_id", "sequence"])
-    op.create_index("deliveries_of_organization", "deliveries", ["organization_id", "id"])
-    _partial_index(
-        "deliveries_undelivered",
-        "deliveries",
-        ["organization_id", "id"],
-        "status <> 'delivered'",
-    )
+    # The log's pages: of an organization or an endpoint, of one status or merged from all.
+    for owner in ("organization", "endpoint"):
+        op.create_index(f"deliveries_of_{owner}", "deliveries", [f"{owner}_id", "status", "id"])
     op.create_table(
         "delivery_attempts",
         sa.Column("delivery_id", sa.Text, primary_key=True),

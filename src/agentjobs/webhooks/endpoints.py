@@ -1,0 +1,213 @@
+"""Where an organization wants its events sent: listed, found, disabled, enabled, removed.
+
+Knows neither the network nor a secret in clear.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.clock import iso_utc, now_ms
+from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks.model import DisabledReason
+
+# SQLite's event loop waits for a statement.
+_BATCH = 200
+
+_filters = msgspec.json.Decoder(tuple[str, ...])
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be known of an endpoint: everything but its secrets."""
+
+    id: str
+    organization: str
+    url: str
+    description: str = ""
+    # None of them: all of them.
+    events: tuple[str, ...] = ()
+    created_at: int
+    disabled_at: int | None = None
+    disabled_reason: DisabledReason | None = None
+    last_success_at: int | None = None
+    last_failure_at: int | None = None
+    failing_since: int | None = None
+    # When the pending secret takes over, while there is one.
+    promote_at: int | None = None
+
+    @property
+    def enabled(self) -> bool:
+        return self.disabled_at is None
+
+    @property
+    def has_pending_secret(self) -> bool:
+        return self.promote_at is not None
+
+
+async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
+    owner = await find_organization(db, organization)
+    rows = await db.fetch_all(
+        "SELECT * FROM webhook_endpoints WHERE organization_id = :organization_id"
+        " AND removed_at IS NULL ORDER BY id",
+        organization_id=owner.id,
+    )
+    return [_endpoint(row, owner.name) for row in rows]
+
+
+async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+    """By its identifier or its exact address, if only one has that."""
+    every = await list_endpoints(db, organization)
+    found = [each for each in every if endpoint in {each.id, each.url}]
+    if not found:
+        raise Problem(
+            "endpoint_not_found",
+            f"The organization {organization!r} has no endpoint {endpoint!r}; `agentjobs webhooks "
+            f"list{org_flag(organization)}` shows those it has.",
+        )
+    if len(found) > 1:
+        ids = ", ".join(each.id for each in found)
+        raise Problem(
+            "endpoint_ambiguous", f"Several endpoints have this address; name one of them: {ids}"
+        )
+    return found[0]
+
+
+async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+    """By hand. One that is disabled already keeps its time and reason."""
+    found = await find_endpoint(db, organization, endpoint)
+    disabled = await db.transact(_disable_by_hand, found)
+    await _finish_closing(db, found.id)
+    return disabled
+
+
+async def enable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+    """Its health starts anew; what was not sent meanwhile is not made up for."""
+    found = await find_endpoint(db, organization, endpoint)
+    return await db.transact(
+        change, found, "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL"
+    )
+
+
+async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+    """Its secrets are wiped; its deliveries stay in the log until they are pruned."""
+    found = await find_endpoint(db, organization, endpoint)
+    await db.transact(_remove, found)
+    await _finish_closing(db, found.id)
+    return found
+
+
+async def disable(tx: Transaction, endpoint_id: str, reason: DisabledReason, at_ms: int) -> bool:
+    """Fails what waits for it, too; of a long queue the senders' upkeep does the rest.
+
+    False: it was disabled, with its own reason, or is removed.
+    """
+    changed = await tx.execute(
+        "UPDATE webhook_endpoints SET disabled_at = :now, disabled_reason = :reason,"
+        " updated_at = :now WHERE id = :id AND disabled_at IS NULL AND removed_at IS NULL",
+        id=endpoint_id,
+        reason=reason,
+        now=at_ms,
+    )
+    if changed:
+        await _fail_waiting(tx, endpoint_id)
+    return changed > 0
+
+
+async def change(
+    tx: Transaction, endpoint: Endpoint, assignments: str, /, **values: Any
+) -> Endpoint:
+    row = await tx.fetch_one(
+        f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now"
+        " WHERE id = :id AND removed_at IS NULL RETURNING *",
+        id=endpoint.id,
+        now=now_ms(),
+        **values,
+    )
+    if row is None:
+        raise Problem("endpoint_not_found", f"{endpoint.id} has just been removed.")
+    return _endpoint(row, endpoint.organization)
+
+
+def reason_text(endpoint: Endpoint) -> str | None:
+    """Why it is disabled, for people, and how to enable it; None while it is enabled."""
+    if endpoint.disabled_at is None:
+        return None
+    at = iso_utc(endpoint.disabled_at)
+    why = {
+        "gone": f"the receiver answered 410 Gone at {at}",
+        "failing": f"every delivery failed since {iso_utc(endpoint.failing_since or 0)}",
+    }.get(endpoint.disabled_reason or "", f"disabled by hand at {at}")
+    command = f"agentjobs webhooks enable {endpoint.id}{org_flag(endpoint.organization)}"
+    return f"{why}; to enable it: {command}"
+
+
+def org_flag(organization: str) -> str:
+    """What a command needs to be about that organization."""
+    return "" if organization == DEFAULT_ORGANIZATION else f" --org {organization}"
+
+
+async def _disable_by_hand(tx: Transaction, endpoint: Endpoint) -> Endpoint:
+    await disable(tx, endpoint.id, "by_hand", now_ms())
+    return await change(tx, endpoint, "url = url")
+
+
+async def _remove(tx: Transaction, endpoint: Endpoint) -> None:
+    await change(
+        tx,
+        endpoint,
+        "removed_at = :now, sealed = :nothing, key_id = '',"
+        " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
+        nothing=b"",
+    )
+    await _fail_waiting(tx, endpoint.id)
+
+
+async def _finish_closing(db: Database, endpoint_id: str) -> None:
+    while await db.transact(_fail_waiting_of_closed, endpoint_id):
+        pass
+
+
+async def _fail_waiting_of_closed(tx: Transaction, endpoint_id: str) -> int:
+    """Somebody may have enabled it meanwhile."""
+    closed = await tx.fetch_one(
+        "SELECT id FROM webhook_endpoints WHERE id = :id"
+        " AND COALESCE(disabled_at, removed_at) IS NOT NULL",
+        id=endpoint_id,
+    )
+    return 0 if closed is None else await _fail_waiting(tx, endpoint_id)
+
+
+async def _fail_waiting(tx: Transaction, endpoint_id: str) -> int:
+    """A batch of it; what is being sent at this moment is the sender's to settle."""
+    # Two statements, because first attempts and retries have an index each. What is locked is
+    # being taken by a sender, or failed by somebody else.
+    changed = 0
+    for which in ("= 0", "> 0"):
+        changed += await tx.execute(
+            "UPDATE deliveries SET status = 'failed' WHERE id IN (SELECT id FROM deliveries"
+            " WHERE endpoint_id = :endpoint_id AND status = 'pending' AND lease_owner IS NULL"
+            f" AND attempts {which} LIMIT :batch /*postgresql FOR UPDATE SKIP LOCKED */)",
+            endpoint_id=endpoint_id,
+            batch=_BATCH,
+        )
+    return changed
+
+
+def _endpoint(row: Row, organization: str) -> Endpoint:
+    promote_at = row["promote_at"]
+    return Endpoint(
+        id=row["id"],
+        organization=organization,
+        url=row["url"],
+        description=row["description"],
+        events=_filters.decode(row["events"]),
+        created_at=row["created_at"],
+        disabled_at=row["disabled_at"],
+        disabled_reason=row["disabled_reason"],
+        last_success_at=row["last_success_at"],
+        last_failure_at=row["last_failure_at"],
+        failing_since=row["failing_since"],
+        promote_at=promote_at if promote_at is not None and promote_at > now_ms() else None,
+    )

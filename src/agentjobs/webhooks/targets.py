@@ -1,0 +1,164 @@
+"""Whether an address may become an endpoint, judged when it is given, to say so at once.
+
+No guard: what counts is the address really dialled, which is judged again at every attempt.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from agentjobs.outbound.addresses import (
+    Allowed,
+    BlockedAddress,
+    permitted_addresses,
+    why_refused,
+)
+from agentjobs.outbound.lookups import LookUp, Lookups, system_addresses
+from agentjobs.problems import Problem
+
+MOST_URL_LENGTH = 2_048
+LOOKUP_SECONDS = 5
+
+# Threads of names that are slow stay for a while; a few must not keep others from being added.
+_THREADS: Final = threading.Semaphore(32)
+_URL = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?")
+
+# Resolvers read such a host as an IPv4 address, in octal, hexadecimal or with parts left out.
+_ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
+_FOREIGN = (
+    "holds a character that no address may hold: write what is not ASCII, spaces and the like "
+    "as %XX, and a host in its xn-- form"
+)
+
+
+async def check_target(
+    url: str, allowed: Allowed, *, look_up: LookUp = system_addresses, has_proxy: bool = False
+) -> str | None:
+    """A warning, if there is cause for one. Raises Problem unless it may be sent to."""
+    scheme, host, is_name = _parsed(url)
+    if scheme == "https" and is_name and has_proxy:
+        # The proxy looks names up, and may know others than this machine does.
+        return None
+    try:
+        addresses = await _addresses(host, look_up)
+    except (OSError, UnicodeError) as error:
+        reason = f"{host} has no address now ({_words(error)})"
+        if scheme == "http":
+            raise _only_https(reason, allowed) from None
+        return f"{reason}; deliveries will fail until it has one."
+    if scheme == "http":
+        _check_listed(host, addresses, allowed)
+    else:
+        _check_permitted(host, addresses, allowed)
+    return None
+
+
+def _check_permitted(host: str, addresses: Sequence[str], allowed: Allowed) -> None:
+    try:
+        permitted_addresses(host, addresses, allowed)
+    except BlockedAddress as blocked:
+        raise Problem(
+            "blocked_address", f"{blocked}. Add it there, and start the service again."
+        ) from None
+
+
+def _check_listed(host: str, addresses: Iterable[str], allowed: Allowed) -> None:
+    for address in addresses:
+        if why_refused(address, allowed.alone()):
+            reason = address if address == host else f"{host}: {address}"
+            raise _only_https(f"{reason} is not among them", allowed)
+
+
+def _only_https(reason: str, allowed: Allowed) -> Problem:
+    return Problem(
+        "blocked_address",
+        f"http is for the addresses in {allowed.setting} alone, and {reason}. Use https, or add "
+        "the address there and start the service again. (`agentjobs up` adds loopback by itself "
+        "while it listens on loopback, uses SQLite and has no public address.)",
+    )
+
+
+async def _addresses(host: str, look_up: LookUp) -> Sequence[str]:
+    lookups = Lookups(look_up, 1, _THREADS)
+    try:
+        async with asyncio.timeout(LOOKUP_SECONDS):
+            return await lookups.addresses(host)
+    except TimeoutError:
+        reason = f"no answer within {LOOKUP_SECONDS} seconds"
+        raise socket.gaierror(socket.EAI_AGAIN, reason) from None
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _parsed(url: str) -> tuple[str, str, bool]:
+    """Scheme, host, and whether the host is a name."""
+    _refuse_if(
+        (len(url) > MOST_URL_LENGTH, f"has more than {MOST_URL_LENGTH} characters"),
+        (not _URL.fullmatch(url), _FOREIGN),
+        ("#" in url, "has a fragment, which is never sent: leave out the # and what follows"),
+    )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _invalid(f"cannot be read: {error}") from None
+    _refuse_if(
+        (parts.scheme not in {"https", "http"}, "must begin with https://"),
+        (not host, "names no host: write it like https://hooks.example.com/agentjobs"),
+        (
+            "@" in parts.netloc,
+            "holds a user name or password: leave it out, the signature proves who sends",
+        ),
+        (port == 0 or parts.netloc.endswith(":"), "must have a port between 1 and 65535, or none"),
+    )
+    is_bracketed = "[" in parts.netloc
+    literal = _literal(host, is_bracketed=is_bracketed)
+    written = f"[{host}]" if is_bracketed else host
+    _refuse_if(
+        (literal is None and not _NAME.fullmatch(host), f"names no host: {host!r} cannot be one"),
+        (
+            literal not in {None, written},
+            f"spells an IP address in an unusual way: write {literal} instead of {written}",
+        ),
+    )
+    return parts.scheme, host, literal is None
+
+
+def _literal(host: str, *, is_bracketed: bool) -> str | None:
+    """An IP address in its plain spelling, as in an address; None if the host is a name."""
+    if not is_bracketed and not _ENDS_IN_NUMBER.fullmatch(host):
+        return None
+    try:
+        return _plain_ipv6(host) if is_bracketed else _plain_ipv4(host)
+    except (ValueError, OSError):
+        raise _invalid(f"names no host: {host!r} is no IP address") from None
+
+
+def _plain_ipv4(host: str) -> str:
+    return socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
+
+
+def _plain_ipv6(host: str) -> str:
+    address = ipaddress.IPv6Address(host)
+    if address.scope_id is not None:
+        raise ValueError("an interface of this machine is no part of it")
+    return str(address.ipv4_mapped or f"[{address}]")
+
+
+def _refuse_if(*faults: tuple[bool, str]) -> None:
+    for is_so, words in faults:
+        if is_so:
+            raise _invalid(words)
+
+
+def _invalid(words: str) -> Problem:
+    return Problem("invalid_url", f"The address {words}.")

@@ -1,0 +1,365 @@
+"""Endpoints of organizations, on both stores."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.organizations import create_organization, find_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.problems import Problem
+from agentjobs.settings import load
+from agentjobs.settings_tables import DEFAULT_PLANS
+from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks import endpoints, secret_exchange
+from agentjobs.webhooks.allowance import effective_allowance, store_allowance, stored_allowance
+from agentjobs.webhooks.endpoints import (
+    disable,
+    disable_endpoint,
+    enable_endpoint,
+    find_endpoint,
+    list_endpoints,
+    reason_text,
+    remove_endpoint,
+)
+from agentjobs.webhooks.events import EVENTS, record_event
+from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
+from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
+from agentjobs.webhooks.rotation import SecretBox
+from agentjobs.webhooks.secret_exchange import promote_secret, rotate_secret
+
+URL = "https://hooks.example.com/agentjobs"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> SealingKeys:
+    return SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
+
+
+class House:
+    """One organization's endpoints, its neighbour, and what only the store knows of them."""
+
+    def __init__(self, db: Database, keys: SealingKeys, organization_id: str) -> None:
+        self.db = db
+        self.keys = keys
+        self.organization_id = organization_id
+
+    async def add(
+        self,
+        url: str = URL,
+        *,
+        org: str = "acme",
+        description: str = "",
+        events: Sequence[str] = (),
+    ) -> CreatedEndpoint:
+        return await add_endpoint(
+            self.db,
+            self.keys,
+            org,
+            url,
+            description=description,
+            events=events,
+            allowed=Allowed(),
+            look_up=lambda _: ["93.184.215.14"],
+        )
+
+    async def row(self, endpoint_id: str) -> Row:
+        row = await self.db.fetch_one(
+            "SELECT * FROM webhook_endpoints WHERE id = :id", id=endpoint_id
+        )
+        assert row is not None
+        return row
+
+    async def secrets(self, endpoint_id: str, at_ms: int) -> Secrets:
+        row = await self.row(endpoint_id)
+        pending = row["pending_sealed"]
+        sealed = SealedSecrets(
+            bytes(row["sealed"]), None if pending is None else bytes(pending), row["promote_at"]
+        )
+        return SecretBox(self.keys).open(self.organization_id, endpoint_id, sealed, at_ms)
+
+    async def event(self, job_id: str, event: str = "job.queued") -> None:
+        await self.db.transact(
+            record_event,
+            event,
+            organization_id=self.organization_id,
+            job_id=job_id,
+            sequence=1,
+            repo="acme/shop",
+            pr_url=None,
+            at_ms=now_ms(),
+        )
+
+    async def set(self, sql: str) -> None:
+        await self.db.transact(_execute, sql)
+
+    async def statuses(self) -> dict[str, str]:
+        rows = await self.db.fetch_all("SELECT job_id, status FROM deliveries")
+        return {row["job_id"]: row["status"] for row in rows}
+
+
+@pytest.fixture
+async def house(database: Database, keys: SealingKeys) -> House:
+    for name in ("acme", "other"):
+        await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
+    return House(database, keys, (await find_organization(database, "acme")).id)
+
+
+async def test_an_endpoint_is_listed_as_it_was_added_and_its_secret_is_only_sealed(house):
+    events = ["pr.review_requested", "job.failed", "job.failed"]
+    added = await house.add(description="The bot", events=events)
+    assert added.warning is None
+    assert added.endpoint.id.startswith("whk_")
+    assert added.endpoint.events == ("job.failed", "pr.review_requested")
+    assert added.endpoint.enabled
+    assert await list_endpoints(house.db, "acme") == [added.endpoint]
+    assert await list_endpoints(house.db, "other") == []
+    assert await house.secrets(added.endpoint.id, 0) == Secrets(added.secret)
+    stored = dict(await house.row(added.endpoint.id))
+    assert added.secret not in repr(stored)
+    assert added.secret.encode() not in bytes(stored["sealed"])
+
+
+async def test_an_endpoint_is_found_by_its_id_or_its_exact_address_and_only_by_its_owner(house):
+    added = (await house.add()).endpoint
+    assert await find_endpoint(house.db, "acme", added.id) == added
+    assert await find_endpoint(house.db, "acme", URL) == added
+    for organization, text in (
+        *(("other", added.id), ("other", URL)),
+        *(("acme", URL + "/"), ("acme", ""), ("acme", "\0"), ("acme", "\udc80")),
+    ):
+        with pytest.raises(Problem, match=f"webhooks list --org {organization}") as problem:
+            await find_endpoint(house.db, organization, text)
+        assert problem.value.code == "endpoint_not_found"
+
+
+async def test_the_same_address_twice_is_warned_of_and_then_needs_an_id(house):
+    first = await house.add()
+    second = await house.add()
+    assert first.endpoint.id in (second.warning or "")
+    with pytest.raises(Problem, match=second.endpoint.id) as problem:
+        await find_endpoint(house.db, "acme", URL)
+    assert problem.value.code == "endpoint_ambiguous"
+    assert (await house.add(org="other")).warning is None
+
+
+async def test_what_cannot_be_an_endpoint_is_refused_and_nothing_is_stored(house):
+    refused = [
+        (house.add(events=["job.queued", "job.done"]), "unknown_event"),
+        (house.add(events=["ping"]), "unknown_event"),
+        (house.add(description="x" * 201), "invalid_description"),
+        (house.add(description="two\nlines"), "invalid_description"),
+        (house.add(description="\ud800"), "invalid_description"),
+        (house.add("https://10.0.0.1/"), "blocked_address"),
+        (house.add("http://hooks.example.com/"), "blocked_address"),
+        (house.add("hooks.example.com"), "invalid_url"),
+        (house.add(org="nobody"), "organization_not_found"),
+    ]
+    for adding, code in refused:
+        with pytest.raises(Problem) as problem:
+            await adding
+        assert problem.value.code == code
+    with pytest.raises(Problem, match=", ".join(EVENTS)):
+        await house.add(events=["job.done"])
+    assert await list_endpoints(house.db, "acme") == []
+
+
+async def test_an_organization_has_at_most_a_hundred_also_when_they_are_added_at_once(house):
+    for number in range(98):
+        await house.add(f"{URL}/{number}")
+    adding = [house.add(f"{URL}/{number}") for number in range(98, 104)]
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    problems = [one for one in results if isinstance(one, Problem)]
+    assert [one.code for one in problems] == ["too_many_endpoints"] * 4
+    every = await list_endpoints(house.db, "acme")
+    assert len(every) == 100
+    assert (await house.add(org="other")).endpoint.enabled
+    await remove_endpoint(house.db, "acme", every[0].id)
+    assert (await house.add()).endpoint.enabled
+
+
+async def test_a_rotated_secret_signs_beside_the_old_one_until_its_time(house):
+    endpoint, old, _ = await house.add()
+    before = now_ms()
+    rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 2)
+    assert rotated.has_pending_secret
+    assert before + 2 * HOUR_MS <= (rotated.promote_at or 0) <= now_ms() + 2 * HOUR_MS
+    assert await find_endpoint(house.db, "acme", URL) == rotated
+    assert await house.secrets(endpoint.id, before) == Secrets(old, new)
+    assert await house.secrets(endpoint.id, now_ms() + 2 * HOUR_MS) == Secrets(new)
+
+
+async def test_an_overlap_of_nothing_replaces_the_secret_at_once(house):
+    endpoint = (await house.add()).endpoint
+    await rotate_secret(house.db, house.keys, "acme", URL)
+    rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 0)
+    assert not rotated.has_pending_secret
+    assert await house.secrets(endpoint.id, now_ms()) == Secrets(new)
+    row = await house.row(endpoint.id)
+    assert (row["pending_sealed"], row["pending_key_id"], row["promote_at"]) == (None, None, None)
+
+
+async def test_an_overlap_is_at_most_a_week(house):
+    await house.add()
+    for hours in (-1, 169):
+        with pytest.raises(Problem) as problem:
+            await rotate_secret(house.db, house.keys, "acme", URL, hours)
+        assert problem.value.code == "invalid_overlap"
+
+
+async def test_a_secret_rotated_again_replaces_the_pending_one_alone(house):
+    endpoint, old, _ = await house.add()
+    await rotate_secret(house.db, house.keys, "acme", URL)
+    _, newest = await rotate_secret(house.db, house.keys, "acme", URL)
+    assert await house.secrets(endpoint.id, now_ms()) == Secrets(old, newest)
+
+
+async def test_a_pending_secret_whose_time_has_come_is_the_old_one_of_the_next_rotation(
+    house, monkeypatch
+):
+    endpoint = (await house.add()).endpoint
+    _, second = await rotate_secret(house.db, house.keys, "acme", URL, 1)
+    later = now_ms() + HOUR_MS + 1
+    for module in (endpoints, secret_exchange):
+        monkeypatch.setattr(module, "now_ms", lambda: later)
+    assert not (await find_endpoint(house.db, "acme", URL)).has_pending_secret
+    with pytest.raises(Problem) as problem:
+        await promote_secret(house.db, "acme", URL)
+    assert problem.value.code == "no_pending_secret"
+    rotated, third = await rotate_secret(house.db, house.keys, "acme", URL, 1)
+    assert rotated.promote_at == later + HOUR_MS
+    assert await house.secrets(endpoint.id, later) == Secrets(second, third)
+
+
+async def test_a_secret_is_promoted_by_hand_once(house):
+    endpoint = (await house.add()).endpoint
+    _, new = await rotate_secret(house.db, house.keys, "acme", URL)
+    promoted = await promote_secret(house.db, "acme", URL)
+    assert not promoted.has_pending_secret
+    assert await house.secrets(endpoint.id, now_ms()) == Secrets(new)
+    with pytest.raises(Problem, match="rotate-secret") as problem:
+        await promote_secret(house.db, "acme", URL)
+    assert problem.value.code == "no_pending_secret"
+
+
+async def test_disabling_fails_what_waits_but_not_what_is_being_sent_or_anothers(house):
+    endpoint = (await house.add()).endpoint
+    for job_id in ("first", "retry", "sending", "done"):
+        await house.event(job_id)
+    await house.set("UPDATE deliveries SET attempts = 1 WHERE job_id = 'retry'")
+    await house.set("UPDATE deliveries SET lease_owner = 'snd_1' WHERE job_id = 'sending'")
+    await house.set("UPDATE deliveries SET status = 'delivered' WHERE job_id = 'done'")
+    bystander = (await house.add(URL + "/2", events=["job.failed"])).endpoint
+    await house.event("elsewhere", "job.failed")
+    await house.set(
+        f"DELETE FROM deliveries WHERE endpoint_id = '{endpoint.id}' AND job_id = 'elsewhere'"
+    )
+
+    disabled = await disable_endpoint(house.db, "acme", endpoint.id)
+    assert (disabled.enabled, disabled.disabled_reason) == (False, "by_hand")
+    assert await house.statuses() == {
+        "first": "failed",
+        "retry": "failed",
+        "sending": "pending",
+        "done": "delivered",
+        "elsewhere": "pending",
+    }
+    await house.event("later")
+    assert "later" not in await house.statuses()
+    assert (await find_endpoint(house.db, "acme", bystander.id)).enabled
+
+
+async def test_a_long_queue_is_failed_to_its_end(house, monkeypatch):
+    monkeypatch.setattr(endpoints, "_BATCH", 3)
+    endpoint = (await house.add()).endpoint
+    for number in range(10):
+        await house.event(f"job_{number}")
+    assert await house.db.transact(disable, endpoint.id, "gone", now_ms())
+    assert sorted((await house.statuses()).values()) == ["failed"] * 3 + ["pending"] * 7
+    await disable_endpoint(house.db, "acme", endpoint.id)
+    assert set((await house.statuses()).values()) == {"failed"}
+
+
+async def test_an_endpoint_keeps_the_first_reason_it_was_disabled_for(house):
+    endpoint = (await house.add()).endpoint
+    assert await house.db.transact(disable, endpoint.id, "gone", 1_000)
+    assert not await house.db.transact(disable, endpoint.id, "failing", 2_000)
+    again = await disable_endpoint(house.db, "acme", endpoint.id)
+    assert (again.disabled_reason, again.disabled_at) == ("gone", 1_000)
+    assert not await house.db.transact(disable, "whk_none", "gone", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("gone", "the receiver answered 410 Gone at 1970-01-02T00:00:00.000Z"),
+        ("failing", "every delivery failed since 1970-01-01T00:00:05.000Z"),
+        ("by_hand", "disabled by hand at 1970-01-02T00:00:00.000Z"),
+    ],
+)
+async def test_the_reason_is_told_with_the_way_back(house, reason: DisabledReason, words: str):
+    endpoint = (await house.add()).endpoint
+    assert reason_text(endpoint) is None
+    await house.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
+    await house.db.transact(disable, endpoint.id, reason, 86_400_000)
+    disabled = await find_endpoint(house.db, "acme", endpoint.id)
+    way_back = f"to enable it: agentjobs webhooks enable {endpoint.id} --org acme"
+    assert reason_text(disabled) == f"{words}; {way_back}"
+
+    enabled = await enable_endpoint(house.db, "acme", endpoint.id)
+    assert enabled.enabled
+    assert (enabled.disabled_reason, enabled.failing_since) == (None, None)
+    assert enabled.last_failure_at == 9_000
+    assert await enable_endpoint(house.db, "acme", endpoint.id) == enabled
+
+
+async def test_a_removed_endpoint_is_gone_with_its_secrets_and_its_deliveries_stay(house):
+    endpoint = (await house.add()).endpoint
+    await rotate_secret(house.db, house.keys, "acme", URL)
+    await house.event("waiting")
+    removed = await remove_endpoint(house.db, "acme", URL)
+    assert removed.id == endpoint.id
+    assert await list_endpoints(house.db, "acme") == []
+    row = await house.row(endpoint.id)
+    assert (bytes(row["sealed"]), row["pending_sealed"], row["promote_at"]) == (b"", None, None)
+    assert await house.statuses() == {"waiting": "failed"}
+    assert not await house.db.transact(disable, endpoint.id, "gone", now_ms())
+    for verb in (remove_endpoint, enable_endpoint, disable_endpoint, promote_secret):
+        with pytest.raises(Problem) as problem:
+            await verb(house.db, "acme", endpoint.id)
+        assert problem.value.code == "endpoint_not_found"
+
+
+async def test_another_organization_can_change_nothing(house):
+    endpoint = (await house.add()).endpoint
+    for verb in (remove_endpoint, enable_endpoint, disable_endpoint, promote_secret):
+        with pytest.raises(Problem) as problem:
+            await verb(house.db, "other", endpoint.id)
+        assert problem.value.code == "endpoint_not_found"
+    with pytest.raises(Problem):
+        await rotate_secret(house.db, house.keys, "other", URL)
+    assert await list_endpoints(house.db, "acme") == [endpoint]
+
+
+async def test_commands_judge_by_what_the_service_said_last_and_before_that_by_their_settings(
+    house, tmp_path
+):
+    settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, data_dir=str(tmp_path))
+    assert await stored_allowance(house.db, settings) == effective_allowance(
+        settings, is_laptop=False
+    )
+    for is_laptop in (True, False):
+        allowed = effective_allowance(settings, is_laptop=is_laptop)
+        await store_allowance(house.db, allowed)
+        other = load({}, data_dir=str(tmp_path))
+        assert await stored_allowance(house.db, other) == allowed
+
+
+async def _execute(tx: Transaction, sql: str) -> None:
+    await tx.execute(sql)
