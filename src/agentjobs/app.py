@@ -32,12 +32,14 @@ from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
 from agentjobs.repos.facts import FactsCache
 from agentjobs.sandbox.choice import sandbox_for
-from agentjobs.settings import Settings, SettingsError, unknown_variables
+from agentjobs.settings import Settings, SettingsError, is_loopback, unknown_variables
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import Server, bind, server_for
+from agentjobs.webhooks.allowance import effective_allowance, store_allowance
+from agentjobs.worker.delivery_loop import sending
 from agentjobs.worker.index_loop import IndexLoop
 from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.worker.prune_loop import prune_loop
@@ -76,6 +78,7 @@ async def run_up(settings: Settings, on_ready: OnReady) -> None:
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         async with (
             _opened(_with_bound_port(settings, listener)) as (context, stop),
+            _sending(context, stop, is_laptop=_is_laptop(settings)),
             _worker(context, git_url=context.settings.own_url) as worker,
             _serving(context, listener, stop, on_ready),
         ):
@@ -86,13 +89,17 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         async with _opened(_with_bound_port(settings, listener)) as (context, stop):
             rescue = rescue_loop(context.db, context.settings)
-            async with _serving(context, listener, stop, on_ready):
+            async with (
+                _sending(context, stop),
+                _serving(context, listener, stop, on_ready),
+            ):
                 await run_loops([rescue], stop.asked)
 
 
 async def run_worker(settings: Settings) -> None:
     async with (
         _opened(settings) as (context, stop),
+        sending(context.db, settings, effective_allowance(settings, is_laptop=False), stop.hurry),
         _worker(context, git_url=settings.effective_public_url) as worker,
     ):
         await worker.run(stop.asked, stop.hurry)
@@ -115,6 +122,23 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, _Stop]
         yield context, stop
     finally:
         await db.close()
+
+
+@contextlib.asynccontextmanager
+async def _sending(
+    context: JobsContext, stop: _Stop, *, is_laptop: bool = False
+) -> AsyncIterator[None]:
+    """Beside an API, which also tells the command line what may be added."""
+    allowed = effective_allowance(context.settings, is_laptop=is_laptop)
+    await store_allowance(context.db, allowed)
+    async with sending(context.db, context.settings, allowed, stop.hurry):
+        yield
+
+
+def _is_laptop(settings: Settings) -> bool:
+    """Reached from this machine alone: then receivers may be on it, too."""
+    is_sqlite = settings.effective_database_url.startswith("sqlite:")
+    return is_loopback(settings.host) and is_sqlite and not settings.public_url
 
 
 def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:

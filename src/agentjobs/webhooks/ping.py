@@ -1,0 +1,75 @@
+"""Trying an endpoint: a delivery made for the occasion, sent and recorded as every other."""
+
+from agentjobs.clock import SECOND_MS, iso_utc, now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.problems import Problem
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.claim import CLOCK, read_claimed
+from agentjobs.webhooks.events import PING, Payload, store_event
+from agentjobs.webhooks.model import Attempt, ClaimedDelivery
+from agentjobs.webhooks.record import Finished, record
+from agentjobs.webhooks.rotation import SecretBox
+from agentjobs.webhooks.schedule import judge
+from agentjobs.webhooks.send import connections_of, send
+
+REPO = "agentjobs/ping"
+
+
+async def send_ping(
+    db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: Allowed
+) -> tuple[str, Attempt]:
+    """The delivery's id and what its one attempt saw. A disabled endpoint may be tried, too."""
+    owner = new_id("snd")
+    lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
+    delivery = await db.transact(_make, endpoint_id, owner, lease_ms)
+    connections = connections_of(settings, allowed)
+    try:
+        attempt = await send(delivery, SecretBox(keys), connections)
+    except BaseException:
+        await db.transact(_give_up, delivery)
+        raise
+    finally:
+        await connections.close()
+    finished = Finished(delivery, attempt, judge(attempt, 0, ()))
+    days = settings.webhook_disable_days
+    await db.transact(record, [finished], owner=owner, disable_days=days)
+    return delivery.id, attempt
+
+
+async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) -> ClaimedDelivery:
+    now = now_ms()
+    # An identifier as every other, of a job that never was.
+    payload = Payload(PING, new_id("job"), REPO, None, iso_utc(now))
+    event = await store_event(tx, payload, sequence=1, at_ms=now)
+    delivery_id = new_id("dlv")
+    await tx.execute(
+        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+        " event, status, due_at, created_at, lease_owner, lease_expires_at, fence)"
+        " SELECT :id, organization_id, id, :job_id, 1, :event_id, :event, 'pending', :now, :now,"
+        f" :owner, {CLOCK} + :lease_ms, 1 FROM webhook_endpoints"
+        " WHERE id = :endpoint_id AND removed_at IS NULL",
+        id=delivery_id,
+        endpoint_id=endpoint_id,
+        job_id=event.job_id,
+        event_id=event.id,
+        event=PING,
+        now=now,
+        owner=owner,
+        lease_ms=lease_ms,
+    )
+    claimed = await read_claimed(tx, [delivery_id])
+    if not claimed:
+        raise Problem("endpoint_not_found", f"The endpoint {endpoint_id} was removed.")
+    return claimed[0]
+
+
+async def _give_up(tx: Transaction, delivery: ClaimedDelivery) -> None:
+    """Nobody else is to send it later, when nobody waits for its answer any more."""
+    await tx.execute(
+        "UPDATE deliveries SET status = 'failed', lease_owner = NULL, lease_expires_at = NULL"
+        " WHERE id = :id",
+        id=delivery.id,
+    )

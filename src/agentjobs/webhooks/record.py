@@ -1,0 +1,152 @@
+"""Writing down what attempts came to: the log, the delivery's state and the endpoint's health."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agentjobs.clock import DAY_MS
+from agentjobs.identifiers import new_id
+from agentjobs.store.database import Transaction
+from agentjobs.webhooks.endpoints import disable
+from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
+from agentjobs.webhooks.schedule import Verdict
+
+# A success is noted on the endpoint this often, and at once when it ends a time of failures.
+_HEALTH_MS = 60_000
+
+# What is not certain to be stored is stored again: twice must be as good as once.
+_LOG = (
+    "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code, error_class,"
+    " error, address, request_headers, response_headers, response_body)"
+    " VALUES (:delivery_id, :id, :at, :duration_ms, :status_code, :error_class, :error, :address,"
+    " :request_headers, :response_headers, :response_body) ON CONFLICT DO NOTHING"
+)
+_SETTLE = (
+    "UPDATE deliveries SET status = :status, due_at = :due_at, attempts = attempts + 1,"
+    " failures = :failures, lease_owner = NULL, lease_expires_at = NULL"
+    " WHERE id = :delivery_id AND fence = :fence AND lease_owner = :owner"
+)
+# All at once, and locked in one order, or two senders could wait for each other.
+_SUCCEEDED = (
+    "UPDATE webhook_endpoints SET last_success_at = :at, failing_since = NULL WHERE id IN"
+    " (SELECT id FROM webhook_endpoints WHERE id IN (SELECT value FROM each(:ids))"
+    "  AND (failing_since IS NOT NULL OR last_success_at IS NULL OR last_success_at < :before)"
+    "  ORDER BY id /*postgresql FOR UPDATE */)"
+)
+_FAILED = (
+    "UPDATE webhook_endpoints SET last_failure_at = :at,"
+    " failing_since = COALESCE(failing_since, :at) WHERE id = :id"
+    " RETURNING failing_since, COALESCE(disabled_at, removed_at) AS closed_at"
+)
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """An attempt that ended, and what follows from it."""
+
+    delivery: ClaimedDelivery
+    attempt: Attempt
+    verdict: Verdict
+    id: str = msgspec.field(default_factory=lambda: new_id("att"))
+
+    @property
+    def ended_at(self) -> int:
+        return self.attempt.at + self.attempt.duration_ms
+
+
+class Disabled(msgspec.Struct, frozen=True):
+    """An endpoint that was taken out of use by what its attempts came to."""
+
+    endpoint_id: str
+    reason: DisabledReason
+
+
+async def record(
+    tx: Transaction, finished: Sequence[Finished], *, owner: str, disable_days: float
+) -> list[Disabled]:
+    if not finished:
+        return []
+    await tx.execute_many(_LOG, [_log_row(one) for one in finished])
+    closed: set[str] = set()
+    disabled = await _note_health(tx, finished, disable_days, closed)
+    await tx.execute_many(_SETTLE, [_settled(one, owner, closed) for one in finished])
+    return disabled
+
+
+async def _note_health(
+    tx: Transaction, finished: Sequence[Finished], disable_days: float, closed: set[str]
+) -> list[Disabled]:
+    """Adds to `closed` the endpoints that are in use no longer."""
+    healthy = {one.delivery.endpoint_id for one in finished if one.attempt.succeeded}
+    if healthy:
+        at = max(one.ended_at for one in finished)
+        await tx.execute(_SUCCEEDED, ids=sorted(healthy), at=at, before=at - _HEALTH_MS)
+    failing: dict[str, list[Finished]] = {}
+    for one in finished:
+        if not one.attempt.succeeded:
+            failing.setdefault(one.delivery.endpoint_id, []).append(one)
+    disabled: list[Disabled] = []
+    for endpoint_id, failures in sorted(failing.items()):
+        reason = None
+        # Failures beside a success are no time of failures.
+        if endpoint_id not in healthy:
+            reason = await _note_failures(tx, endpoint_id, failures, disable_days, closed)
+        reason = _asked_for(failures) or reason
+        if reason is not None:
+            closed.add(endpoint_id)
+            if await disable(tx, endpoint_id, reason, failures[-1].ended_at):
+                disabled.append(Disabled(endpoint_id, reason))
+    return disabled
+
+
+async def _note_failures(
+    tx: Transaction,
+    endpoint_id: str,
+    failures: Sequence[Finished],
+    disable_days: float,
+    closed: set[str],
+) -> DisabledReason | None:
+    """The reason to disable the endpoint, if it has failed for too long now."""
+    at = max(one.ended_at for one in failures)
+    row = await tx.fetch_one(_FAILED, id=endpoint_id, at=at)
+    if row is None or row["closed_at"] is not None:
+        closed.add(endpoint_id)
+        return None
+    is_given_up = any(one.verdict.status == "failed" for one in failures)
+    is_long = at - row["failing_since"] >= disable_days * DAY_MS
+    return "failing" if is_given_up and is_long else None
+
+
+def _asked_for(failures: Sequence[Finished]) -> DisabledReason | None:
+    return next((one.verdict.disable for one in failures if one.verdict.disable), None)
+
+
+def _log_row(one: Finished) -> Mapping[str, Any]:
+    attempt = one.attempt
+    return {
+        "delivery_id": one.delivery.id,
+        "id": one.id,
+        "at": attempt.at,
+        "duration_ms": attempt.duration_ms,
+        "status_code": attempt.status_code,
+        "error_class": attempt.error_class,
+        "error": attempt.error,
+        "address": attempt.address,
+        "request_headers": msgspec.json.encode(attempt.request_headers).decode(),
+        "response_headers": msgspec.json.encode(attempt.response_headers).decode(),
+        "response_body": attempt.response_body,
+    }
+
+
+def _settled(one: Finished, owner: str, closed: set[str]) -> Mapping[str, Any]:
+    """To an endpoint that was closed meanwhile nothing is tried again."""
+    is_over = one.delivery.endpoint_id in closed and one.verdict.status == "pending"
+    failures = one.delivery.failures + (0 if one.attempt.succeeded else 1)
+    return {
+        "delivery_id": one.delivery.id,
+        "fence": one.delivery.fence,
+        "owner": owner,
+        "status": "failed" if is_over else one.verdict.status,
+        "due_at": one.verdict.due_at or one.ended_at,
+        "failures": failures,
+    }

@@ -1,0 +1,185 @@
+"""Sends what waits: one transaction at a time that records what ended and claims what is next.
+
+Attempts run outside of it, side by side. While a transaction waits for its commit attempts go on
+ending: the busier a sender is, the larger are its batches.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import logging
+
+import msgspec
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.problems import Problem
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.claim import Claims, Terms, claim_first, claim_retries, release
+from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.events import PING, TOPIC
+from agentjobs.webhooks.lanes import Lane, Lanes
+from agentjobs.webhooks.model import ClaimedDelivery
+from agentjobs.webhooks.record import Disabled, Finished, record
+from agentjobs.webhooks.rotation import SecretBox
+from agentjobs.webhooks.schedule import judge
+from agentjobs.webhooks.send import send
+from agentjobs.webhooks.upkeep import keep_up
+
+_POLL_MS = 1_000
+_UPKEEP_MS = 5_000
+# For how long endpoints are left to others whose secrets this machine cannot open.
+_LOCKED_MS = 60_000
+
+_log = logging.getLogger(__name__)
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    finished: tuple[Finished, ...]
+    unsent: tuple[ClaimedDelivery, ...]
+    disabled: list[Disabled]
+    claims: Claims
+
+
+class Sender:
+    def __init__(
+        self, db: Database, secrets: SecretBox, connections: Connections, settings: Settings
+    ) -> None:
+        self.id = new_id("snd")
+        self._db = db
+        self._secrets = secrets
+        self._connections = connections
+        self._settings = settings
+        self._lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
+        self._lanes = Lanes(settings.webhook_concurrency, settings.webhook_endpoint_concurrency)
+        self._under_way: set[asyncio.Task[None]] = set()
+        # Ended and not recorded; claimed, and to be given back.
+        self._finished: list[Finished] = []
+        self._unsent: list[ClaimedDelivery] = []
+        self._locked_until: dict[str, int] = {}
+        self._retries_due: list[int] = []
+        self._next_poll = 0
+        self._next_upkeep = 0
+        self._stir = asyncio.Event()
+
+    async def run(self) -> None:
+        """For ever. What is not recorded when it fails is kept for when it is run again."""
+        stop_listening = self._db.changes.on(TOPIC, self._stir.set)
+        try:
+            while True:
+                self._stir.clear()
+                await self._upkeep()
+                await self._turn(now_ms())
+                await self._wait()
+        finally:
+            stop_listening()
+
+    async def drain(self, within_seconds: float, hurry: asyncio.Event) -> None:
+        """Let attempts end, record them, and give back those that did not end in time."""
+        all_ended = asyncio.create_task(self._all_ended())
+        cut_short = asyncio.create_task(hurry.wait())
+        await asyncio.wait(
+            {all_ended, cut_short}, timeout=within_seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        cut_short.cancel()
+        for task in self._under_way:
+            task.cancel()
+        await all_ended
+        if self._finished or self._unsent:
+            await self._db.transact(self._write_down)
+
+    async def _all_ended(self) -> None:
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _turn(self, now: int) -> None:
+        turn = await self._db.transact(self._write_down_and_claim, now)
+        del self._finished[: len(turn.finished)], self._unsent[: len(turn.unsent)]
+        for one in turn.disabled:
+            fields = {"endpoint_id": one.endpoint_id, "reason": one.reason}
+            _log.warning("a webhook endpoint was disabled", extra={"fields": fields})
+        for lane, delivery in turn.claims:
+            self._start(lane, delivery)
+
+    async def _write_down_and_claim(self, tx: Transaction, now: int) -> _Turn:
+        written = await self._write_down(tx)
+        terms = Terms(owner=self.id, lease_ms=self._lease_ms, now=now, without=self._locked_at(now))
+        claims = await claim_first(tx, self._lanes, terms)
+        if self._retries_are_due(now):
+            claims += await claim_retries(tx, self._lanes, terms)
+        return msgspec.structs.replace(written, claims=claims)
+
+    async def _write_down(self, tx: Transaction) -> _Turn:
+        finished, unsent = tuple(self._finished), tuple(self._unsent)
+        days = self._settings.webhook_disable_days
+        disabled = await record(tx, finished, owner=self.id, disable_days=days)
+        await release(tx, unsent, self.id)
+        return _Turn(finished, unsent, disabled, [])
+
+    def _start(self, lane: Lane, delivery: ClaimedDelivery) -> None:
+        place = (lane, delivery.endpoint_id, delivery.organization_id)
+        self._lanes.enter(*place)
+        task = asyncio.create_task(self._send(delivery))
+        self._under_way.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._under_way.discard(task)
+            self._lanes.leave(*place)
+            self._stir.set()
+            if task.cancelled():
+                self._unsent.append(delivery)
+            elif error := task.exception():
+                # Its lease ends by itself, and it is tried again then.
+                _log.error("an attempt broke", exc_info=error, extra=_fields(delivery))
+
+        task.add_done_callback(ended)
+
+    async def _send(self, delivery: ClaimedDelivery) -> None:
+        try:
+            attempt = await send(delivery, self._secrets, self._connections)
+        except Problem as problem:
+            self._lock_out(delivery, problem, now_ms())
+            return
+        self._lanes.learn(delivery.endpoint_id, attempt.duration_ms)
+        retry_seconds = () if delivery.event == PING else self._settings.webhook_retry_seconds
+        verdict = judge(attempt, delivery.failures, retry_seconds)
+        if verdict.due_at is not None:
+            heapq.heappush(self._retries_due, verdict.due_at)
+        self._finished.append(Finished(delivery, attempt, verdict))
+
+    def _lock_out(self, delivery: ClaimedDelivery, problem: Problem, at: int) -> None:
+        """Another machine may have the key: the delivery is left to it."""
+        self._unsent.append(delivery)
+        if delivery.endpoint_id not in self._locked_until:
+            _log.warning("%s", problem.message, extra=_fields(delivery))
+        self._locked_until[delivery.endpoint_id] = at + _LOCKED_MS
+
+    def _locked_at(self, now: int) -> tuple[str, ...]:
+        return tuple(each for each, until in self._locked_until.items() if until > now)
+
+    def _retries_are_due(self, now: int) -> bool:
+        """By our own knowledge, or because it is time to look for those of others."""
+        is_due = now >= self._next_poll
+        while self._retries_due and self._retries_due[0] <= now:
+            heapq.heappop(self._retries_due)
+            is_due = True
+        if is_due:
+            self._next_poll = now + _POLL_MS
+        return is_due
+
+    async def _wait(self) -> None:
+        wake_at = min([self._next_poll, *self._retries_due[:1]])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0, wake_at - now_ms()) / SECOND_MS):
+                await self._stir.wait()
+
+    async def _upkeep(self) -> None:
+        now = now_ms()
+        if now >= self._next_upkeep:
+            self._next_upkeep = now + _UPKEEP_MS
+            await keep_up(self._db)
+
+
+def _fields(delivery: ClaimedDelivery) -> dict[str, dict[str, str]]:
+    return {"fields": {"delivery_id": delivery.id, "endpoint_id": delivery.endpoint_id}}

@@ -1,0 +1,49 @@
+"""Webhooks go out while the body runs; at its end what is under way gets a moment to finish."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.settings import Settings, SettingsError
+from agentjobs.store.database import Database, StoreError
+from agentjobs.webhooks.rotation import SecretBox
+from agentjobs.webhooks.send import connections_of
+from agentjobs.webhooks.sender import Sender
+from agentjobs.worker.loop import keep_alive
+
+_log = logging.getLogger(__name__)
+# A receiver that hangs must not hold up the end; what is cut off is sent again.
+_MOST_DRAIN_SECONDS = 5.0
+
+
+@contextlib.asynccontextmanager
+async def sending(
+    db: Database, settings: Settings, allowed: Allowed, hurry: asyncio.Event
+) -> AsyncIterator[None]:
+    if not settings.send_webhooks:
+        yield
+        return
+    try:
+        connections = connections_of(settings, allowed)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    sender = Sender(db, SecretBox(SealingKeys.load(settings)), connections, settings)
+    running = asyncio.create_task(keep_alive("deliveries", sender.run))
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await _drain(sender, settings, hurry)
+        await connections.close()
+
+
+async def _drain(sender: Sender, settings: Settings, hurry: asyncio.Event) -> None:
+    seconds = min(_MOST_DRAIN_SECONDS, settings.drain_grace_seconds)
+    try:
+        await sender.drain(seconds, hurry)
+    except StoreError as error:
+        _log.warning("the store does not learn which deliveries went out last: %s", error)

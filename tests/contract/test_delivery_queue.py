@@ -1,0 +1,316 @@
+"""Deliveries in the store: made with their events, claimed fairly and in order, recorded once."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.store.database import Database
+from agentjobs.webhooks.claim import release
+from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED
+from agentjobs.webhooks.lanes import Lanes
+from agentjobs.webhooks.upkeep import keep_up
+from tests.delivery_world import Deliveries, attempt
+
+
+@pytest.fixture
+async def world(database: Database) -> Deliveries:
+    world = Deliveries(database)
+    await world.organization("org_a")
+    return world
+
+
+async def test_an_event_makes_a_delivery_for_each_endpoint_that_wants_it(
+    world: Deliveries,
+) -> None:
+    everything = await world.endpoint("org_a")
+    completions = await world.endpoint("org_a", events='["job.completed"]')
+    disabled = await world.endpoint("org_a")
+    await world.change_endpoint(disabled, disabled_at=1, disabled_reason="by_hand")
+    removed = await world.endpoint("org_a")
+    await world.change_endpoint(removed, removed_at=1)
+    await world.organization("org_b")
+    await world.endpoint("org_b")
+
+    await world.event("org_a", "job_1", 1, JOB_QUEUED)
+    first = await world.claim()
+    await world.record(*((one, attempt()) for one in first))
+    await world.event("org_a", "job_1", 2, JOB_COMPLETED)
+    second = await world.claim()
+
+    assert [one.endpoint_id for one in first] == [everything]
+    assert {one.endpoint_id for one in second} == {everything, completions}
+    assert len({one.body for one in second}) == 1
+    assert len({one.event_id for one in second}) == 1
+
+
+async def test_an_event_and_its_deliveries_are_one_commit(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+
+    with pytest.raises(Exception, match=r"."):
+        await world.event("org_a", "job_1")  # the same sequence number again
+
+    assert len(await world.statuses()) == 1
+
+
+async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_after_the_other(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    for sequence, event in enumerate(EVENTS, 1):
+        await world.event("org_a", "job_1", sequence, event)
+
+    seen = []
+    while claimed := await world.claim():
+        assert len(claimed) == 1
+        assert await world.claim() == []
+        seen.append(claimed[0].sequence)
+        await world.record((claimed[0], attempt(500)))
+
+    assert seen == [1, 2, 3, 4, 5]
+
+
+async def test_a_retry_that_waits_holds_up_nobody(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1", 1)
+    (first,) = await world.claim()
+    await world.record((first, attempt(500)))
+    await world.event("org_a", "job_1", 2)
+
+    (second,) = await world.claim()
+
+    assert second.sequence == 2
+    assert await world.claim_retries() == []
+
+
+async def test_the_same_event_goes_to_two_endpoints_side_by_side(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+
+    assert len(await world.claim()) == 2
+
+
+async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) -> None:
+    for _ in range(4):
+        await world.endpoint("org_a")
+    for number in range(20):
+        await world.event("org_a", f"job_{number:02}")
+    senders = [Deliveries(world.db, Lanes(100, 8), f"snd_{n}") for n in range(6)]
+
+    claimed = await asyncio.gather(*(sender.claim() for sender in senders))
+
+    ids = [one.id for each in claimed for one in each]
+    assert len(ids) == len(set(ids))
+    assert ids
+
+
+async def test_one_endpoint_with_a_long_queue_leaves_room_for_the_others(
+    world: Deliveries,
+) -> None:
+    for number in range(50):
+        if number == 10:
+            late = await world.endpoint("org_a", events='["job.failed"]')
+        if number == 0:
+            busy = await world.endpoint("org_a")
+        await world.event("org_a", f"job_{number:02}")
+    await world.event("org_a", "job_99", 1, JOB_FAILED)
+    world.lanes = Lanes(4, 8)
+
+    claimed = [one.endpoint_id for one in await world.claim()]
+
+    assert claimed.count(late) == 1
+    assert claimed.count(busy) == 2  # a quarter is for other organizations
+
+
+async def test_what_is_claimed_is_bounded_for_an_endpoint(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    for number in range(50):
+        await world.event("org_a", f"job_{number:02}")
+    world.lanes = Lanes(100, 8)
+
+    claimed = await world.claim()
+
+    assert len(claimed) == 8
+    assert [one.job_id for one in claimed] == [f"job_{number:02}" for number in range(8)]
+
+
+async def test_endpoints_that_are_left_out_are_not_claimed_for(world: Deliveries) -> None:
+    locked = await world.endpoint("org_a")
+    other = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+
+    claimed = await world.claim(without=(locked,))
+
+    assert [one.endpoint_id for one in claimed] == [other]
+
+
+async def test_a_success_is_recorded_with_its_attempt_and_not_claimed_again(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+
+    await world.record((claimed, attempt(204)))
+
+    row = await world.row(claimed.id)
+    assert (row["status"], row["attempts"], row["failures"]) == ("delivered", 1, 0)
+    assert row["lease_owner"] is None
+    assert await world.claim() == []
+    assert await world.claim_retries(now=now_ms() + DAY_MS) == []
+    (logged,) = await world.db.fetch_all("SELECT * FROM delivery_attempts")
+    assert logged["delivery_id"] == claimed.id
+    assert logged["status_code"] == 204
+    assert bytes(logged["response_body"]) == b"noted"
+    assert (await world.endpoint_row(endpoint))["failing_since"] is None
+
+
+async def test_three_retries_follow_a_failed_first_attempt_and_then_it_is_given_up(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    now = now_ms()
+    for _ in range(3):
+        await world.record((claimed, attempt(500, at=now)))
+        assert await world.claim_retries(now=now) == []
+        now = (await world.row(claimed.id))["due_at"]
+        assert await world.claim_retries(now=now - 1) == []
+        (claimed,) = await world.claim_retries(now=now)
+    await world.record((claimed, attempt(500, at=now)))
+
+    row = await world.row(claimed.id)
+    assert (row["status"], row["attempts"]) == ("failed", 4)
+    assert await world.claim_retries(now=now + DAY_MS) == []
+
+
+async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (lost,) = await world.claim()
+    await world.expire_leases()
+    await keep_up(world.db)
+    successor = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    (taken,) = await successor.claim()
+
+    await world.record((lost, attempt(500)))
+
+    row = await world.row(lost.id)
+    assert (row["status"], row["attempts"], row["lease_owner"]) == ("pending", 0, "snd_b")
+    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+    await successor.record((taken, attempt(200)))
+    assert (await world.row(lost.id))["status"] == "delivered"
+
+
+async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Deliveries) -> None:
+    from agentjobs.webhooks.record import Finished, record
+    from agentjobs.webhooks.schedule import judge
+
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    one = attempt(500)
+    finished = Finished(claimed, one, judge(one, 0, (5,)))
+
+    for _ in range(2):
+        await world.db.transact(record, [finished], owner="snd_a", disable_days=5)
+
+    assert (await world.row(claimed.id))["attempts"] == 1
+    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+
+
+async def test_what_is_given_back_is_claimed_again_at_once(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    claimed = await world.claim()
+
+    await world.db.transact(release, claimed, "snd_a")
+
+    (again,) = await world.claim()
+    assert again.id == claimed[0].id
+    assert again.fence > claimed[0].fence
+
+
+async def test_an_answer_of_410_disables_the_endpoint_and_gives_up_what_waits(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(10, 2)
+    gone, under_way = await world.claim()
+
+    disabled = await world.record((gone, attempt(410)))
+
+    assert [(one.endpoint_id, one.reason) for one in disabled] == [(endpoint, "gone")]
+    row = await world.endpoint_row(endpoint)
+    assert row["disabled_reason"] == "gone"
+    assert sorted((await world.statuses()).values()) == ["failed", "failed", "pending"]
+    await world.record((under_way, attempt(500)))
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_given_up_delivery(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.change_endpoint(endpoint, failing_since=now_ms() - 5 * DAY_MS)
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    now = now_ms()
+    for _ in range(3):
+        assert await world.record((claimed, attempt(500, at=now))) == []
+        now = (await world.row(claimed.id))["due_at"]
+        (claimed,) = await world.claim_retries(now=now)
+
+    disabled = await world.record((claimed, attempt(None, at=now, error="timeout")))
+
+    assert [one.reason for one in disabled] == ["failing"]
+
+
+async def test_a_success_ends_a_time_of_failures(world: Deliveries) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.change_endpoint(endpoint, failing_since=now_ms() - 6 * DAY_MS)
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+
+    await world.record((claimed, attempt(200)))
+
+    row = await world.endpoint_row(endpoint)
+    assert row["failing_since"] is None
+    assert row["last_success_at"] is not None
+
+
+async def test_an_event_written_while_its_endpoint_is_disabled_is_given_up_not_left_waiting(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+    world.lanes = Lanes(10, 1)
+
+    assert await world.claim() == []
+    await keep_up(world.db)
+
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Deliveries) -> None:
+    due = await world.endpoint("org_a")
+    await world.change_endpoint(due, pending_sealed=b"next", pending_key_id="n", promote_at=1)
+    later = await world.endpoint("org_a")
+    await world.change_endpoint(
+        later, pending_sealed=b"next", pending_key_id="n", promote_at=now_ms() + DAY_MS
+    )
+
+    await keep_up(world.db)
+
+    row = await world.endpoint_row(due)
+    assert (bytes(row["sealed"]), row["key_id"], row["pending_sealed"]) == (b"next", "n", None)
+    assert bytes((await world.endpoint_row(later))["sealed"]) == b"sealed"
