@@ -300,7 +300,7 @@ async def test_an_endpoint_keeps_the_first_reason_it_was_disabled_for(house):
     [
         ("gone", "the receiver answered 410 Gone at 1970-01-02T00:00:00.000Z"),
         ("failing", "every delivery failed since 1970-01-01T00:00:05.000Z"),
-        ("by_hand", "disabled by hand at 1970-01-02T00:00:00.000Z"),
+        ("by_hand", "by hand at 1970-01-02T00:00:00.000Z"),
     ],
 )
 async def test_the_reason_is_told_with_the_way_back(house, reason: DisabledReason, words: str):

@@ -138,7 +138,7 @@ def reason_text(endpoint: Endpoint) -> str | None:
     why = {
         "gone": f"the receiver answered 410 Gone at {at}",
         "failing": f"every delivery failed since {iso_utc(endpoint.failing_since or 0)}",
-    }.get(endpoint.disabled_reason or "", f"disabled by hand at {at}")
+    }.get(endpoint.disabled_reason or "", f"by hand at {at}")
     command = f"agentjobs webhooks enable {endpoint.id}{org_flag(endpoint.organization)}"
     return f"{why}; to enable it: {command}"
 

@@ -96,9 +96,7 @@ class Sender:
     async def _turn(self, now: int) -> None:
         turn = await self._db.transact(self._write_down_and_claim, now)
         del self._finished[: len(turn.finished)], self._unsent[: len(turn.unsent)]
-        for one in turn.disabled:
-            fields = {"endpoint_id": one.endpoint_id, "reason": one.reason}
-            _log.warning("a webhook endpoint was disabled", extra={"fields": fields})
+        _tell(turn)
         for lane, delivery in turn.claims:
             self._start(lane, delivery)
 
@@ -131,7 +129,7 @@ class Sender:
                 self._unsent.append(delivery)
             elif error := task.exception():
                 # Its lease ends by itself, and it is tried again then.
-                _log.error("an attempt broke", exc_info=error, extra=_fields(delivery))
+                _log.error("an attempt broke", exc_info=error, extra={"fields": _names(delivery)})
 
         task.add_done_callback(ended)
 
@@ -152,7 +150,7 @@ class Sender:
         """Another machine may have the key: the delivery is left to it."""
         self._unsent.append(delivery)
         if delivery.endpoint_id not in self._locked_until:
-            _log.warning("%s", problem.message, extra=_fields(delivery))
+            _log.warning("%s", problem.message, extra={"fields": _names(delivery)})
         self._locked_until[delivery.endpoint_id] = at + _LOCKED_MS
 
     def _locked_at(self, now: int) -> tuple[str, ...]:
@@ -181,5 +179,15 @@ class Sender:
             await keep_up(self._db)
 
 
-def _fields(delivery: ClaimedDelivery) -> dict[str, dict[str, str]]:
-    return {"fields": {"delivery_id": delivery.id, "endpoint_id": delivery.endpoint_id}}
+def _tell(turn: _Turn) -> None:
+    for one in turn.finished:
+        if one.verdict.status == "failed":
+            fields = {**_names(one.delivery), "error_class": one.attempt.error_class}
+            _log.info("a delivery was given up", extra={"fields": fields})
+    for each in turn.disabled:
+        fields = {"endpoint_id": each.endpoint_id, "reason": each.reason}
+        _log.warning("a webhook endpoint was disabled", extra={"fields": fields})
+
+
+def _names(delivery: ClaimedDelivery) -> dict[str, str | None]:
+    return {"delivery_id": delivery.id, "endpoint_id": delivery.endpoint_id}
