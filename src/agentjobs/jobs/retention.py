@@ -1,4 +1,4 @@
-"""What is kept how long: logs, finished jobs with their events, idempotency answers.
+"""What is kept how long: logs, finished jobs with events and deliveries, idempotency answers.
 
 Identifiers carry their time, so age is a range of the primary key and needs no index of its own.
 """
@@ -11,11 +11,16 @@ import msgspec
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.retention import forget_deliveries_of
 
 _BATCH = 200
 # A chunk has up to 64 KiB, and on SQLite the event loop waits for the statement.
 _LOG_BATCH = 20
 _IDEMPOTENCY_DAYS = 2
+# The bytes of a delivery that waits are its event's.
+_NOTHING_WAITS = (
+    "NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.job_id = jobs.id AND d.status = 'pending')"
+)
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -31,7 +36,7 @@ async def prune(db: Database, *, log_days: int, job_days: int, now: int | None =
         log_chunks=await _in_batches(db, _prune_logs, at, log_days)
         # A job takes its log along, however long logs are kept.
         + await _in_batches(db, _prune_logs, at, job_days),
-        jobs=await _in_batches(db, _prune_jobs, at, job_days),
+        jobs=await _prune_jobs(db, at, job_days),
         idempotency_keys=await _in_batches(db, _prune_idempotency, at, _IDEMPOTENCY_DAYS),
     )
 
@@ -62,19 +67,39 @@ async def _prune_logs(tx: Transaction, before: int) -> int:
     )
 
 
-async def _prune_jobs(tx: Transaction, before: int) -> int:
-    rows = await tx.fetch_all(
+async def _prune_jobs(db: Database, at: int, days: int) -> int:
+    total = 0
+    while days > 0 and (ids := await _finished_before(db, at - days * DAY_MS)):
+        await forget_deliveries_of(db, ids)
+        removed = await db.transact(_remove_jobs, ids)
+        if not removed:
+            break
+        total += removed
+    return total
+
+
+async def _finished_before(db: Database, before: int) -> list[str]:
+    rows = await db.fetch_all(
         "SELECT id FROM jobs WHERE completed_at IS NOT NULL AND completed_at < :before"
-        " ORDER BY completed_at LIMIT :batch",
+        f" AND {_NOTHING_WAITS} ORDER BY completed_at LIMIT :batch",
         before=before,
         batch=_BATCH,
     )
-    ids = [row["id"] for row in rows]
+    return [row["id"] for row in rows]
+
+
+async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
+    rows = await tx.fetch_all(
+        # A draft may have been marked ready in the meantime, or a delivery asked for again.
+        f"SELECT id FROM jobs WHERE id IN (SELECT value FROM each(:ids)) AND {_NOTHING_WAITS}",
+        ids=ids,
+    )
+    quiet = [row["id"] for row in rows]
     for table, column in (("events", "job_id"), ("job_spending", "job_id"), ("jobs", "id")):
         await tx.execute(
-            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=ids
+            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=quiet
         )
-    return len(ids)
+    return len(quiet)
 
 
 async def _prune_idempotency(tx: Transaction, before: int) -> int:

@@ -4,6 +4,7 @@ from agentjobs.jobs.leases import forget_dead_workers
 from agentjobs.jobs.retention import prune
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.webhooks.retention import prune_deliveries
 from agentjobs.worker.loop import PeriodicLoop
 
 _EVERY_SECONDS = 600.0
@@ -13,6 +14,7 @@ _FORGET_WORKERS_MS = 3_600_000
 def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
+        await prune_deliveries(db, settings.delivery_retention_days)
         await forget_dead_workers(db, _FORGET_WORKERS_MS)
 
     return PeriodicLoop("prune", _EVERY_SECONDS, once, first_after_seconds=10)

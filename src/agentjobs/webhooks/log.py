@@ -1,0 +1,222 @@
+"""The delivery log: what was sent where and when, and what came back. Reads it, changes nothing.
+
+Pages go by identifier, the newest first. Each status is a range of an index and the page is merged
+from them, so that a page costs the same however long the log and whatever fills it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agentjobs.identifiers import first_id_at
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row
+from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Headers
+
+STATUSES: tuple[DeliveryStatus, ...] = ("pending", "delivered", "failed")
+
+# Above every identifier, in every collation.
+_NO_BOUND = "dlv_" + "z" * 26
+_decode_headers = msgspec.json.Decoder(Headers).decode
+
+# Compared and ordered by both columns, or PostgreSQL may walk the whole log by identifier. What is
+# too old is left out afterwards: as a bound of the walk it would not end it there.
+_RANGE = (
+    "SELECT id FROM (SELECT id FROM deliveries WHERE {owner} = :{owner}"
+    " AND (status, id) < ('{status}', :before) AND status >= '{status}'"
+    " ORDER BY status DESC, id DESC LIMIT :limit) AS {status}_ones WHERE id >= :since"
+)
+_RANGES: Mapping[str, Mapping[DeliveryStatus, str]] = {
+    owner: {status: _RANGE.format(owner=owner, status=status) for status in STATUSES}
+    for owner in ("organization_id", "endpoint_id")
+}
+_COLUMNS = (
+    "d.id, d.event, d.event_id, d.sequence, d.job_id, d.endpoint_id, d.status, d.due_at,"
+    " d.created_at, e.url"
+)
+_WITH_ENDPOINT = "JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+_PAGE = (
+    f"SELECT {_COLUMNS} FROM page JOIN deliveries d ON d.id = page.id {_WITH_ENDPOINT}"
+    " WHERE d.organization_id = :organization_id ORDER BY d.id DESC"
+)
+_SUMMARY = "delivery_id, at, status_code, error_class, error, duration_ms, address"
+
+
+class DeliveryFilter(msgspec.Struct, frozen=True, kw_only=True):
+    status: DeliveryStatus | None = None
+    job_id: str | None = None
+    endpoint_id: str | None = None
+    since_ms: int | None = None
+
+
+class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
+    at: int
+    status_code: int | None
+    error_class: ErrorClass | None
+    error: str | None
+    duration_ms: int
+    address: str | None
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One event for one endpoint; `due_at` means something while it is pending."""
+
+    id: str
+    event: str
+    event_id: str
+    sequence: int
+    job_id: str
+    endpoint_id: str
+    url: str
+    status: DeliveryStatus
+    due_at: int
+    created_at: int
+    attempts: tuple[AttemptSummary, ...] = ()
+
+    @property
+    def next_attempt_at(self) -> int | None:
+        return self.due_at if self.status == "pending" else None
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    deliveries: list[Delivery]
+    more: bool
+
+
+class DeliveryDetail(msgspec.Struct, frozen=True):
+    """With the bytes that are sent, and all that each attempt saw, the oldest first."""
+
+    delivery: Delivery
+    body: bytes
+    attempts: tuple[Attempt, ...]
+
+
+async def list_deliveries(
+    db: Database,
+    organization_id: str,
+    wanted: DeliveryFilter,
+    *,
+    limit: int = 100,
+    before: str | None = None,
+) -> DeliveryPage:
+    """The newest first; `before` is the identifier of the last one already seen."""
+    rows = await db.fetch_all(
+        _page_statement(wanted),
+        organization_id=organization_id,
+        endpoint_id=wanted.endpoint_id,
+        job_id=wanted.job_id,
+        status=wanted.status,
+        before=_NO_BOUND if before is None else before,
+        since="" if wanted.since_ms is None else first_id_at("dlv", wanted.since_ms),
+        # One more than is shown, to know whether there is more.
+        limit=limit + 1,
+    )
+    shown = rows[:limit]
+    attempts = await _attempts_of(db, [row["id"] for row in shown])
+    return DeliveryPage(
+        [_delivery(row, attempts.get(row["id"], [])) for row in shown], len(rows) > limit
+    )
+
+
+async def get_delivery(db: Database, organization_id: str, delivery_id: str) -> DeliveryDetail:
+    row = await db.fetch_one(
+        f"SELECT {_COLUMNS}, v.body FROM deliveries d {_WITH_ENDPOINT}"
+        " JOIN events v ON v.job_id = d.job_id AND v.sequence = d.sequence"
+        " WHERE d.id = :id AND d.organization_id = :organization_id",
+        id=delivery_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise delivery_not_found(delivery_id)
+    rows = await db.fetch_all(
+        "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
+    )
+    return DeliveryDetail(
+        _delivery(row, [_summary(each) for each in rows]),
+        bytes(row["body"]),
+        tuple(_attempt(each) for each in rows),
+    )
+
+
+async def find_logged_endpoint(db: Database, organization_id: str, id_or_url: str) -> str:
+    """The identifier of an endpoint that the log may name: removed ones too, the latest of many."""
+    row = await db.fetch_one(
+        "SELECT id FROM webhook_endpoints WHERE organization_id = :organization_id"
+        " AND (id = :wanted OR url = :wanted)"
+        " ORDER BY CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END, id DESC LIMIT 1",
+        organization_id=organization_id,
+        wanted=id_or_url,
+    )
+    if row is None:
+        raise Problem(
+            "endpoint_not_found",
+            f"There is no webhook endpoint {id_or_url!r} in this organization; "
+            "`agentjobs webhooks list` shows those there are.",
+        )
+    endpoint_id: str = row["id"]
+    return endpoint_id
+
+
+def delivery_not_found(delivery_id: str) -> Problem:
+    return Problem(
+        "delivery_not_found",
+        f"There is no delivery {delivery_id!r} in this organization; "
+        "`agentjobs webhooks deliveries` shows those there are.",
+    )
+
+
+def _page_statement(wanted: DeliveryFilter) -> str:
+    if wanted.job_id is not None:
+        # Few, and found first: left to itself PostgreSQL may walk the whole log for them.
+        conditions = {"endpoint_id": wanted.endpoint_id, "status": wanted.status}
+        given = "".join(f" AND {name} = :{name}" for name, value in conditions.items() if value)
+        return (
+            "WITH found AS MATERIALIZED (SELECT id FROM deliveries"
+            f" WHERE job_id = :job_id AND id < :before AND id >= :since{given}),"
+            f" page AS (SELECT id FROM found ORDER BY id DESC LIMIT :limit) {_PAGE}"
+        )
+    ranges = _RANGES["organization_id" if wanted.endpoint_id is None else "endpoint_id"]
+    chosen = STATUSES if wanted.status is None else (wanted.status,)
+    merged = " UNION ALL ".join(ranges[status] for status in chosen)
+    return (
+        f"WITH page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
+        f" ORDER BY id DESC LIMIT :limit) {_PAGE}"
+    )
+
+
+async def _attempts_of(db: Database, ids: list[str]) -> dict[str, list[AttemptSummary]]:
+    rows = await db.fetch_all(
+        f"SELECT {_SUMMARY} FROM delivery_attempts"
+        " WHERE delivery_id IN (SELECT value FROM each(:ids)) ORDER BY delivery_id, at, id",
+        ids=ids,
+    )
+    found: dict[str, list[AttemptSummary]] = {}
+    for row in rows:
+        found.setdefault(row["delivery_id"], []).append(_summary(row))
+    return found
+
+
+def _delivery(row: Row, attempts: list[AttemptSummary]) -> Delivery:
+    fields: dict[str, Any] = {
+        name: row[name] for name in Delivery.__struct_fields__ if name != "attempts"
+    }
+    return Delivery(**fields, attempts=tuple(attempts))
+
+
+def _summary(row: Row) -> AttemptSummary:
+    return AttemptSummary(**{name: row[name] for name in AttemptSummary.__struct_fields__})
+
+
+def _attempt(row: Row) -> Attempt:
+    return Attempt(
+        at=row["at"],
+        duration_ms=row["duration_ms"],
+        request_headers=_decode_headers(row["request_headers"]),
+        address=row["address"],
+        status_code=row["status_code"],
+        response_headers=_decode_headers(row["response_headers"]),
+        response_body=bytes(row["response_body"]),
+        error_class=row["error_class"],
+        error=row["error"],
+    )

@@ -1,0 +1,121 @@
+"""Asks for deliveries to be made again: the same row, due now, with the whole schedule before it.
+
+Sends nothing itself: whoever sends is told.
+"""
+
+import msgspec
+
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks.events import PING, TOPIC
+from agentjobs.webhooks.log import delivery_not_found
+
+_BATCH = 100
+
+
+class Redelivered(msgspec.Struct, frozen=True):
+    """How many are due again, and how many were left because their endpoint takes none."""
+
+    count: int
+    skipped: int
+
+
+async def redeliver(db: Database, organization_id: str, delivery_id: str) -> None:
+    """Whatever became of it, unless it is being sent at this moment."""
+    await db.transact(_redeliver_one, organization_id, delivery_id)
+
+
+async def redeliver_failed(
+    db: Database, organization_id: str, since_ms: int, endpoint_id: str | None = None
+) -> Redelivered:
+    """All that failed for good since then, whenever their events happened."""
+    count = skipped = 0
+    after = ""
+    while ids := await _failed(db, organization_id, since_ms, endpoint_id, after):
+        done = await db.transact(_redeliver_batch, ids)
+        count, skipped = count + done.count, skipped + done.skipped
+        after = ids[-1]
+    return Redelivered(count, skipped)
+
+
+async def _failed(
+    db: Database, organization_id: str, since_ms: int, endpoint_id: str | None, after: str
+) -> list[str]:
+    owner = "organization_id" if endpoint_id is None else "endpoint_id"
+    rows = await db.fetch_all(
+        f"SELECT id FROM deliveries WHERE {owner} = :{owner} AND status = 'failed' AND id > :after"
+        # What is settled is due no more: the time is that of its end.
+        " AND due_at >= :since AND organization_id = :organization_id AND event <> :ping"
+        " ORDER BY id LIMIT :batch",
+        organization_id=organization_id,
+        endpoint_id=endpoint_id,
+        after=after,
+        since=since_ms,
+        ping=PING,
+        batch=_BATCH,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _redeliver_one(tx: Transaction, organization_id: str, delivery_id: str) -> None:
+    row = await tx.fetch_one(
+        "SELECT d.event, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
+        " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+        " WHERE d.id = :id AND d.organization_id = :organization_id",
+        id=delivery_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise delivery_not_found(delivery_id)
+    _refuse_unless_open(row)
+    if not await _make_due(tx, [delivery_id]):
+        raise Problem(
+            "delivery_in_progress",
+            f"{delivery_id} is being sent at this moment; look at it again in a few seconds.",
+        )
+
+
+async def _redeliver_batch(tx: Transaction, ids: list[str]) -> Redelivered:
+    rows = await tx.fetch_all(
+        "SELECT d.id, COALESCE(e.removed_at, e.disabled_at) AS closed_at FROM deliveries d"
+        " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+        " WHERE d.id IN (SELECT value FROM each(:ids)) AND d.status = 'failed'"
+        # In one order, so that two who do this at once do not wait for each other.
+        " ORDER BY d.id /*postgresql FOR UPDATE OF d */",
+        ids=ids,
+    )
+    due = [row["id"] for row in rows if row["closed_at"] is None]
+    return Redelivered(await _make_due(tx, due), len(rows) - len(due))
+
+
+async def _make_due(tx: Transaction, ids: list[str]) -> int:
+    changed = await tx.execute(
+        "UPDATE deliveries SET status = 'pending', failures = 0, due_at = :now"
+        " WHERE id IN (SELECT value FROM each(:ids)) AND lease_owner IS NULL",
+        now=await tx.clock_ms(),
+        ids=ids,
+    )
+    if changed:
+        tx.announce(TOPIC)
+    return changed
+
+
+def _refuse_unless_open(row: Row) -> None:
+    endpoint = f"{row['id']} ({row['url']})"
+    if row["event"] == PING:
+        raise Problem(
+            "ping_not_redelivered",
+            f"A ping is not sent again; `agentjobs webhooks test {row['id']}` sends a new one.",
+        )
+    if row["removed_at"] is not None:
+        raise Problem(
+            "endpoint_removed",
+            f"The endpoint {endpoint} was removed, so nothing more is sent to it; "
+            "`agentjobs webhooks add` makes a new one, for what happens from then on.",
+        )
+    if row["disabled_at"] is not None:
+        raise Problem(
+            "endpoint_disabled",
+            f"The endpoint {endpoint} is disabled; "
+            f"`agentjobs webhooks enable {row['id']}` first, then ask again.",
+        )
