@@ -75,6 +75,21 @@ def test_a_secret_whose_key_is_lost_is_noticed(agentjobs: CommandLine) -> None:
     assert "which this machine does not have" in problems(answer)
 
 
+def test_a_webhook_whose_secret_is_locked_is_noticed(agentjobs: CommandLine) -> None:
+    key, other = ("A" * 43 + "=", "B" * 43 + "=")
+    owner = agentjobs.with_settings(
+        AGENTJOBS_ENCRYPTION_KEY=key, AGENTJOBS_WEBHOOKS_ALLOW="10.1.0.0/16"
+    )
+    added = owner("webhooks", "add", "http://10.1.2.3/hook")
+    assert added.exit_code == 0, added.err
+    answer = owner("doctor")
+    assert answer.exit_code == 0
+    assert "1 endpoints, whose secrets open" in answer.out
+    assert "may reach 10.1.0.0/16" in answer.out
+    locked = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=other)("doctor", "--json")
+    assert "The secret of whk_" in problems(locked)
+
+
 def test_certificates_and_prices_that_cannot_be_used_are_problems(agentjobs: CommandLine) -> None:
     declare(agentjobs, '[[prices]]\nmodel = "small"\ninput = -1\noutput = 1\n')
     answer = agentjobs.with_settings(AGENTJOBS_CA_FILE="/nowhere.pem")("doctor", "--json")
@@ -83,5 +98,8 @@ def test_certificates_and_prices_that_cannot_be_used_are_problems(agentjobs: Com
 
 
 def test_a_network_that_is_none_is_a_problem(agentjobs: CommandLine) -> None:
-    answer = agentjobs.with_settings(AGENTJOBS_EGRESS_ALLOW="10.0.0.0/33")("doctor", "--json")
-    assert "AGENTJOBS_EGRESS_ALLOW" in problems(answer)
+    agentjobs("keys", "list")
+    for name in ("AGENTJOBS_EGRESS_ALLOW", "AGENTJOBS_WEBHOOKS_ALLOW"):
+        answer = agentjobs.with_settings(**{name: "10.0.0.0/33"})("doctor", "--json")
+        assert name in problems(answer)
+        assert len(problems(answer).splitlines()) == 1

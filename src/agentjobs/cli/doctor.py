@@ -28,7 +28,7 @@ Finding = tuple[str, str, str]
 
 
 def doctor(data_dir: DataDir = None, json: Json = False) -> None:
-    """Look at store, git, sandbox, secrets, agents and workers; exit 1 if something is wrong."""
+    """Look at store, git, sandbox, secrets, webhooks, agents and workers; exit 1 for a problem."""
     settings = load_settings(data_dir)
     findings = asyncio.run(_examine(settings))
     if json:
@@ -100,12 +100,17 @@ def _look_at_outside(settings: "Settings") -> list[Finding]:
     from agentjobs.outbound.addresses import Allowed
     from agentjobs.outbound.connector import trusted_certificates
     from agentjobs.settings import SettingsError
+    from agentjobs.webhooks.allowance import effective_allowance
 
     found: list[Finding] = []
     try:
         Allowed.parse(settings.egress_allow)
     except ValueError as error:
         found.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
+    try:
+        effective_allowance(settings, is_laptop=False)
+    except SettingsError as error:
+        found.append(("webhooks", "problem", str(error)))
     try:
         trusted_certificates(settings.ca_file)
     except ValueError as error:
@@ -135,7 +140,11 @@ async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
     try:
         await db.ping()
         yield "store", "ok", f"{db.engine}, schema current"
-        for finding in [*await _look_at_secrets(settings, db), *await _look_at_workers(db)]:
+        for finding in [
+            *await _look_at_secrets(settings, db),
+            *await _look_at_webhooks(settings, db),
+            *await _look_at_workers(db),
+        ]:
             yield finding
     except StoreError as error:
         yield "store", "problem", str(error)
@@ -153,6 +162,29 @@ async def _look_at_secrets(settings: "Settings", db: "Database") -> list[Finding
     except Problem as problem:
         return [("secrets", "problem", problem.message)]
     return [("secrets", "ok", f"{number} stored, all open with the key at hand")]
+
+
+async def _look_at_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.problems import Problem
+    from agentjobs.settings import SettingsError
+    from agentjobs.webhooks.allowance import SETTING, stored_allowance
+    from agentjobs.webhooks.secret_exchange import check_endpoint_secrets
+
+    found: list[Finding] = []
+    try:
+        allowed = await stored_allowance(db, settings)
+    except SettingsError:
+        # Told where the settings are looked at.
+        return found
+    if allowed.networks:
+        networks = ", ".join(map(str, allowed.networks))
+        found.append(("webhooks", "note", f"may reach {networks} ({SETTING}, or a laptop's own)"))
+    try:
+        number = await check_endpoint_secrets(db, SealingKeys.load(settings))
+    except Problem as problem:
+        return [*found, ("webhooks", "problem", problem.message)]
+    return [*found, ("webhooks", "ok", f"{number} endpoints, whose secrets open")]
 
 
 async def _look_at_workers(db: "Database") -> list[Finding]:

@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-from agentjobs.cli import failures
+from agentjobs.cli import (  # noqa: F401 - some hold verbs of `webhooks` alone
+    deliveries,
+    failures,
+    ping,
+    webhook_secrets,
+)
 from agentjobs.cli.agents import agents
 from agentjobs.cli.demo.command import demo
 from agentjobs.cli.doctor import doctor
@@ -18,6 +23,7 @@ from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
 from agentjobs.cli.upkeep import backup, migrate
+from agentjobs.cli.webhooks import webhooks
 
 app = typer.Typer(
     name="agentjobs",
@@ -38,6 +44,7 @@ for name, noun in {
     "agents": agents,
     "secrets": secrets,
     "pulls": pulls,
+    "webhooks": webhooks,
 }.items():
     app.add_typer(noun, name=name)
 for command in (doctor, migrate, backup):

@@ -1,0 +1,78 @@
+"""`agentjobs webhooks rotate-secret` and `promote-secret`: a new secret for an endpoint."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, remark
+from agentjobs.cli.webhooks import (
+    EndpointName,
+    answer_changed,
+    change,
+    document,
+    flag,
+    sealing_keys,
+    tell_of_key,
+    webhooks,
+)
+
+if TYPE_CHECKING:
+    from agentjobs.webhooks.endpoints import Endpoint
+
+
+@webhooks.command("rotate-secret")
+def rotate_secret(
+    endpoint: EndpointName,
+    overlap_hours: Annotated[
+        int,
+        typer.Option(
+            "--overlap-hours",
+            min=0,
+            max=168,
+            help="Hours in which both secrets sign; 0: the new one alone, at once.",
+        ),
+    ] = 24,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Make a new secret and print it, this once; the old one signs on for a while."""
+
+    async def work(admin: Admin) -> "tuple[Endpoint, str]":
+        from agentjobs.webhooks import secret_exchange
+
+        keys = sealing_keys(admin)
+        rotated = await secret_exchange.rotate_secret(admin.db, keys, org, endpoint, overlap_hours)
+        tell_of_key(keys)
+        return rotated
+
+    rotated, secret = with_store(data_dir, work)
+    if json:
+        answer_json({"secret": secret, **document(rotated)})
+        return
+    remark(_about_new_secret(rotated))
+    answer(secret)
+
+
+@webhooks.command("promote-secret")
+def promote_secret(
+    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """End the overlap now: the new secret signs alone."""
+    from agentjobs.webhooks import secret_exchange
+
+    promoted = change(data_dir, secret_exchange.promote_secret, org, endpoint)
+    answer_changed(promoted, "signs with its new secret alone.", json=json)
+
+
+def _about_new_secret(endpoint: "Endpoint") -> str:
+    from agentjobs.clock import iso_utc
+
+    if endpoint.promote_at is None:
+        return f"From now on the new secret of {endpoint.id} signs alone."
+    return (
+        f"Both secrets of {endpoint.id} sign until {iso_utc(endpoint.promote_at)}, then the new "
+        f"one alone; sooner with: agentjobs webhooks promote-secret {endpoint.id}{flag(endpoint)}"
+    )
