@@ -8,7 +8,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agentjobs.store.database import Database
 from agentjobs.web.job_metrics import JobMetrics
+from agentjobs.web.webhook_metrics import WebhookMetrics
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -59,5 +61,11 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.jobs = JobMetrics(self.registry)
+        self.webhooks = WebhookMetrics(self.registry)
         self.requests = RequestMetrics()
         self.registry.register(self.requests)
+
+    async def refresh(self, db: Database) -> None:
+        """What is read from the store; the rest is counted as it happens."""
+        await self.jobs.refresh(db)
+        await self.webhooks.refresh(db)

@@ -27,7 +27,7 @@ class MetricsPage:
 
     async def open(self, _request: Request) -> Response:
         metrics = self._context.metrics
-        await metrics.jobs.refresh(self._context.db)
+        await metrics.refresh(self._context.db)
         body = generate_latest(metrics.registry)
         return Response(
             body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}

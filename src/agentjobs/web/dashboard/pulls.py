@@ -14,6 +14,7 @@ from agentjobs.forges.pulls import Pull, get_pull, list_pulls
 from agentjobs.problems import Problem
 from agentjobs.web.basic_auth import caller_of
 from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard.notices import notices_for
 from agentjobs.web.dashboard.pages import page
 
 _MOST_LISTED = 300
@@ -28,6 +29,7 @@ async def show_list(request: Request) -> Response:
     return await page(
         context.settings,
         "pulls.html",
+        notices=await notices_for(context.db, organization),
         organization=organization,
         repo=full_name,
         pulls=pulls[:_MOST_LISTED],
@@ -40,7 +42,8 @@ async def show_pull(request: Request) -> Response:
     organization, full_name = await _place(request)
     pull = await get_pull(context.db, organization, full_name, _number(request))
     proposal = await _proposal(context, pull)
-    return await page(context.settings, "pull.html", pull=pull, proposal=proposal)
+    notices = await notices_for(context.db, organization)
+    return await page(context.settings, "pull.html", notices=notices, pull=pull, proposal=proposal)
 
 
 async def _proposal(context: WebContext, pull: Pull) -> Proposal:

@@ -1,0 +1,107 @@
+"""What operators see of webhooks: what waits, for how long, and which endpoints take nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.settings import Settings
+from agentjobs.store.database import Transaction
+from tests.delivery_world import Deliveries, attempt
+from tests.unit.web.service import Service
+from tests.unit.web.test_health_and_metrics import TOKEN, AwayDatabase, samples
+
+WAITING = "agentjobs_webhook_deliveries_waiting"
+OLDEST = "agentjobs_webhook_oldest_due_seconds"
+ACTIVE = ("agentjobs_webhook_deliveries_active",)
+ENDPOINTS = "agentjobs_webhook_endpoints"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=str(tmp_path), metrics_token="look-here")
+
+
+@pytest.fixture
+def deliveries(service: Service) -> Deliveries:
+    return Deliveries(service.world.db)
+
+
+async def numbers(service: Service) -> dict[tuple[str, ...], float]:
+    return samples((await service.get("/metrics", headers=TOKEN)).text)
+
+
+async def test_without_any_endpoint_everything_is_zero(service: Service) -> None:
+    found = await numbers(service)
+    for lane in ("first", "retry"):
+        assert (found[WAITING, lane], found[OLDEST, lane]) == (0, 0)
+    assert found[ACTIVE] == 0
+    assert {found[ENDPOINTS, state] for state in ("enabled", "by_hand", "gone", "failing")} == {0}
+
+
+async def test_what_waits_is_told_by_its_lane(service: Service, deliveries: Deliveries) -> None:
+    await deliveries.endpoint(service.caller.organization_id)
+    await service.created()
+    (one,) = await deliveries.claim()
+    await deliveries.record((one, attempt(500)))
+    await service.created()
+    await deliveries.claim()
+    await service.created()
+    found = await numbers(service)
+    assert (found[WAITING, "first"], found[WAITING, "retry"], found[ACTIVE]) == (1, 1, 1)
+    # Its retry is not due yet.
+    assert found[OLDEST, "retry"] == 0
+
+
+async def test_how_long_the_oldest_is_due_is_told_by_its_lane(
+    service: Service, deliveries: Deliveries
+) -> None:
+    await deliveries.endpoint(service.caller.organization_id)
+    for _ in range(2):
+        await service.created()
+    await service.world.db.transact(_age, now_ms() - 90_000)
+    found = await numbers(service)
+    assert 90 <= found[OLDEST, "first"] < 600
+    assert found[OLDEST, "retry"] == 0
+
+
+async def test_endpoints_are_counted_by_the_reason_they_are_disabled_for(
+    service: Service, deliveries: Deliveries
+) -> None:
+    for reason in (None, None, "by_hand", "gone", "failing", "failing"):
+        endpoint_id = await deliveries.endpoint(service.caller.organization_id)
+        if reason is not None:
+            await deliveries.change_endpoint(endpoint_id, disabled_at=1, disabled_reason=reason)
+    removed = await deliveries.endpoint(service.caller.organization_id)
+    await deliveries.change_endpoint(removed, removed_at=1)
+    found = await numbers(service)
+    states = {"enabled": 2, "by_hand": 1, "gone": 1, "failing": 2}
+    assert {state: found[ENDPOINTS, state] for state in states} == states
+    for endpoint_id in [row["id"] for row in await _failing(service)]:
+        await deliveries.change_endpoint(endpoint_id, disabled_at=None, disabled_reason=None)
+    found = await numbers(service)
+    assert (found[ENDPOINTS, "enabled"], found[ENDPOINTS, "failing"]) == (4, 0)
+
+
+async def test_a_store_that_is_away_leaves_the_last_numbers(
+    service: Service, deliveries: Deliveries
+) -> None:
+    await deliveries.endpoint(service.caller.organization_id)
+    await service.created()
+    assert (await numbers(service))[WAITING, "first"] == 1
+    service.context.db = AwayDatabase()  # type: ignore[assignment]
+    found = await numbers(service)
+    assert (found[WAITING, "first"], found[("agentjobs_store_up",)]) == (1, 0)
+
+
+async def _failing(service: Service) -> list[dict[str, str]]:
+    rows = await service.world.db.fetch_all(
+        "SELECT id FROM webhook_endpoints WHERE disabled_reason = 'failing'"
+    )
+    return [{"id": row["id"]} for row in rows]
+
+
+async def _age(tx: Transaction, at: int) -> None:
+    await tx.execute(
+        "UPDATE deliveries SET due_at = :at WHERE id = (SELECT MIN(id) FROM deliveries)", at=at
+    )
