@@ -21,7 +21,7 @@ LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request
+demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
 test: check system-test $(AGENTS_STAMP) ## Run the checks, then every test
@@ -77,4 +77,4 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs
+	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs openssl

@@ -4,6 +4,12 @@ from agentjobs_client.async_client import AsyncClient
 from agentjobs_client.client import Client
 from agentjobs_client.errors import ApiError, ClientError, ServiceUnreachable, UnexpectedAnswer
 from agentjobs_client.models import Agent, Event, Job, JobError, JobReceipt, Repo
+from agentjobs_client.webhooks import (
+    InvalidSignature,
+    UnknownPayload,
+    WebhookEvent,
+    verify_webhook,
+)
 
 __all__ = [
     "Agent",
@@ -12,10 +18,14 @@ __all__ = [
     "Client",
     "ClientError",
     "Event",
+    "InvalidSignature",
     "Job",
     "JobError",
     "JobReceipt",
     "Repo",
     "ServiceUnreachable",
     "UnexpectedAnswer",
+    "UnknownPayload",
+    "WebhookEvent",
+    "verify_webhook",
 ]

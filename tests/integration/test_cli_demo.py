@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agentjobs.cli.demo.receiver import running_receiver
+from agentjobs.cli.demo.service import DemoFailed
 from tests.cli_process import PROGRAM
 
 
@@ -54,6 +56,8 @@ def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(plac
     assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", out)
     assert "diff --git a/shop/cart.py b/shop/cart.py" in out
     assert "-import os, sys" in out
+    told = re.findall(r"^  (\S+) +dlv_\w+  signature good$", out, re.MULTILINE)
+    assert told == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
     assert err == ""
     assert services_in(place) == []
     assert list(place.iterdir()) == []
@@ -85,3 +89,12 @@ def test_on_a_terminal_the_demo_stays_open_until_ctrl_c(place):
             assert process.wait(timeout=60) == 0
     assert services_in(place) == []
     assert list(place.iterdir()) == []
+
+
+async def test_the_demos_receiver_refuses_what_the_service_did_not_sign():
+    async with running_receiver() as receiver, httpx.AsyncClient(trust_env=False) as client:
+        receiver.secret = "whsec_c2VjcmV0"
+        answer = await client.post(receiver.url, json={"event": "job.completed"})
+        assert answer.status_code == 401
+        with pytest.raises(DemoFailed, match="X-Service-Signature-256 is missing"):
+            await receiver.next_event()

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from agentjobs.cli.demo import sample
+from agentjobs.cli.demo.receiver import Receiver, running_receiver
 from agentjobs.cli.demo.screen import Screen
 from agentjobs.cli.demo.service import DemoFailed, DemoService, running_service
 from agentjobs_client import AsyncClient, Job
 
 AGENT = "lint-fixer"
 _READY_SECONDS = 30.0
+_DELIVERY_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -32,9 +34,9 @@ async def tell(place: Path, screen: Screen, *, stay_open: bool) -> None:
     screen.plain(str(place / "shop"))
 
     screen.step("A service: agentjobs up")
-    async with running_service(place / "data") as service:
+    async with running_receiver() as receiver, running_service(place / "data") as service:
         screen.plain(service.base_url)
-        told = asyncio.create_task(_with_service(service, place / "shop", screen))
+        told = asyncio.create_task(_with_service(service, receiver, place / "shop", screen))
         await _first_of(told, stop)
         if stop.done():
             return
@@ -44,7 +46,9 @@ async def tell(place: Path, screen: Screen, *, stay_open: bool) -> None:
             screen.step("Stopped; nothing of the demo is left behind")
 
 
-async def _with_service(service: DemoService, repository: Path, screen: Screen) -> str:
+async def _with_service(
+    service: DemoService, receiver: Receiver, repository: Path, screen: Screen
+) -> str:
     """The key it made, for those who want to look around afterwards."""
     screen.step("A key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
@@ -54,6 +58,10 @@ async def _with_service(service: DemoService, repository: Path, screen: Screen) 
     await service.command("repos", "connect", str(repository), f"--name={sample.FULL_NAME}")
     async with AsyncClient(service.base_url, key) as client:
         await _until_ready(client, screen)
+
+        screen.step(f"A webhook: agentjobs webhooks add {receiver.url}")
+        receiver.secret = await service.command("webhooks", "add", receiver.url)
+        screen.plain(receiver.secret)
 
         screen.step("A job: POST /v1/jobs")
         screen.plain(f'{{"repo": "{sample.FULL_NAME}", "agent": "{AGENT}"}}')
@@ -65,6 +73,7 @@ async def _with_service(service: DemoService, repository: Path, screen: Screen) 
     if job.status != "completed" or job.pr_url is None:
         reason = f"{job.error.code}: {job.error.message}" if job.error else job.status
         raise DemoFailed(f"the job did not complete: {reason}")
+    await _show_deliveries(receiver, screen)
     await _show_pull_request(service, job, seconds, screen)
     return key
 
@@ -103,6 +112,21 @@ async def _show_log(client: AsyncClient, job_id: str, screen: Screen) -> None:
             screen.log(line)
     if unfinished:
         screen.log(unfinished)
+
+
+async def _show_deliveries(receiver: Receiver, screen: Screen) -> None:
+    screen.step("What the webhook's receiver got")
+    awaited = {"job.completed", "pr.review_requested"}
+    try:
+        async with asyncio.timeout(_DELIVERY_SECONDS):
+            while awaited:
+                event = await receiver.next_event()
+                screen.plain(f"{event.event:<19}  {event.delivery_id}  signature good")
+                awaited.discard(event.event)
+    except TimeoutError:
+        missing = " and ".join(sorted(awaited))
+        reason = f"no webhook told of {missing} within {_DELIVERY_SECONDS:g} s"
+        raise DemoFailed(reason) from None
 
 
 async def _show_pull_request(
