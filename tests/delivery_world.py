@@ -5,10 +5,11 @@ from typing import Any
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.claim import Terms, claim_first, claim_retries
+from agentjobs.webhooks.claim import Terms, claim
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
-from agentjobs.webhooks.lanes import Lanes
+from agentjobs.webhooks.lanes import Kind, Lanes
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Disabled, Finished, record
 from agentjobs.webhooks.schedule import judge
@@ -35,6 +36,11 @@ def attempt(
     )
 
 
+def known(organization_id: str) -> Organization:
+    """As `Deliveries.organization` makes it: its name is its identifier."""
+    return Organization(organization_id, organization_id, "enterprise", 0)
+
+
 @dataclass
 class Deliveries:
     """The deliveries of one store, claimed and recorded by `sender`."""
@@ -42,6 +48,7 @@ class Deliveries:
     db: Database
     lanes: Lanes = field(default_factory=lambda: Lanes(100, 8))
     sender: str = "snd_a"
+    after: str = ""
 
     async def organization(self, organization_id: str = "org_a") -> str:
         await self.db.transact(_insert_organization, organization_id)
@@ -67,10 +74,10 @@ class Deliveries:
         )
 
     async def claim(self, *, now: int | None = None, **terms: Any) -> list[ClaimedDelivery]:
-        return await self._claim(claim_first, now, terms)
+        return await self._claim("first", now, terms)
 
     async def claim_retries(self, *, now: int | None = None) -> list[ClaimedDelivery]:
-        return await self._claim(claim_retries, now, {})
+        return await self._claim("retry", now, {})
 
     async def record(self, *ended: tuple[ClaimedDelivery, Attempt]) -> list[Disabled]:
         finished = [
@@ -99,11 +106,13 @@ class Deliveries:
         await self.db.transact(_age_leases)
 
     async def _claim(
-        self, claim: Any, now: int | None, terms: dict[str, Any]
+        self, kind: Kind, now: int | None, terms: dict[str, Any]
     ) -> list[ClaimedDelivery]:
         moment = now_ms() if now is None else now
         how = Terms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
-        return [one for _, one in await self.db.transact(claim, self.lanes, how)]
+        claimed = await self.db.transact(claim, kind, self.lanes, how, self.after)
+        self.after = claimed.after
+        return [one for _, one in claimed.deliveries]
 
 
 async def _insert_organization(tx: Transaction, organization_id: str) -> None:

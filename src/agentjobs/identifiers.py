@@ -28,6 +28,14 @@ def first_id_at(prefix: str, at_ms: int) -> str:
     return f"{prefix}_{_encode(at_ms << _RANDOM_BITS)}"
 
 
+def time_of(identifier: str) -> int:
+    """The moment it was made, in milliseconds."""
+    value = 0
+    for digit in identifier[-_BODY_LENGTH:]:
+        value = value << 5 | _ALPHABET.index(digit)
+    return value >> _RANDOM_BITS
+
+
 def _encode(value: int) -> str:
     digits = [_ALPHABET[(value >> shift) & 31] for shift in range(5 * (_BODY_LENGTH - 1), -1, -5)]
     return "".join(digits)

@@ -315,8 +315,17 @@ def _check_webhooks(settings: Settings) -> None:
     if len(waits) > 3 or not all(0 < wait <= 7 * 86_400 for wait in waits):
         reason = "must be at most three waits, each above 0 and at most 604800 (a week)"
         raise SettingsFileError("webhook_retry_seconds", reason)
-    if settings.webhooks_proxy and urlsplit(settings.webhooks_proxy).scheme != "http":
-        raise SettingsFileError("webhooks_proxy", "must start with http://")
+    if settings.webhooks_proxy and not _is_proxy(settings.webhooks_proxy):
+        raise SettingsFileError("webhooks_proxy", "must have the form http://HOST:PORT")
+
+
+def _is_proxy(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        # A port that is none raises.
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _check_plans(plans: tuple[PlanTable, ...]) -> None:

@@ -18,7 +18,7 @@ from agentjobs.webhooks.log import (
     list_deliveries,
 )
 from agentjobs.webhooks.model import Attempt
-from tests.delivery_world import Deliveries, attempt
+from tests.delivery_world import Deliveries, attempt, known
 
 ALL = DeliveryFilter()
 
@@ -180,7 +180,7 @@ async def test_one_delivery_is_shown_with_all_that_was_sent_and_came_back(
     (again,) = await world.claim_retries(now=now_ms() + 60_000)
     await world.record((again, attempt(200, at=odd.at + 6_000)))
 
-    detail = await get_delivery(world.db, "org_a", claimed.id)
+    detail = await get_delivery(world.db, known("org_a"), claimed.id)
     assert detail.body == claimed.body
     assert detail.attempts[0] == odd
     assert [one.status_code for one in detail.attempts] == [500, 200]
@@ -201,12 +201,13 @@ async def test_nobody_sees_another_organizations_deliveries(world: Deliveries) -
     texts = []
     for owner, delivery_id in (("org_b", made["failed"]), ("org_a", "dlv_none")):
         with pytest.raises(Problem) as refused:
-            await get_delivery(world.db, owner, delivery_id)
+            await get_delivery(world.db, known(owner), delivery_id)
         assert refused.value.code == "delivery_not_found"
-        texts.append(refused.value.message.replace(delivery_id, ""))
+        assert f"`agentjobs webhooks deliveries --org {owner}`" in refused.value.message
+        texts.append(refused.value.message.replace(delivery_id, "").replace(owner, ""))
     assert texts[0] == texts[1]
-    with pytest.raises(Problem, match="webhooks list"):
-        await find_logged_endpoint(world.db, "org_b", endpoint_id)
+    with pytest.raises(Problem, match="webhooks list --org org_b"):
+        await find_logged_endpoint(world.db, known("org_b"), endpoint_id)
 
 
 async def test_an_endpoint_is_found_in_the_log_after_it_was_removed(world: Deliveries) -> None:
@@ -214,8 +215,29 @@ async def test_an_endpoint_is_found_in_the_log_after_it_was_removed(world: Deliv
     url = (await world.endpoint_row(gone))["url"]
     await world.change_endpoint(gone, removed_at=1)
     for name in (gone, url):
-        assert await find_logged_endpoint(world.db, "org_a", name) == gone
+        assert await find_logged_endpoint(world.db, known("org_a"), name) == gone
     successor = await world.endpoint("org_a")
     await world.change_endpoint(successor, url=url)
-    assert await find_logged_endpoint(world.db, "org_a", url) == successor
-    assert await find_logged_endpoint(world.db, "org_a", gone) == gone
+    assert await find_logged_endpoint(world.db, known("org_a"), url) == successor
+    assert await find_logged_endpoint(world.db, known("org_a"), gone) == gone
+
+
+async def test_of_several_removed_endpoints_with_an_address_the_latest_is_found(
+    world: Deliveries,
+) -> None:
+    both = [await world.endpoint("org_a") for _ in range(2)]
+    for endpoint_id in both:
+        await world.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
+    found = await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+    assert found == both[1]
+
+
+async def test_an_address_of_several_endpoints_in_use_is_ambiguous(world: Deliveries) -> None:
+    both = [await world.endpoint("org_a") for _ in range(2)]
+    for endpoint_id in both:
+        await world.change_endpoint(endpoint_id, url="https://same.example/")
+    with pytest.raises(Problem) as refused:
+        await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+    assert refused.value.code == "endpoint_ambiguous"
+    assert all(endpoint_id in refused.value.message for endpoint_id in both)
+    assert await find_logged_endpoint(world.db, known("org_a"), both[0]) == both[0]

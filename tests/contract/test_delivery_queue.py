@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks import closing, upkeep
 from agentjobs.webhooks.claim import release
-from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED
+from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
 from agentjobs.webhooks.lanes import Lanes
 from agentjobs.webhooks.upkeep import keep_up
 from tests.delivery_world import Deliveries, attempt
@@ -46,12 +47,28 @@ async def test_an_event_makes_a_delivery_for_each_endpoint_that_wants_it(
 
 async def test_an_event_and_its_deliveries_are_one_commit(world: Deliveries) -> None:
     await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
 
-    with pytest.raises(Exception, match=r"."):
-        await world.event("org_a", "job_1")  # the same sequence number again
+    with pytest.raises(ZeroDivisionError):
+        await world.db.transact(_record_and_fail)
 
-    assert len(await world.statuses()) == 1
+    assert await world.statuses() == {}
+    assert await world.db.fetch_all("SELECT id FROM events") == []
+
+
+async def _record_and_fail(tx: Transaction) -> None:
+    await record_event(
+        tx,
+        JOB_QUEUED,
+        organization_id="org_a",
+        job_id="job_1",
+        sequence=1,
+        repo="acme/shop",
+        pr_url=None,
+        at_ms=now_ms(),
+    )
+    assert len(await tx.fetch_all("SELECT id FROM events")) == 1
+    assert len(await tx.fetch_all("SELECT id FROM deliveries")) == 1
+    raise ZeroDivisionError
 
 
 async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_after_the_other(
@@ -141,7 +158,7 @@ async def test_endpoints_that_are_left_out_are_not_claimed_for(world: Deliveries
     other = await world.endpoint("org_a")
     await world.event("org_a", "job_1")
 
-    claimed = await world.claim(without=(locked,))
+    claimed = await world.claim(without=frozenset({locked}))
 
     assert [one.endpoint_id for one in claimed] == [other]
 
@@ -314,3 +331,127 @@ async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Delive
     row = await world.endpoint_row(due)
     assert (bytes(row["sealed"]), row["key_id"], row["pending_sealed"]) == (b"next", "n", None)
     assert bytes((await world.endpoint_row(later))["sealed"]) == b"sealed"
+
+
+async def test_whoever_waits_has_a_turn_however_many_others_have_long_queues(
+    world: Deliveries,
+) -> None:
+    for _ in range(70):
+        await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(1, 1)
+
+    seen: list[str] = []
+    for _ in range(72):
+        for claimed in await world.claim():
+            await world.record((claimed, attempt()))
+            seen.append(claimed.endpoint_id)
+
+    assert len(set(seen)) == 70
+
+
+async def test_what_is_not_taken_is_left_to_others(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    for number in range(8):
+        await world.event("org_a", f"job_{number}")
+    small = Deliveries(world.db, Lanes(1, 1), "snd_small")
+
+    mine, others = await asyncio.gather(small.claim(), world.claim())
+
+    assert len(mine) <= 1
+    assert len(others) >= 7 - len(mine)
+
+
+async def test_senders_that_record_successes_and_failures_do_not_wait_for_each_other(
+    world: Deliveries,
+) -> None:
+    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
+    senders = [Deliveries(world.db, Lanes(2, 1), f"snd_{name}") for name in "ab"]
+    for number in range(10):
+        await world.event("org_a", f"job_{number}")
+        await world.event("org_a", f"job_{number}_too")
+        batches = []
+        for sender, healthy in zip(senders, (first, second), strict=True):
+            claimed = await sender.claim()
+            assert {one.endpoint_id for one in claimed} == {first, second}
+            batches.append(
+                [(one, attempt(200 if one.endpoint_id == healthy else 500)) for one in claimed]
+            )
+
+        await asyncio.gather(
+            *(sender.record(*batch) for sender, batch in zip(senders, batches, strict=True))
+        )
+
+
+async def test_a_delivery_whose_event_is_gone_is_given_up(world: Deliveries) -> None:
+    async def forget_events(tx: Transaction) -> None:
+        await tx.execute("DELETE FROM events")
+
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.db.transact(forget_events)
+
+    assert await world.claim() == []
+
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_what_failed_with_its_endpoint_failed_at_that_time(world: Deliveries) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    (one,) = (await world.claim())[:1]
+    later = now_ms() + DAY_MS
+
+    await world.record((one, attempt(410, at=later)))
+
+    rows = await world.db.fetch_all("SELECT due_at FROM deliveries WHERE status = 'failed'")
+    assert all(row["due_at"] >= later for row in rows)
+    assert (await world.endpoint_row(endpoint))["disabled_at"] >= later
+
+
+async def test_a_good_ping_does_not_touch_the_reason_of_a_disabled_endpoint(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    await world.change_endpoint(endpoint, disabled_at=2, disabled_reason="failing", failing_since=1)
+
+    await world.record((claimed, attempt(200)))
+
+    row = await world.endpoint_row(endpoint)
+    assert row["failing_since"] == 1
+    assert row["last_success_at"] is not None
+
+
+async def test_what_is_in_hand_is_not_taken_for_a_dead_senders(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    mine, lost = await world.claim()
+    await world.expire_leases()
+
+    await keep_up(world.db, [mine.id])
+
+    assert (await world.row(mine.id))["lease_owner"] == "snd_a"
+    assert (await world.row(lost.id))["lease_owner"] is None
+    await world.record((mine, attempt(200)))
+    assert (await world.row(mine.id))["status"] == "delivered"
+
+
+async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
+    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(5):
+        await world.event("org_a", f"job_{number}")
+    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+    for module in (closing, upkeep):
+        monkeypatch.setattr(module, "BATCH", 2)
+
+    steps = [await keep_up(world.db) for _ in range(3)]
+
+    assert steps == [True, True, False]
+    assert set((await world.statuses()).values()) == {"failed"}

@@ -12,7 +12,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import Weighed, in_batches, prune_deliveries
-from tests.delivery_world import Deliveries, attempt
+from tests.delivery_world import Deliveries, attempt, known
 from tests.world import World
 
 KIB = 1024
@@ -72,12 +72,37 @@ async def test_zero_days_keep_them_for_ever(deliveries: Deliveries) -> None:
 
 async def test_one_that_waits_is_kept_however_old(deliveries: Deliveries) -> None:
     asked, _ = await settled(deliveries, 2)
-    await redeliver(deliveries.db, "org_a", asked)
+    await redeliver(deliveries.db, known("org_a"), asked)
     await deliveries.event("org_a", "job_new")
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
     assert asked in await deliveries.statuses()
     assert await count(deliveries.db, "delivery_attempts") == 1
     assert await count(deliveries.db, "deliveries") == 2
+
+
+async def test_one_that_was_sent_again_is_kept_for_its_days_from_then_on(
+    deliveries: Deliveries,
+) -> None:
+    asked, _ = await settled(deliveries, 2)
+    await redeliver(deliveries.db, known("org_a"), asked)
+    (again,) = await deliveries.claim_retries()
+    await deliveries.record((again, attempt(200, at=in_days(29))))
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
+    assert list(await deliveries.statuses()) == [asked]
+    assert await count(deliveries.db, "delivery_attempts") == 2
+    assert await prune_deliveries(deliveries.db, 30, in_days(58)) == 0
+    assert await prune_deliveries(deliveries.db, 30, in_days(60)) == 1
+    assert await count(deliveries.db, "delivery_attempts") == 0
+
+
+async def test_old_ones_that_stay_hide_none_that_go(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.retention._READ_AT_ONCE", 2)
+    stay = await settled(deliveries, 5, due_at=in_days(29))
+    await settled(deliveries, 3)
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 3
+    assert list(await deliveries.statuses()) == stay
 
 
 async def test_a_ping_takes_its_event_along(deliveries: Deliveries) -> None:
@@ -134,7 +159,7 @@ async def test_a_job_stays_while_a_delivery_of_its_events_waits(world: World) ->
     await finished_job(world, sends)
     caller = world.callers["acme"]
     rows = await world.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
-    await redeliver(world.db, caller.organization_id, rows[0]["id"])
+    await redeliver(world.db, known(caller.organization_id), rows[0]["id"])
     assert (await prune(world.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
     (again,) = await sends.claim_retries()
     assert again.job_id == job_id

@@ -5,11 +5,12 @@ from msgspec.structs import replace
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
-from tests.delivery_world import Deliveries, attempt
+from tests.delivery_world import Deliveries, attempt, known
 from tests.stores import until
 
 
@@ -38,7 +39,7 @@ async def test_a_failed_delivery_is_sent_again_with_the_whole_schedule_before_it
     await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     event_id = (await world.row(delivery_id))["event_id"]
-    await redeliver(world.db, "org_a", delivery_id)
+    await redeliver(world.db, known("org_a"), delivery_id)
     (again,) = await world.claim_retries()
     assert (again.id, again.event_id, again.attempts) == (delivery_id, event_id, 1)
     assert again.failures == 0
@@ -51,7 +52,7 @@ async def test_a_delivered_one_can_be_sent_again_too(world: Deliveries) -> None:
     await world.event("org_a", "job_1")
     (one,) = await world.claim()
     await world.record((one, attempt(200)))
-    await redeliver(world.db, "org_a", one.id)
+    await redeliver(world.db, known("org_a"), one.id)
     assert [again.id for again in await world.claim_retries()] == [one.id]
 
 
@@ -61,7 +62,7 @@ async def test_one_that_waits_for_its_retry_does_not_wait_any_longer(world: Deli
     (one,) = await world.claim()
     await world.record((one, attempt(500)))
     assert await world.claim_retries() == []
-    await redeliver(world.db, "org_a", one.id)
+    await redeliver(world.db, known("org_a"), one.id)
     assert [again.id for again in await world.claim_retries()] == [one.id]
 
 
@@ -70,7 +71,7 @@ async def test_senders_are_told(world: Deliveries) -> None:
     (delivery_id,) = await failed(world)
     heard: list[str] = []
     world.db.changes.on(TOPIC, lambda: heard.append("told"))
-    await redeliver(world.db, "org_a", delivery_id)
+    await redeliver(world.db, known("org_a"), delivery_id)
     await until(lambda: bool(heard))
 
 
@@ -86,7 +87,7 @@ async def test_one_that_is_being_sent_is_left_alone(world: Deliveries) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "advice"),
     [
-        ({"disabled_at": 1, "disabled_reason": "gone"}, "endpoint_disabled", "webhooks enable whk"),
+        ({"disabled_at": 1, "disabled_reason": "gone"}, "endpoint_disabled", "webhooks enable"),
         ({"removed_at": 1}, "endpoint_removed", "webhooks add"),
     ],
 )
@@ -96,7 +97,9 @@ async def test_nothing_is_sent_to_an_endpoint_that_takes_nothing(
     endpoint_id = await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     await world.change_endpoint(endpoint_id, **change)
-    assert advice in await refuses(world, delivery_id, code)
+    message = await refuses(world, delivery_id, code)
+    assert advice in message
+    assert " --org org_a`" in message
     assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 1)
     assert (await world.row(delivery_id))["status"] == "failed"
 
@@ -105,7 +108,7 @@ async def test_another_organizations_delivery_is_not_found(world: Deliveries) ->
     await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     with pytest.raises(Problem) as refused:
-        await redeliver(world.db, "org_b", delivery_id)
+        await redeliver(world.db, known("org_b"), delivery_id)
     assert refused.value.code == "delivery_not_found"
     await refuses(world, "dlv_none", "delivery_not_found")
     assert await redeliver_failed(world.db, "org_b", 0) == Redelivered(0, 0)
@@ -115,7 +118,9 @@ async def test_a_ping_is_made_anew_instead(world: Deliveries) -> None:
     await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     await world.db.transact(_make_a_ping, delivery_id)
-    assert "webhooks test whk_" in await refuses(world, delivery_id, "ping_not_redelivered")
+    endpoint_id = (await world.row(delivery_id))["endpoint_id"]
+    command = f"`agentjobs webhooks test {endpoint_id} --org org_a`"
+    assert command in await refuses(world, delivery_id, "ping_not_redelivered")
     assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 0)
 
 
@@ -159,9 +164,18 @@ async def test_only_those_of_one_endpoint_if_it_is_named(world: Deliveries) -> N
     assert await redeliver_failed(world.db, "org_b", 0, other) == Redelivered(0, 0)
 
 
+async def test_commands_for_the_default_organization_are_short(world: Deliveries) -> None:
+    endpoint_id = await world.endpoint("org_a")
+    (delivery_id,) = await failed(world)
+    await world.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
+    default = replace(known("org_a"), name=DEFAULT_ORGANIZATION)
+    with pytest.raises(Problem, match=f"`agentjobs webhooks enable {endpoint_id}`"):
+        await redeliver(world.db, default, delivery_id)
+
+
 async def refuses(world: Deliveries, delivery_id: str, code: str) -> str:
     with pytest.raises(Problem) as refused:
-        await redeliver(world.db, "org_a", delivery_id)
+        await redeliver(world.db, known("org_a"), delivery_id)
     assert refused.value.code == code
     return refused.value.message
 

@@ -16,7 +16,7 @@ from agentjobs.problems import Problem
 from agentjobs.settings import load
 from agentjobs.settings_tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks import endpoints, secret_exchange
+from agentjobs.webhooks import closing, endpoints, secret_exchange
 from agentjobs.webhooks.allowance import effective_allowance, store_allowance, stored_allowance
 from agentjobs.webhooks.endpoints import (
     disable,
@@ -276,7 +276,7 @@ async def test_disabling_fails_what_waits_but_not_what_is_being_sent_or_anothers
 
 
 async def test_a_long_queue_is_failed_to_its_end(house, monkeypatch):
-    monkeypatch.setattr(endpoints, "_BATCH", 3)
+    monkeypatch.setattr(closing, "BATCH", 3)
     endpoint = (await house.add()).endpoint
     for number in range(10):
         await house.event(f"job_{number}")

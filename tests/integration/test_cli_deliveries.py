@@ -151,7 +151,7 @@ def test_another_organization_has_another_log(past, log, agentjobs):
     ):
         refused = agentjobs("webhooks", *words)
         assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
-        assert "in this organization" in refused.err
+        assert "The organization 'default' has no" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,7 @@ def test_a_delivery_is_due_again_and_an_endpoint_that_takes_nothing_refuses(past
     one, other = past.events(organization, attempt(500), attempt(200))
     done = agentjobs("webhooks", "redeliver", one, "--org", "acme")
     assert (done.exit_code, done.out) == (0, f"{one}\n")
+    assert f"`agentjobs webhooks show {one} --org acme`" in done.err
     again = agentjobs("webhooks", "redeliver", other, "--org", "acme", "--json")
     assert again.document == {"id": other, "status": "pending"}
     for delivery in log("--status", "pending").document:
@@ -236,7 +237,7 @@ def test_a_delivery_is_due_again_and_an_endpoint_that_takes_nothing_refuses(past
     past.change(endpoint, disabled_at=now_ms(), disabled_reason="gone")
     refused = agentjobs("webhooks", "redeliver", one, "--org", "acme")
     assert refused.exit_code == 2
-    assert f"agentjobs webhooks enable {endpoint}" in refused.err
+    assert f"`agentjobs webhooks enable {endpoint} --org acme`" in refused.err
 
 
 def test_all_that_failed_since_a_time_are_due_again(past, agentjobs, log):
@@ -251,6 +252,7 @@ def test_all_that_failed_since_a_time_are_due_again(past, agentjobs, log):
     left = agentjobs(*words)
     assert left.out == "0\n"
     assert "1 were left" in left.err
+    assert "`agentjobs webhooks list --org acme`" in left.err
     assert agentjobs(*words, "--json").document == {"redelivered": 0, "skipped": 1}
     assert ids(log("--status", "failed")) == [old]
 

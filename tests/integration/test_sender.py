@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.settings import Settings, load
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.send import connections_of
 from agentjobs.webhooks.sender import Sender
@@ -280,3 +280,86 @@ async def test_a_drained_sender_gives_back_what_did_not_end_in_time(
     (row,) = await house.db.fetch_all("SELECT * FROM deliveries")
     assert (row["endpoint_id"], row["lease_owner"]) == (endpoint, None)
     assert (row["status"], row["attempts"]) == ("pending", 0)
+
+
+async def test_what_is_delivered_again_does_not_wait_for_a_poll_each_few(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    await house.events(jobs=40)
+    async with sending(house):
+        await house.settled()
+
+    await house.db.transact(_make_all_due)
+    async with sending(house):
+        # With one look a second at four of them it would take ten.
+        await until(lambda: len(receiving.received) == 80, within_seconds=5)
+
+
+async def test_a_sender_that_was_away_from_its_store_records_before_it_clears_leases(
+    house: House, receiving: Receiver
+) -> None:
+    answered = threading.Event()
+
+    def answer(_: Received) -> int:
+        answered.wait(20)
+        return 200
+
+    receiving.answer = answer
+    house.settings = load({}, data_dir=house.settings.data_dir)
+    await house.endpoint(receiving.url)
+    await house.events(jobs=3)
+    async with sending(house):
+        await until(lambda: len(receiving.received) == 3)
+        await house.deliveries.expire_leases()
+        # The upkeep has had its turn, and left what is in hand.
+        await until_upkeep(house)
+        answered.set()
+        assert await house.settled() == {"delivered": 3}
+
+    assert len(receiving.received) == 3
+
+
+async def test_a_turn_that_is_cut_off_leaves_no_lease_behind(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    for number in range(20):
+        await house.deliveries.event("org_a", f"job_{number}")
+        async with sending(house, in_a_hurry=True):
+            # Somewhere in the first turn, on SQLite between its claim and its end.
+            await asyncio.sleep(0)
+
+    rows = await house.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
+    assert rows == []
+
+
+async def until_upkeep(house: House) -> None:
+    """A lease of somebody else that ran out is cleared by the next upkeep."""
+    await house.db.transact(_lend_marker)
+
+    async def is_cleared() -> bool:
+        row = await house.db.fetch_one("SELECT lease_owner FROM deliveries WHERE id = 'dlv_marker'")
+        return row is not None and row["lease_owner"] is None
+
+    async with asyncio.timeout(20):
+        while not await is_cleared():  # noqa: ASYNC110 - a row gives no event to wait for
+            await asyncio.sleep(0.02)
+    await house.db.transact(_remove_marker)
+
+
+async def _make_all_due(tx: Transaction) -> None:
+    await tx.execute("UPDATE deliveries SET status = 'pending', due_at = 0, failures = 0")
+
+
+async def _lend_marker(tx: Transaction) -> None:
+    await tx.execute(
+        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+        " event, status, due_at, created_at, lease_owner, lease_expires_at)"
+        " VALUES ('dlv_marker', 'org_other', 'whk_none', 'job_none', 1, 'evt_none', 'job.queued',"
+        " 'delivered', 0, 0, 'snd_dead', 1)"
+    )
+
+
+async def _remove_marker(tx: Transaction) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE id = 'dlv_marker'")

@@ -124,9 +124,14 @@ async def test_a_name_without_an_address_is_a_failure_of_dns() -> None:
         assert attempt.error == "the name was not resolved: hooks.test is unknown"
     async with connections(look_up=lambda _: []) as opened:
         assert (await send(opened, "https://hooks.test/")).error_class == "dns"
+
+
+async def test_what_can_be_no_name_is_not_looked_up() -> None:
     async with connections() as opened:
         for host in ("a..b", "x" * 70 + ".test"):
-            assert (await send(opened, f"https://{host}/")).error_class == "dns"
+            attempt = await send(opened, f"https://{host}/")
+            assert attempt.error_class == "blocked_address"
+            assert "neither a name nor an IP address" in (attempt.error or "")
 
 
 async def test_a_name_server_without_an_answer_is_a_failure_of_dns_and_delays_nobody() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.hosts import why_host_refused
+from agentjobs.outbound.hosts import plain_spelling, why_host_refused
 
 NOTHING = Allowed()
 EVERYTHING = Allowed.parse(["0.0.0.0/0", "::/0"])
@@ -20,7 +20,7 @@ def test_a_name_is_left_to_those_who_look_it_up(host: str) -> None:
     assert why_host_refused(host, NOTHING) is None
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1", "fe80::1%lo"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1", "FE80::1"])
 def test_an_address_is_judged(host: str) -> None:
     assert why_host_refused(host, NOTHING)
     assert why_host_refused(host, EVERYTHING) is None
@@ -43,10 +43,23 @@ def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) ->
     [
         *("256.1.1.1", "1.2.3.4.5", "a.1", "a.0x", "4294967296", "1..2", "", ".", " ", "a b"),
         *("127%2e0.0.1", "%00", "a\0b", "a/b", "a@b", "\uff11.1.1.1", "caf\xe9.test", "a\n"),
+        *("a..b", ".a", "a..", "-a.test", "a-.test", "a" * 64, "\u212a.test", "127.0.0.1.."),
+        *("fe80::1%lo", "::g", "1::2::3", ":", "a:1", "127.0.0.1:80"),
     ],
 )
 def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
     assert why_host_refused(host, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [
+        *(("::ffff:8.8.8.8", "8.8.8.8"), ("::FFFF:808:808", "8.8.8.8"), ("0:0::1", "::1")),
+        *(("8.8.8.8", "8.8.8.8"), ("0x8.0x8.2056", "8.8.8.8"), ("a.test", None)),
+    ],
+)
+def test_a_plain_spelling_is_known_for_every_address(host: str, plain: str | None) -> None:
+    assert plain_spelling(host) == plain
 
 
 @given(st.ip_addresses(v=4))

@@ -1,5 +1,5 @@
 from agentjobs.clock import iso_utc, now_ms
-from agentjobs.identifiers import first_id_at, new_id
+from agentjobs.identifiers import first_id_at, new_id, time_of
 
 
 def test_later_identifiers_sort_after_earlier_ones() -> None:
@@ -12,6 +12,13 @@ def test_an_identifier_says_what_it_is_and_when_it_was_made() -> None:
     before = now_ms()
     made = new_id("repo")
     assert first_id_at("repo", before) <= made < first_id_at("repo", now_ms() + 1)
+
+
+def test_the_time_of_an_identifier_can_be_read_from_it() -> None:
+    before = now_ms()
+    assert before <= time_of(new_id("job")) <= now_ms()
+    for moment in (0, 1, 1_700_000_000_042, 2**48 - 1):
+        assert time_of(first_id_at("dlv", moment)) == moment
 
 
 def test_times_are_utc_with_milliseconds() -> None:

@@ -13,6 +13,7 @@ from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks import webhooks
 
 if TYPE_CHECKING:
+    from agentjobs.organizations.organizations import Organization
     from agentjobs.webhooks.log import Delivery, DeliveryDetail, DeliveryFilter, DeliveryPage
     from agentjobs.webhooks.redelivery import Redelivered
 
@@ -62,7 +63,7 @@ def list_deliveries(
         from agentjobs.webhooks import log
 
         owner = await find_organization(admin.db, org)
-        wanted = await _filter(admin, owner.id, status, job, endpoint, since)
+        wanted = await _filter(admin, owner, status, job, endpoint, since)
         return await log.list_deliveries(admin.db, owner.id, wanted, limit=limit, before=before)
 
     page = with_store(data_dir, work)
@@ -86,7 +87,7 @@ def show_delivery(
         from agentjobs.webhooks.log import get_delivery
 
         owner = await find_organization(admin.db, org)
-        return await get_delivery(admin.db, owner.id, delivery)
+        return await get_delivery(admin.db, owner, delivery)
 
     detail = with_store(data_dir, work)
     if json:
@@ -126,7 +127,7 @@ def redeliver(
         from agentjobs.webhooks.redelivery import redeliver_failed
 
         owner = await find_organization(admin.db, org)
-        wanted = await _filter(admin, owner.id, None, None, endpoint, failed_since)
+        wanted = await _filter(admin, owner, None, None, endpoint, failed_since)
         since_ms = wanted.since_ms or 0
         return await redeliver_failed(admin.db, owner.id, since_ms, wanted.endpoint_id)
 
@@ -137,10 +138,18 @@ def redeliver(
     answer(str(done.count))
     remark(f"{done.count} failed deliveries are due again.")
     if done.skipped:
-        remark(
-            f"{done.skipped} were left, because their endpoints are disabled or removed; "
-            "`agentjobs webhooks list` shows why, and `agentjobs webhooks enable` ends it."
-        )
+        _tell_of_skipped(done.skipped, org)
+
+
+def _tell_of_skipped(skipped: int, org: str) -> None:
+    from agentjobs.webhooks.endpoints import org_flag
+
+    flag = org_flag(org)
+    remark(
+        f"{skipped} were left, because their endpoints are disabled or removed; "
+        f"`agentjobs webhooks list{flag}` shows why, and `agentjobs webhooks enable "
+        f"ENDPOINT{flag}` ends it."
+    )
 
 
 def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) -> None:
@@ -149,19 +158,22 @@ def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) ->
         from agentjobs.webhooks.redelivery import redeliver
 
         owner = await find_organization(admin.db, org)
-        await redeliver(admin.db, owner.id, delivery)
+        await redeliver(admin.db, owner, delivery)
 
     with_store(data_dir, work)
     if json:
         answer_json({"id": delivery, "status": "pending"})
         return
+    from agentjobs.webhooks.endpoints import org_flag
+
     answer(delivery)
-    remark(f"{delivery} is due again; `agentjobs webhooks show {delivery}` tells what came of it.")
+    command = f"agentjobs webhooks show {delivery}{org_flag(org)}"
+    remark(f"{delivery} is due again; `{command}` tells what came of it.")
 
 
 async def _filter(
     admin: Admin,
-    organization_id: str,
+    owner: "Organization",
     status: Status | None,
     job: str | None,
     endpoint: str | None,
@@ -175,7 +187,7 @@ async def _filter(
     since_ms = None if since is None else moment_ms(since, now_ms())
     endpoint_id = None
     if endpoint is not None:
-        endpoint_id = await find_logged_endpoint(admin.db, organization_id, endpoint)
+        endpoint_id = await find_logged_endpoint(admin.db, owner, endpoint)
     return DeliveryFilter(
         status=None if status is None else status.value,
         job_id=job,

@@ -5,10 +5,15 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Gauge
 
 from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.identifiers import time_of
 from agentjobs.store.database import Database, StoreUnavailable
 
-# The indexes of the sender; what nobody has attempted yet is due since its event happened.
-_LANES: Mapping[str, str] = {"first": "attempts = 0", "retry": "attempts > 0"}
+# Only what the sender's indexes hold, since everything that waits is counted. A first attempt is
+# due since its event happened, and the identifier tells when that was.
+_LANES: Mapping[str, str] = {
+    "first": "MIN(id) AS oldest FROM deliveries WHERE attempts = 0",
+    "retry": "MIN(due_at) AS oldest FROM deliveries WHERE attempts > 0",
+}
 _STATES = ("enabled", "by_hand", "gone", "failing")
 
 
@@ -22,7 +27,7 @@ class WebhookMetrics:
         )
         self._overdue = Gauge(
             "agentjobs_webhook_oldest_due_seconds",
-            "How long the delivery that is due longest has been due.",
+            "How long the oldest waits: since its event, or since it was due for another attempt.",
             ("lane",),
             registry=registry,
         )
@@ -50,13 +55,11 @@ class WebhookMetrics:
 
     async def _read_lane(self, db: Database, lane: str) -> None:
         rows = await db.fetch_all(
-            "SELECT COUNT(*) AS waiting, MIN(due_at) AS due_at FROM deliveries"
-            f" WHERE status = 'pending' AND lease_owner IS NULL AND {_LANES[lane]}"
+            f"SELECT COUNT(*) AS waiting, {_LANES[lane]}"
+            " AND status = 'pending' AND lease_owner IS NULL"
         )
-        due_at = rows[0]["due_at"]
-        overdue_ms = 0 if due_at is None else max(now_ms() - due_at, 0)
         self._waiting.labels(lane).set(rows[0]["waiting"])
-        self._overdue.labels(lane).set(overdue_ms / SECOND_MS)
+        self._overdue.labels(lane).set(_overdue_ms(rows[0]["oldest"]) / SECOND_MS)
 
     async def _read_active(self, db: Database) -> None:
         rows = await db.fetch_all(
@@ -72,3 +75,10 @@ class WebhookMetrics:
         found = {row["state"]: row["endpoints"] for row in rows}
         for state in _STATES:
             self._endpoints.labels(state).set(found.get(state, 0))
+
+
+def _overdue_ms(oldest: str | int | None) -> int:
+    """Of what is due since then; an identifier stands for its time."""
+    if oldest is None:
+        return 0
+    return max(now_ms() - (time_of(oldest) if isinstance(oldest, str) else oldest), 0)

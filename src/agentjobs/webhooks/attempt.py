@@ -1,6 +1,7 @@
 """One attempt on one session: the request, the head of the answer, the first bytes of its body.
 
-Never raises what a receiver can cause: all of it becomes an Attempt. Signs and stores nothing.
+Never raises what a receiver can cause: all of it becomes an Attempt. Only a machine that has run
+out of files or memory is no receiver's doing, and raises OutOfRoom. Signs and stores nothing.
 """
 
 import asyncio
@@ -16,9 +17,11 @@ from agentjobs.clock import now_ms
 from agentjobs.outbound.strangers import StrangerProtocol
 from agentjobs.webhooks.failures import (
     Failure,
+    OutOfRoom,
     Progress,
     failure_of_error,
     failure_of_status,
+    is_out_of_room,
     is_success,
 )
 from agentjobs.webhooks.model import Attempt, Headers
@@ -108,13 +111,26 @@ async def _outcome(
     trouble: Exception = aiohttp.ClientError("nothing came")
     try:
         await _exchange(session, request, limits, seen)
+    except asyncio.CancelledError:
+        # Who was told already must not be told again, for the sake of a body.
+        if seen.response is None:
+            raise
+        _go_on()
     except Exception as error:  # noqa: BLE001 - whatever a receiver causes is its attempt's result
         trouble = error
     # With the head it is decided: a body that is late, cut or malformed changes nothing.
     if seen.response is not None:
         return _verdict(seen.response)
+    if is_out_of_room(trouble):
+        raise OutOfRoom(str(trouble))
     seen.ended = time.monotonic()
     return failure_of_error(trouble, _progress(request, limits, seen))
+
+
+def _go_on() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
 
 
 async def _exchange(

@@ -84,7 +84,7 @@ class Connections:
     async def attempt(
         self, endpoint_id: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> Attempt:
-        """Raises nothing but CancelledError."""
+        """Raises nothing but CancelledError, and OutOfRoom."""
         target = self._targets.get(url) or self._judged(url)
         proxy = self._proxy if target.is_proxied else None
         request = Request(target.url, {**self._base_headers, **headers}, body, proxy)

@@ -11,12 +11,9 @@ from agentjobs.clock import iso_utc, now_ms
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks.closing import fail_waiting
+from agentjobs.webhooks.events import decode_filter
 from agentjobs.webhooks.model import DisabledReason
-
-# SQLite's event loop waits for a statement.
-_BATCH = 200
-
-_filters = msgspec.json.Decoder(tuple[str, ...])
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +108,7 @@ async def disable(tx: Transaction, endpoint_id: str, reason: DisabledReason, at_
         now=at_ms,
     )
     if changed:
-        await _fail_waiting(tx, endpoint_id)
+        await fail_waiting(tx, endpoint_id, at_ms)
     return changed > 0
 
 
@@ -135,9 +132,10 @@ def reason_text(endpoint: Endpoint) -> str | None:
     if endpoint.disabled_at is None:
         return None
     at = iso_utc(endpoint.disabled_at)
+    since = iso_utc(endpoint.failing_since or endpoint.disabled_at)
     why = {
         "gone": f"the receiver answered 410 Gone at {at}",
-        "failing": f"every delivery failed since {iso_utc(endpoint.failing_since or 0)}",
+        "failing": f"every delivery failed since {since}",
     }.get(endpoint.disabled_reason or "", f"by hand at {at}")
     command = f"agentjobs webhooks enable {endpoint.id}{org_flag(endpoint.organization)}"
     return f"{why}; to enable it: {command}"
@@ -161,7 +159,7 @@ async def _remove(tx: Transaction, endpoint: Endpoint) -> None:
         " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
         nothing=b"",
     )
-    await _fail_waiting(tx, endpoint.id)
+    await fail_waiting(tx, endpoint.id, now_ms())
 
 
 async def _finish_closing(db: Database, endpoint_id: str) -> None:
@@ -176,23 +174,7 @@ async def _fail_waiting_of_closed(tx: Transaction, endpoint_id: str) -> int:
         " AND COALESCE(disabled_at, removed_at) IS NOT NULL",
         id=endpoint_id,
     )
-    return 0 if closed is None else await _fail_waiting(tx, endpoint_id)
-
-
-async def _fail_waiting(tx: Transaction, endpoint_id: str) -> int:
-    """A batch of it; what is being sent at this moment is the sender's to settle."""
-    # Two statements, because first attempts and retries have an index each. What is locked is
-    # being taken by a sender, or failed by somebody else.
-    changed = 0
-    for which in ("= 0", "> 0"):
-        changed += await tx.execute(
-            "UPDATE deliveries SET status = 'failed' WHERE id IN (SELECT id FROM deliveries"
-            " WHERE endpoint_id = :endpoint_id AND status = 'pending' AND lease_owner IS NULL"
-            f" AND attempts {which} LIMIT :batch /*postgresql FOR UPDATE SKIP LOCKED */)",
-            endpoint_id=endpoint_id,
-            batch=_BATCH,
-        )
-    return changed
+    return 0 if closed is None else await fail_waiting(tx, endpoint_id, now_ms())
 
 
 def _endpoint(row: Row, organization: str) -> Endpoint:
@@ -202,7 +184,7 @@ def _endpoint(row: Row, organization: str) -> Endpoint:
         organization=organization,
         url=row["url"],
         description=row["description"],
-        events=_filters.decode(row["events"]),
+        events=decode_filter(row["events"]),
         created_at=row["created_at"],
         disabled_at=row["disabled_at"],
         disabled_reason=row["disabled_reason"],

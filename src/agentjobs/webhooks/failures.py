@@ -3,6 +3,7 @@
 Pure: it reads an error, or a status, and what is known of how far the attempt came.
 """
 
+import errno
 import ssl
 from http import HTTPStatus
 from typing import NamedTuple
@@ -14,6 +15,13 @@ from agentjobs.outbound.strangers import EndlessAnswer
 from agentjobs.webhooks.model import ErrorClass
 
 LONGEST_SENTENCE = 500
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class OutOfRoom(Exception):
+    """This machine had no file or memory left for an attempt: nothing was sent, by no one's fault
+    but its own."""
 
 
 class Failure(NamedTuple):
@@ -42,6 +50,11 @@ def failure_of_status(status: int, reason: str | None, location: str | None) -> 
         return _failure("http_status", answered)
     to = f" to {location}" if location else ""
     return _failure("redirect", f"{answered}{to}: redirects are not followed")
+
+
+def is_out_of_room(error: Exception) -> bool:
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, OSError) and cause.errno in _NO_ROOM
 
 
 def failure_of_error(error: Exception, progress: Progress) -> Failure:

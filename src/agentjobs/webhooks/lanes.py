@@ -1,22 +1,25 @@
 """Who may send how much at once, so that nobody waits for somebody else's slow receiver.
 
-First attempts, first attempts to endpoints that were slow the last time, and retries each have a
-lane of their own. In memory, of one sender; knows neither store nor network.
+First attempts and retries have a lane each, and beside it one for endpoints that were slow the
+last time. In memory, of one sender; knows neither store nor network.
 """
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, Self
 
-import msgspec
-
-Lane = Literal["first", "slow", "retry"]
+Kind = Literal["first", "retry"]
 
 SLOW_MS = 2_000
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Lane(NamedTuple):
+    kind: Kind
+    is_slow: bool = False
+
+
+class Candidate(NamedTuple):
     """A delivery that could be sent now."""
 
     id: str
@@ -26,45 +29,47 @@ class Candidate(msgspec.Struct, frozen=True):
 
 class Lanes:
     def __init__(self, concurrency: int, endpoint_concurrency: int) -> None:
-        half = max(1, concurrency // 2)
-        self._capacity: dict[Lane, int] = {"first": concurrency, "slow": half, "retry": half}
-        self._of_endpoint: dict[Lane, int] = {
-            "first": endpoint_concurrency,
-            "slow": max(1, endpoint_concurrency // 4),
-            "retry": max(1, endpoint_concurrency // 2),
-        }
+        self._capacity = _shares(concurrency, slow_part=2)
+        self._of_endpoint = _shares(endpoint_concurrency, slow_part=4)
         self._used: Counter[Lane] = Counter()
         self._by_endpoint: Counter[tuple[Lane, str]] = Counter()
         self._by_organization: Counter[tuple[Lane, str]] = Counter()
         self._slow: set[str] = set()
 
-    def first_lane_of(self, endpoint_id: str) -> Lane:
-        return "slow" if endpoint_id in self._slow else "first"
+    def lane_of(self, kind: Kind, endpoint_id: str) -> Lane:
+        return Lane(kind, endpoint_id in self._slow)
 
-    def is_open(self, lane: Lane) -> bool:
-        return self._used[lane] < self._capacity[lane]
+    def room(self, kind: Kind) -> int:
+        lanes = (Lane(kind), Lane(kind, is_slow=True))
+        return sum(self._capacity[lane] - self._used[lane] for lane in lanes)
 
-    def most_of_endpoint(self, lane: Lane) -> int:
-        return self._of_endpoint[lane]
+    def most_of_endpoint(self, kind: Kind) -> int:
+        return min(self._of_endpoint[Lane(kind)], self.room(kind))
 
-    def full_endpoints(self, lanes: Iterable[Lane]) -> list[str]:
-        """Those that have all they may have at once in one of these lanes."""
-        wanted = set(lanes)
-        return [
+    def full_endpoints(self, kind: Kind) -> set[str]:
+        """Those that nothing more can be sent to now."""
+        full = {
             endpoint_id
             for (lane, endpoint_id), used in self._by_endpoint.items()
-            if lane in wanted and used >= self._of_endpoint[lane]
-        ]
+            if lane.kind == kind and used >= self._of_endpoint[lane]
+        }
+        slow = Lane(kind, is_slow=True)
+        return full if self._used[slow] < self._capacity[slow] else full | self._slow
 
-    def choose(
-        self, candidates: Iterable[Candidate], *, are_retries: bool
-    ) -> list[tuple[Lane, Candidate]]:
+    def full_organizations(self, kind: Kind) -> set[str]:
+        return {
+            organization_id
+            for (lane, organization_id), used in self._by_organization.items()
+            if lane == Lane(kind) and used >= self._of_organization(lane)
+        }
+
+    def choose(self, kind: Kind, candidates: Iterable[Candidate]) -> list[tuple[Lane, Candidate]]:
         """As many as there is room for, one of each endpoint before the second of any."""
         seen = self._copy()
         chosen: list[tuple[Lane, Candidate]] = []
         for one in _in_turns(candidates):
-            lane: Lane = "retry" if are_retries else self.first_lane_of(one.endpoint_id)
-            if seen._has_room(lane, one.endpoint_id, one.organization_id):
+            lane = self.lane_of(kind, one.endpoint_id)
+            if seen._has_room(lane, one):
                 seen.enter(lane, one.endpoint_id, one.organization_id)
                 chosen.append((lane, one))
         return chosen
@@ -83,15 +88,16 @@ class Lanes:
         """How long its last answer took."""
         (self._slow.add if duration_ms >= SLOW_MS else self._slow.discard)(endpoint_id)
 
-    def _has_room(self, lane: Lane, endpoint_id: str, organization_id: str) -> bool:
-        capacity = self._capacity[lane]
-        # Whatever one organization's endpoints do, the others find a quarter of the lane.
-        of_organization = capacity - capacity // 4
+    def _has_room(self, lane: Lane, one: Candidate) -> bool:
         return (
-            self._used[lane] < capacity
-            and self._by_endpoint[lane, endpoint_id] < self._of_endpoint[lane]
-            and self._by_organization[lane, organization_id] < of_organization
+            self._used[lane] < self._capacity[lane]
+            and self._by_endpoint[lane, one.endpoint_id] < self._of_endpoint[lane]
+            and self._by_organization[lane, one.organization_id] < self._of_organization(lane)
         )
+
+    def _of_organization(self, lane: Lane) -> int:
+        # Whatever one organization's endpoints do, the others find a quarter of the lane.
+        return self._capacity[lane] - self._capacity[lane] // 4
 
     def _copy(self) -> Self:
         other = copy.copy(self)
@@ -101,21 +107,26 @@ class Lanes:
         return other
 
 
+def _in_turns(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Endpoints in the order they come in, each with its first, then each with its second, …"""
+    queues: dict[str, list[Candidate]] = {}
+    for one in candidates:
+        queues.setdefault(one.endpoint_id, []).append(one)
+    for turn in range(max(map(len, queues.values()), default=0)):
+        for queue in queues.values():
+            yield from queue[turn : turn + 1]
+
+
+def _shares(whole: int, *, slow_part: int) -> dict[Lane, int]:
+    """Retries have half as much as first attempts, slow endpoints only a part of either."""
+    shares: dict[Lane, int] = {}
+    for kind, share in (("first", whole), ("retry", whole // 2)):
+        shares[Lane(kind)] = max(1, share)  # type: ignore[arg-type]
+        shares[Lane(kind, is_slow=True)] = max(1, share // slow_part)  # type: ignore[arg-type]
+    return shares
+
+
 def _take_one(counts: Counter[tuple[Lane, str]], key: tuple[Lane, str]) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
-
-
-def _in_turns(candidates: Iterable[Candidate]) -> Iterable[Candidate]:
-    queues: dict[str, list[Candidate]] = {}
-    for one in candidates:
-        queues.setdefault(one.endpoint_id, []).append(one)
-    depth = max(map(len, queues.values()), default=0)
-    for turn in range(depth):
-        for queue in queues.values():
-            yield from _nth(queue, turn)
-
-
-def _nth(queue: Sequence[Candidate], number: int) -> Sequence[Candidate]:
-    return queue[number : number + 1]

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from agentjobs.identifiers import first_id_at
+from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
+from agentjobs.webhooks.endpoints import find_endpoint, org_flag
 from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Headers
 
 STATUSES: tuple[DeliveryStatus, ...] = ("pending", "delivered", "failed")
@@ -119,16 +121,18 @@ async def list_deliveries(
     )
 
 
-async def get_delivery(db: Database, organization_id: str, delivery_id: str) -> DeliveryDetail:
+async def get_delivery(
+    db: Database, organization: Organization, delivery_id: str
+) -> DeliveryDetail:
     row = await db.fetch_one(
         f"SELECT {_COLUMNS}, v.body FROM deliveries d {_WITH_ENDPOINT}"
         " JOIN events v ON v.job_id = d.job_id AND v.sequence = d.sequence"
         " WHERE d.id = :id AND d.organization_id = :organization_id",
         id=delivery_id,
-        organization_id=organization_id,
+        organization_id=organization.id,
     )
     if row is None:
-        raise delivery_not_found(delivery_id)
+        raise delivery_not_found(organization, delivery_id)
     rows = await db.fetch_all(
         "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
     )
@@ -139,31 +143,38 @@ async def get_delivery(db: Database, organization_id: str, delivery_id: str) -> 
     )
 
 
-async def find_logged_endpoint(db: Database, organization_id: str, id_or_url: str) -> str:
-    """The identifier of an endpoint that the log may name: removed ones too, the latest of many."""
+async def find_logged_endpoint(db: Database, organization: Organization, id_or_url: str) -> str:
+    """The identifier of an endpoint that the log may name.
+
+    If none is in use any more, one that was removed, and of several the latest.
+    """
+    try:
+        return (await find_endpoint(db, organization.name, id_or_url)).id
+    except Problem as problem:
+        if problem.code != "endpoint_not_found":
+            raise
+        removed = await _latest_removed(db, organization.id, id_or_url)
+        if removed is None:
+            raise
+        return removed
+
+
+def delivery_not_found(organization: Organization, delivery_id: str) -> Problem:
+    return Problem(
+        "delivery_not_found",
+        f"The organization {organization.name!r} has no delivery {delivery_id!r}; "
+        f"`agentjobs webhooks deliveries{org_flag(organization.name)}` shows those it has.",
+    )
+
+
+async def _latest_removed(db: Database, organization_id: str, id_or_url: str) -> str | None:
     row = await db.fetch_one(
-        "SELECT id FROM webhook_endpoints WHERE organization_id = :organization_id"
-        " AND (id = :wanted OR url = :wanted)"
-        " ORDER BY CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END, id DESC LIMIT 1",
+        "SELECT MAX(id) AS id FROM webhook_endpoints WHERE organization_id = :organization_id"
+        " AND (id = :wanted OR url = :wanted) AND removed_at IS NOT NULL",
         organization_id=organization_id,
         wanted=id_or_url,
     )
-    if row is None:
-        raise Problem(
-            "endpoint_not_found",
-            f"There is no webhook endpoint {id_or_url!r} in this organization; "
-            "`agentjobs webhooks list` shows those there are.",
-        )
-    endpoint_id: str = row["id"]
-    return endpoint_id
-
-
-def delivery_not_found(delivery_id: str) -> Problem:
-    return Problem(
-        "delivery_not_found",
-        f"There is no delivery {delivery_id!r} in this organization; "
-        "`agentjobs webhooks deliveries` shows those there are.",
-    )
+    return None if row is None else row["id"]
 
 
 def _page_statement(wanted: DeliveryFilter) -> str:

@@ -8,6 +8,8 @@ from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.claim import CLOCK, read_claimed
+from agentjobs.webhooks.closing import give_up
+from agentjobs.webhooks.connections import Connections
 from agentjobs.webhooks.events import PING, Payload, store_event
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Finished, record
@@ -22,15 +24,12 @@ async def send_ping(
     db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: Allowed
 ) -> tuple[str, Attempt]:
     """The delivery's id and what its one attempt saw. A disabled endpoint may be tried, too."""
+    connections = connections_of(settings, allowed)
     owner = new_id("snd")
     lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
-    delivery = await db.transact(_make, endpoint_id, owner, lease_ms)
-    connections = connections_of(settings, allowed)
     try:
-        attempt = await send(delivery, SecretBox(keys), connections)
-    except BaseException:
-        await db.transact(_give_up, delivery)
-        raise
+        delivery = await db.transact(_make, endpoint_id, owner, lease_ms)
+        attempt = await _send(db, delivery, SecretBox(keys), connections)
     finally:
         await connections.close()
     finished = Finished(delivery, attempt, judge(attempt, 0, ()))
@@ -66,10 +65,12 @@ async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) ->
     return claimed[0]
 
 
-async def _give_up(tx: Transaction, delivery: ClaimedDelivery) -> None:
-    """Nobody else is to send it later, when nobody waits for its answer any more."""
-    await tx.execute(
-        "UPDATE deliveries SET status = 'failed', lease_owner = NULL, lease_expires_at = NULL"
-        " WHERE id = :id",
-        id=delivery.id,
-    )
+async def _send(
+    db: Database, delivery: ClaimedDelivery, secrets: SecretBox, connections: Connections
+) -> Attempt:
+    try:
+        return await send(delivery, secrets, connections)
+    except BaseException:
+        # Nobody is to send it later, when nobody waits for its answer any more.
+        await db.transact(give_up, [delivery.id], now_ms())
+        raise

@@ -27,9 +27,15 @@ _SETTLE = (
     " failures = :failures, lease_owner = NULL, lease_expires_at = NULL"
     " WHERE id = :delivery_id AND fence = :fence AND lease_owner = :owner"
 )
-# All at once, and locked in one order, or two senders could wait for each other.
+# In one order for all senders, or two of them could wait for each other.
+_LOCK = (
+    "SELECT id FROM webhook_endpoints WHERE id IN (SELECT value FROM each(:ids))"
+    " ORDER BY id /*postgresql FOR UPDATE */"
+)
+# The reason of one that is disabled stays what it was.
 _SUCCEEDED = (
-    "UPDATE webhook_endpoints SET last_success_at = :at, failing_since = NULL WHERE id IN"
+    "UPDATE webhook_endpoints SET last_success_at = :at,"
+    " failing_since = CASE WHEN disabled_at IS NULL THEN NULL ELSE failing_since END WHERE id IN"
     " (SELECT id FROM webhook_endpoints WHERE id IN (SELECT value FROM each(:ids))"
     "  AND (failing_since IS NOT NULL OR last_success_at IS NULL OR last_success_at < :before)"
     "  ORDER BY id /*postgresql FOR UPDATE */)"
@@ -78,13 +84,15 @@ async def _note_health(
 ) -> list[Disabled]:
     """Adds to `closed` the endpoints that are in use no longer."""
     healthy = {one.delivery.endpoint_id for one in finished if one.attempt.succeeded}
-    if healthy:
-        at = max(one.ended_at for one in finished)
-        await tx.execute(_SUCCEEDED, ids=sorted(healthy), at=at, before=at - _HEALTH_MS)
     failing: dict[str, list[Finished]] = {}
     for one in finished:
         if not one.attempt.succeeded:
             failing.setdefault(one.delivery.endpoint_id, []).append(one)
+    if failing:
+        await tx.fetch_all(_LOCK, ids=sorted(healthy | failing.keys()))
+    if healthy:
+        at = max(one.ended_at for one in finished)
+        await tx.execute(_SUCCEEDED, ids=sorted(healthy), at=at, before=at - _HEALTH_MS)
     disabled: list[Disabled] = []
     for endpoint_id, failures in sorted(failing.items()):
         reason = None
@@ -147,6 +155,6 @@ def _settled(one: Finished, owner: str, closed: set[str]) -> Mapping[str, Any]:
         "fence": one.delivery.fence,
         "owner": owner,
         "status": "failed" if is_over else one.verdict.status,
-        "due_at": one.verdict.due_at or one.ended_at,
+        "due_at": one.ended_at if is_over else one.verdict.due_at or one.ended_at,
         "failures": failures,
     }

@@ -5,8 +5,10 @@ Sends nothing itself: whoever sends is told.
 
 import msgspec
 
+from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks.endpoints import org_flag
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.log import delivery_not_found
 
@@ -20,9 +22,9 @@ class Redelivered(msgspec.Struct, frozen=True):
     skipped: int
 
 
-async def redeliver(db: Database, organization_id: str, delivery_id: str) -> None:
+async def redeliver(db: Database, organization: Organization, delivery_id: str) -> None:
     """Whatever became of it, unless it is being sent at this moment."""
-    await db.transact(_redeliver_one, organization_id, delivery_id)
+    await db.transact(_redeliver_one, organization, delivery_id)
 
 
 async def redeliver_failed(
@@ -57,17 +59,17 @@ async def _failed(
     return [row["id"] for row in rows]
 
 
-async def _redeliver_one(tx: Transaction, organization_id: str, delivery_id: str) -> None:
+async def _redeliver_one(tx: Transaction, organization: Organization, delivery_id: str) -> None:
     row = await tx.fetch_one(
         "SELECT d.event, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
         " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
         " WHERE d.id = :id AND d.organization_id = :organization_id",
         id=delivery_id,
-        organization_id=organization_id,
+        organization_id=organization.id,
     )
     if row is None:
-        raise delivery_not_found(delivery_id)
-    _refuse_unless_open(row)
+        raise delivery_not_found(organization, delivery_id)
+    _refuse_unless_open(row, org_flag(organization.name))
     if not await _make_due(tx, [delivery_id]):
         raise Problem(
             "delivery_in_progress",
@@ -100,22 +102,23 @@ async def _make_due(tx: Transaction, ids: list[str]) -> int:
     return changed
 
 
-def _refuse_unless_open(row: Row) -> None:
+def _refuse_unless_open(row: Row, org: str) -> None:
     endpoint = f"{row['id']} ({row['url']})"
     if row["event"] == PING:
         raise Problem(
             "ping_not_redelivered",
-            f"A ping is not sent again; `agentjobs webhooks test {row['id']}` sends a new one.",
+            "A ping is not sent again; "
+            f"`agentjobs webhooks test {row['id']}{org}` sends a new one.",
         )
     if row["removed_at"] is not None:
         raise Problem(
             "endpoint_removed",
             f"The endpoint {endpoint} was removed, so nothing more is sent to it; "
-            "`agentjobs webhooks add` makes a new one, for what happens from then on.",
+            f"`agentjobs webhooks add URL{org}` makes a new one, for what happens from then on.",
         )
     if row["disabled_at"] is not None:
         raise Problem(
             "endpoint_disabled",
             f"The endpoint {endpoint} is disabled; "
-            f"`agentjobs webhooks enable {row['id']}` first, then ask again.",
+            f"`agentjobs webhooks enable {row['id']}{org}` first, then ask again.",
         )

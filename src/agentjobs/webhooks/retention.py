@@ -19,19 +19,21 @@ _MOST_IN_A_BATCH = 200
 _MOST_WEIGHT_IN_A_BATCH = 1024 * 1024
 _ROW_WEIGHT = 4 * 1024
 
-_WITH_SIZES = (
-    "SELECT d.id, COUNT(a.id) AS attempts,"
-    " COALESCE(SUM(LENGTH(a.response_body)), 0) AS response_bytes FROM ({chosen}) d"
-    " LEFT JOIN delivery_attempts a ON a.delivery_id = d.id GROUP BY d.id ORDER BY d.id"
+_ANY_TIME = 2**63 - 1
+
+# What is settled is due no more: the time is that of its end.
+_IS_OVER = "status <> 'pending' AND due_at < :ended_before"
+# Asked for row by row, or PostgreSQL may read all attempts there are.
+_WEIGHED = (
+    "SELECT id, is_over, CASE WHEN is_over THEN (SELECT"
+    f" COALESCE(SUM(LENGTH(a.response_body) + {_ROW_WEIGHT}), 0)"
+    " FROM delivery_attempts a WHERE a.delivery_id = d.id) ELSE 0 END AS attempts_weight"
+    f" FROM (SELECT id, ({_IS_OVER}) AS is_over FROM deliveries WHERE {{wanted}}"
+    " ORDER BY id LIMIT :most) d ORDER BY id"
 )
-_OLD = _WITH_SIZES.format(
-    chosen="SELECT id FROM deliveries WHERE id < :before AND id > :after AND status <> 'pending'"
-    " ORDER BY id LIMIT :most"
-)
-_OF_JOBS = _WITH_SIZES.format(
-    chosen="SELECT id FROM deliveries WHERE job_id IN (SELECT value FROM each(:jobs))"
-    " AND status <> 'pending' ORDER BY id LIMIT :most"
-)
+# Those that stay are passed over here, so that no statement walks past many of them at once.
+_OLD = _WEIGHED.format(wanted="id < :before AND id > :after")
+_OF_JOBS = _WEIGHED.format(wanted=f"job_id IN (SELECT value FROM each(:jobs)) AND {_IS_OVER}")
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -40,14 +42,21 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 async def prune_deliveries(db: Database, days: int, now: int | None = None) -> int:
-    """Those of events from before so many days, never pending ones; 0 days keeps them for ever."""
+    """Those that ended before so many days, never pending ones; 0 days keeps them for ever."""
     if days <= 0:
         return 0
-    before = first_id_at("dlv", max((now_ms() if now is None else now) - days * DAY_MS, 0))
+    cutoff = max((now_ms() if now is None else now) - days * DAY_MS, 0)
     total = 0
     after = ""
-    while rows := await db.fetch_all(_OLD, before=before, after=after, most=_READ_AT_ONCE):
-        total += await _remove(db, rows)
+    # None ends before its event, so those of later events need not be looked at.
+    while rows := await db.fetch_all(
+        _OLD,
+        before=first_id_at("dlv", cutoff),
+        after=after,
+        ended_before=cutoff,
+        most=_READ_AT_ONCE,
+    ):
+        total += await _remove(db, rows, cutoff)
         after = rows[-1]["id"]
     return total
 
@@ -55,8 +64,10 @@ async def prune_deliveries(db: Database, days: int, now: int | None = None) -> i
 async def forget_deliveries_of(db: Database, job_ids: list[str]) -> int:
     """All that is settled, whatever its age: the bytes that were sent go with the job."""
     total = 0
-    while rows := await db.fetch_all(_OF_JOBS, jobs=job_ids, most=_READ_AT_ONCE):
-        removed = await _remove(db, rows)
+    while rows := await db.fetch_all(
+        _OF_JOBS, jobs=job_ids, ended_before=_ANY_TIME, most=_READ_AT_ONCE
+    ):
+        removed = await _remove(db, rows, _ANY_TIME)
         if not removed:
             break
         total += removed
@@ -78,24 +89,24 @@ def in_batches(deliveries: Iterable[Weighed]) -> Iterator[list[str]]:
         yield batch
 
 
-async def _remove(db: Database, rows: list[Row]) -> int:
+async def _remove(db: Database, rows: list[Row], ended_before: int) -> int:
     removed = 0
-    for ids in in_batches(_weighed(row) for row in rows):
-        removed += await db.transact(_remove_batch, ids)
+    for ids in in_batches(_weighed(row) for row in rows if row["is_over"]):
+        removed += await db.transact(_remove_batch, ids, ended_before)
     return removed
 
 
 def _weighed(row: Row) -> Weighed:
-    rows = 1 + row["attempts"]
-    return Weighed(row["id"], int(row["response_bytes"]) + rows * _ROW_WEIGHT)
+    return Weighed(row["id"], _ROW_WEIGHT + int(row["attempts_weight"]))
 
 
-async def _remove_batch(tx: Transaction, ids: list[str]) -> int:
+async def _remove_batch(tx: Transaction, ids: list[str], ended_before: int) -> int:
     rows = await tx.fetch_all(
         "SELECT id, event, job_id FROM deliveries WHERE id IN (SELECT value FROM each(:ids))"
         # Asked for again in the meantime, or being removed by another process.
-        " AND status <> 'pending' ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */",
+        f" AND {_IS_OVER} ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */",
         ids=ids,
+        ended_before=ended_before,
     )
     settled = [row["id"] for row in rows]
     # The job of a ping is made up, so nobody else lets go of its event.

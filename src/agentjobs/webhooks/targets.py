@@ -4,7 +4,6 @@ No guard: what counts is the address really dialled, which is judged again at ev
 """
 
 import asyncio
-import ipaddress
 import re
 import socket
 import threading
@@ -18,6 +17,7 @@ from agentjobs.outbound.addresses import (
     permitted_addresses,
     why_refused,
 )
+from agentjobs.outbound.hosts import plain_spelling
 from agentjobs.outbound.lookups import LookUp, Lookups, system_addresses
 from agentjobs.problems import Problem
 
@@ -27,11 +27,6 @@ LOOKUP_SECONDS = 5
 # Threads of names that are slow stay for a while; a few must not keep others from being added.
 _THREADS: Final = threading.Semaphore(32)
 _URL = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?")
-
-# Resolvers read such a host as an IPv4 address, in octal, hexadecimal or with parts left out.
-_ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _FOREIGN = (
     "holds a character that no address may hold: write what is not ASCII, spaces and the like "
     "as %XX, and a host in its xn-- form"
@@ -121,10 +116,10 @@ def _parsed(url: str) -> tuple[str, str, bool]:
         (port == 0 or parts.netloc.endswith(":"), "must have a port between 1 and 65535, or none"),
     )
     is_bracketed = "[" in parts.netloc
-    literal = _literal(host, is_bracketed=is_bracketed)
+    literal = _literal(host)
     written = f"[{host}]" if is_bracketed else host
     _refuse_if(
-        (literal is None and not _NAME.fullmatch(host), f"names no host: {host!r} cannot be one"),
+        (literal is None and is_bracketed, f"names no host: {host!r} is no IP address"),
         (
             literal not in {None, written},
             f"spells an IP address in an unusual way: write {literal} instead of {written}",
@@ -133,25 +128,13 @@ def _parsed(url: str) -> tuple[str, str, bool]:
     return parts.scheme, host, literal is None
 
 
-def _literal(host: str, *, is_bracketed: bool) -> str | None:
-    """An IP address in its plain spelling, as in an address; None if the host is a name."""
-    if not is_bracketed and not _ENDS_IN_NUMBER.fullmatch(host):
-        return None
+def _literal(host: str) -> str | None:
+    """An IP address in its plain spelling, as in a URL; None if the host is a name."""
     try:
-        return _plain_ipv6(host) if is_bracketed else _plain_ipv4(host)
-    except (ValueError, OSError):
-        raise _invalid(f"names no host: {host!r} is no IP address") from None
-
-
-def _plain_ipv4(host: str) -> str:
-    return socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
-
-
-def _plain_ipv6(host: str) -> str:
-    address = ipaddress.IPv6Address(host)
-    if address.scope_id is not None:
-        raise ValueError("an interface of this machine is no part of it")
-    return str(address.ipv4_mapped or f"[{address}]")
+        plain = plain_spelling(host)
+    except ValueError as error:
+        raise _invalid(f"names no host: {error}") from None
+    return f"[{plain}]" if plain is not None and ":" in plain else plain
 
 
 def _refuse_if(*faults: tuple[bool, str]) -> None:

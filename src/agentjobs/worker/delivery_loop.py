@@ -13,6 +13,7 @@ from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.send import connections_of
 from agentjobs.webhooks.sender import Sender
 from agentjobs.worker.loop import keep_alive
+from agentjobs.worker.open_files import raise_open_files_limit
 
 _log = logging.getLogger(__name__)
 # A receiver that hangs must not hold up the end; what is cut off is sent again.
@@ -26,6 +27,8 @@ async def sending(
     if not settings.send_webhooks:
         yield
         return
+    # Receivers hold connections, too.
+    raise_open_files_limit()
     try:
         connections = connections_of(settings, allowed)
     except ValueError as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.clock import now_ms
+from agentjobs.identifiers import first_id_at
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from tests.delivery_world import Deliveries, attempt
@@ -63,6 +64,11 @@ async def test_how_long_the_oldest_is_due_is_told_by_its_lane(
     found = await numbers(service)
     assert 90 <= found[OLDEST, "first"] < 600
     assert found[OLDEST, "retry"] == 0
+    await deliveries.record(*((one, attempt(500)) for one in await deliveries.claim()))
+    await service.world.db.transact(_make_due, now_ms() - 30_000)
+    found = await numbers(service)
+    assert 30 <= found[OLDEST, "retry"] < 600
+    assert found[OLDEST, "first"] == 0
 
 
 async def test_endpoints_are_counted_by_the_reason_they_are_disabled_for(
@@ -103,5 +109,10 @@ async def _failing(service: Service) -> list[dict[str, str]]:
 
 async def _age(tx: Transaction, at: int) -> None:
     await tx.execute(
-        "UPDATE deliveries SET due_at = :at WHERE id = (SELECT MIN(id) FROM deliveries)", at=at
+        "UPDATE deliveries SET id = :id WHERE id = (SELECT MIN(id) FROM deliveries)",
+        id=first_id_at("dlv", at),
     )
+
+
+async def _make_due(tx: Transaction, at: int) -> None:
+    await tx.execute("UPDATE deliveries SET due_at = :at WHERE attempts > 0", at=at)
