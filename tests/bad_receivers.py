@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import trustme
@@ -262,10 +263,14 @@ async def endless_answers(visit: Visit) -> None:
 
 
 async def gzip_bomb(visit: Visit) -> None:
-    bomb = gzip.compress(bytes(64 * MIB), 1)
     await visit.request()
-    await visit.say(answer(200, {"Content-Encoding": "gzip"}, bomb))
+    await visit.say(answer(200, {"Content-Encoding": "gzip"}, _bomb()))
     await visit.until_gone()
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(bytes(64 * MIB), 1)
 
 
 async def one_huge_header(visit: Visit) -> None:

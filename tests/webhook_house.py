@@ -1,4 +1,4 @@
-"""A running service whose webhooks are quick to give up, and the command line beside it."""
+"""A running service that is quick to try again, and the command line beside it."""
 
 import asyncio
 import base64
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,7 @@ from tests.service import Api, Service, sample_repository, wait_until
 
 REPO = "acme/shop"
 RETRY_SECONDS = (0.1, 0.2, 0.3)
-QUICK = {
-    "AGENTJOBS_WEBHOOK_RETRY_SECONDS": ",".join(map(str, RETRY_SECONDS)),
-    "AGENTJOBS_WEBHOOK_TIMEOUT_SECONDS": "1",
-    "AGENTJOBS_WEBHOOK_CONNECT_SECONDS": "1",
-    "AGENTJOBS_WEBHOOK_LEASE_SECONDS": "6",
-}
+QUICK = {"AGENTJOBS_WEBHOOK_RETRY_SECONDS": ",".join(map(str, RETRY_SECONDS))}
 # What machines have to share to send each other's deliveries, and to send to this one.
 SHARED = {
     "AGENTJOBS_ENCRYPTION_KEY": base64.b64encode(b"a key of thirty-two bytes, as is").decode(),
@@ -62,6 +57,19 @@ class House:
     def check_healthy(self) -> None:
         assert self.api.http.get(f"{self.service.root_url}/readyz").status_code == 200
         assert "Traceback" not in self.service.log()
+
+
+@contextmanager
+def running(service: Service) -> Iterator[Service]:
+    """Ended as an operator would end it, and in any case."""
+    service.start()
+    assert service.process is not None
+    try:
+        yield service
+        assert service.stop() == 0, service.log()
+    finally:
+        if service.process.poll() is None:
+            service.kill()
 
 
 def open_house(service: Service, directory: Path) -> House:
@@ -109,22 +117,23 @@ def bad_receivers(
     """All of them on an event loop in a thread, by name."""
     served: dict[str, BadReceiver] = {}
     is_up = threading.Event()
-    loop = asyncio.new_event_loop()
-    is_over = asyncio.Event()
+    end: list[Callable[[], object]] = []
 
     async def serve() -> None:
+        is_over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        end.append(lambda: loop.call_soon_threadsafe(is_over.set))
         async with AsyncExitStack() as stack:
             for name, (behaviour, tls) in behaviours.items():
                 served[name] = await stack.enter_async_context(bad_receiver(behaviour, tls))
             is_up.set()
             await is_over.wait()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert is_up.wait(10)
+    assert is_up.wait(30)
     try:
         yield served
     finally:
-        loop.call_soon_threadsafe(is_over.set)
+        end[0]()
         thread.join()
-        loop.close()

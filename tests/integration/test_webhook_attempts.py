@@ -173,7 +173,8 @@ async def test_a_cancelled_attempt_is_cancelled_and_leaves_no_connection() -> No
 # Bad receivers, on both event loops
 
 CUT_OFF: dict[str, tuple[Behaviour, str]] = {
-    "reset at once": (bad.resets_at_once, "protocol"),
+    # Who is faster: the reset, or the look at the connection that was just made.
+    "reset at once": (bad.resets_at_once, "protocol or connect"),
     "reset after the request's head": (bad.resets_after_request_head, "protocol"),
     "reset after the request": (bad.resets_after_request, "protocol"),
     "reset within the head": (bad.resets_mid_head, "protocol"),
@@ -201,7 +202,8 @@ def test_a_connection_that_is_cut_or_speaks_no_http_fails(
 ) -> None:
     async def check() -> None:
         attempt, served = await one_attempt(behaviour)
-        assert (attempt.error_class, attempt.status_code) == (expected, None), attempt
+        assert attempt.error_class in expected.split(" or "), attempt
+        assert attempt.status_code is None
         assert attempt.address == f"127.0.0.1:{served.port}"
         assert attempt.error
         assert len(attempt.error) <= 500

@@ -28,7 +28,7 @@ from agentjobs.webhooks.send import send
 from agentjobs.webhooks.timetable import Timetable
 from agentjobs.webhooks.upkeep import keep_up
 
-_UPKEEP_MS = 5_000
+_UPKEEP_MS = 2_000
 # For how long endpoints are left to others whose secrets this machine cannot open.
 _LOCKED_MS = 60_000
 # For how long a machine without files or memory to spare sends nothing more.

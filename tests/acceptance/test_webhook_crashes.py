@@ -1,0 +1,179 @@
+"""Senders and stores that die in the midst of a delivery: what was not certain is sent again."""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.postgres import PostgresCluster
+from tests.receiver import Received, Receiver, receiver
+from tests.service import Service, StartService, wait_until
+from tests.webhook_house import REPO, SHARED, House, open_house, outcomes, running, settled
+
+# With a lease as short as may be beside a receiver that has a few seconds.
+ONE_AT_A_TIME = {
+    **SHARED,
+    "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1",
+    "AGENTJOBS_WEBHOOK_TIMEOUT_SECONDS": "3",
+    "AGENTJOBS_WEBHOOK_CONNECT_SECONDS": "3",
+    "AGENTJOBS_WEBHOOK_LEASE_SECONDS": "8",
+}
+LIFE_WITH_A_LOST_WORKER = [
+    *("job.queued", "job.started", "job.queued", "job.started"),
+    *("job.completed", "pr.review_requested"),
+]
+
+
+@contextmanager
+def holding_receiver() -> Iterator[tuple[Receiver, threading.Event]]:
+    """It answers nobody until the event is set, and everybody at once from then on."""
+    may_answer = threading.Event()
+
+    def hold(_: Received) -> int:
+        may_answer.wait(60)
+        return 204
+
+    with receiver(hold) as one:
+        try:
+            yield one, may_answer
+        finally:
+            may_answer.set()
+
+
+def queue_jobs(house: House, number: int) -> list[str]:
+    return [house.api.create(REPO, "sleepy") for _ in range(number)]
+
+
+def times_heard(receiving: Receiver) -> Counter[str]:
+    """By the identifier of the event."""
+    return Counter(one.headers["webhook-id"] for one in receiving.received)
+
+
+def check_only_one_came_twice(receiving: Receiver, logged: list[dict[str, Any]]) -> None:
+    """The first, which was cut off; nothing of it is in the log but what became of it."""
+    heard = times_heard(receiving)
+    assert heard.pop(receiving.received[0].headers["webhook-id"]) == 2
+    assert list(heard.values()) == [1] * (len(logged) - 1)
+    assert [outcomes(one) for one in logged] == [[204]] * len(logged)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_a_killed_service_was_sending_arrives_again_and_what_waited_arrives(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start("serve", **ONE_AT_A_TIME)
+    house = open_house(service, tmp_path)
+    with holding_receiver() as (receiving, may_answer):
+        house.add(receiving.url)
+        jobs = queue_jobs(house, 3)
+        receiving.wait_for(1)
+        service.kill()
+        assert len(receiving.received) == 1
+        may_answer.set()
+        again = start("serve", **ONE_AT_A_TIME)
+        receiving.wait_for(4)
+        logged = settled(again)
+    assert sorted(one["job_id"] for one in logged) == sorted(jobs)
+    check_only_one_came_twice(receiving, logged)
+    assert again.stop() == 0
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
+    start: StartService, tmp_path: Path
+) -> None:
+    serve = start("serve", AGENTJOBS_SEND_WEBHOOKS="false", **ONE_AT_A_TIME)
+    house = open_house(serve, tmp_path)
+    workers = {**ONE_AT_A_TIME, "AGENTJOBS_PUBLIC_URL": serve.root_url}
+    with holding_receiver() as (receiving, may_answer):
+        house.add(receiving.url, "--events", "job.failed")
+        first = start("worker", data_dir="first", **workers)
+        house.api.create(REPO, "premium")
+        receiving.wait_for(1)
+        first.kill()
+        may_answer.set()
+        second = start("worker", data_dir="second", **workers)
+        receiving.wait_for(2)
+        logged = settled(serve)
+    check_only_one_came_twice(receiving, logged)
+    assert second.stop() == 0
+    assert serve.stop() == 0
+
+
+def test_a_job_that_lost_its_worker_is_queued_and_started_again_for_all_to_hear(
+    start: StartService, tmp_path: Path
+) -> None:
+    service = start(**SHARED)
+    house = open_house(service, tmp_path)
+    with receiver() as receiving:
+        house.add(receiving.url)
+        job_id = house.api.create(REPO, "slow-once")
+        house.api.wait_status(job_id, "running")
+        assert len(house.settled()) == 2
+        service.kill()
+        again = start(**SHARED)
+        arrived = receiving.wait_for(6)
+        assert again.stop() == 0
+    assert [one.event for one in arrived] == LIFE_WITH_A_LOST_WORKER
+    assert [one.sequence for one in arrived] == [1, 2, 3, 4, 5, 6]
+    assert len(receiving.received) == 6
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_service_that_is_told_to_end_waits_a_moment_for_answers_and_for_no_one_who_hangs(
+    start: StartService, tmp_path: Path
+) -> None:
+    # The lease is far longer than the test: what is sent again was given back.
+    environment = {**SHARED, "AGENTJOBS_DRAIN_GRACE_SECONDS": "2"}
+    service = start("serve", **environment)
+    house = open_house(service, tmp_path)
+    with holding_receiver() as (slow, slow_may_answer), holding_receiver() as (dead, revive):
+        endpoints = [house.add(one.url) for one in (slow, dead)]
+        queue_jobs(house, 1)
+        for one in (slow, dead):
+            one.wait_for(1)
+        service.signal(signal.SIGTERM)
+        slow_may_answer.set()
+        # Without a second signal, which would ask it to hurry.
+        wait_until(lambda: service.process and service.process.poll() is not None, "the end")
+        assert service.stop() == 0
+        left = {one["endpoint"]: (one["status"], outcomes(one)) for one in house.deliveries()}
+        assert [left[each.id] for each in endpoints] == [("delivered", [204]), ("pending", [])]
+        revive.set()
+        again = start("serve", **environment)
+        dead.wait_for(2, 20)
+        assert [outcomes(one) for one in settled(again)] == [[204]] * 2
+        assert list(times_heard(dead).values()) == [2]
+        assert list(times_heard(slow).values()) == [1]
+        assert again.stop() == 0
+
+
+def test_results_wait_for_a_store_that_went_away_under_them(tmp_path: Path) -> None:
+    cluster = PostgresCluster()
+    cluster.start()
+    try:
+        url = cluster.url(cluster.create_database())
+        environment = {"AGENTJOBS_DATABASE_URL": url, **SHARED}
+        with (
+            running(Service(tmp_path / "data", environment, ("serve",))) as service,
+            holding_receiver() as (receiving, may_answer),
+        ):
+            house = open_house(service, tmp_path)
+            house.add(receiving.url)
+            jobs = queue_jobs(house, 5)
+            receiving.wait_for(5)
+            cluster.stop()
+            may_answer.set()
+            cluster.start()
+            logged = house.settled()
+            assert sorted(one["job_id"] for one in logged) == sorted(jobs)
+            assert [outcomes(one) for one in logged] == [[204]] * 5
+            # Nothing was sent twice: the results were kept, not lost and made again.
+            assert len(receiving.received) == 5
+    finally:
+        cluster.remove()

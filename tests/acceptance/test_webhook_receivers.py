@@ -1,0 +1,253 @@
+"""Every bad receiver at once against one running service: what its log says, and who suffers.
+
+All are endpoints of one organization and hear of the same job, beside one that is healthy.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from ssl import SSLContext
+from typing import Any
+
+from tests import bad_receivers as bad
+from tests.bad_receivers import Authority, Behaviour, new_authority
+from tests.receiver import Receiver, receiver
+from tests.service import Service, wait_until
+from tests.webhook_house import (
+    QUICK,
+    REPO,
+    RETRY_SECONDS,
+    House,
+    bad_receivers,
+    open_house,
+    outcomes,
+    running,
+)
+
+ATTEMPTS = 1 + len(RETRY_SECONDS)
+# The log keeps milliseconds, rounded.
+CLOCK_TICK = 0.003
+HERE = "127.0.0.1"
+
+# Of each attempt its status, or the class of its error.
+Outcomes = list[str | int]
+
+
+def always(error_class: str) -> Outcomes:
+    return [error_class] * ATTEMPTS
+
+
+def cuts_its_body() -> Behaviour:
+    at_once = asyncio.Event()
+    at_once.set()
+    return bad.resets_mid_body(at_once)
+
+
+def asks_to_wait(*wishes: str) -> Behaviour:
+    answers = (bad.answer(429, {"Retry-After": bad.RETRY_AFTER[wish]}) for wish in wishes)
+    return bad.in_turn(*answers)
+
+
+BOMB = "gzip bomb"
+PLAIN: dict[str, tuple[Behaviour, Outcomes]] = {
+    "never answers": (bad.never_answers, always("timeout")),
+    "drips its head": (bad.drips_head(), always("timeout")),
+    "drips its body": (bad.drips_body(), [200]),
+    "endless body": (bad.endless_body, [200]),
+    BOMB: (bad.gzip_bomb, [200]),
+    "10 MB of headers": (bad.many_headers, always("protocol")),
+    "reset after the request's head": (bad.resets_after_request_head, always("protocol")),
+    "reset after the request": (bad.resets_after_request, always("protocol")),
+    "reset within the head": (bad.resets_mid_head, always("protocol")),
+    "reset within the body": (cuts_its_body(), [200]),
+    "301": (bad.redirects(301), always("redirect")),
+    "307": (bad.redirects(307), always("redirect")),
+    "429 that asks for time": (asks_to_wait("seconds", "date", "huge"), always("http_status")),
+    "429 with nonsense": (asks_to_wait("nonsense"), always("http_status")),
+    "410": (bad.answers(410), ["http_status"]),
+    "204": (bad.answers(204), [204]),
+    "500 thrice": (bad.fails_thrice(), [*["http_status"] * 3, 200]),
+}
+# The address says https, the socket speaks no TLS.
+NO_TLS: dict[str, tuple[Behaviour, Outcomes]] = {
+    "reset in the handshake": (bad.resets_in_handshake, always("tls")),
+    "plain text": (bad.speaks_plain_text, always("tls")),
+    "no handshake": (bad.never_shakes_hands, always("timeout")),
+}
+CERTIFICATES: dict[str, Outcomes] = {
+    "good certificate": [200],
+    "self-signed": always("tls"),
+    "wrong name": always("tls"),
+    "expired": always("tls"),
+}
+NO_SUCH_NAME = "no such name"
+# Cut off before or after the connection stands, whichever is seen first.
+RESET_AT_ONCE = "reset at once"
+EXPECTED: dict[str, Outcomes] = {
+    **{name: outcome for name, (_, outcome) in (PLAIN | NO_TLS).items()},
+    **CERTIFICATES,
+    NO_SUCH_NAME: always("dns"),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    house: House
+    healthy: Receiver
+    received: dict[str, bad.Receiver]
+    # Identifiers of the endpoints of the bad ones.
+    ids: dict[str, str]
+
+
+@contextmanager
+def open_world(home: Path) -> Iterator[World]:
+    authority = new_authority(home)
+    environment = {
+        **QUICK,
+        "AGENTJOBS_WEBHOOK_TIMEOUT_SECONDS": "2",
+        "AGENTJOBS_WEBHOOK_CONNECT_SECONDS": "2",
+        "AGENTJOBS_WEBHOOK_LEASE_SECONDS": "7",
+        "AGENTJOBS_CA_FILE": str(authority.file),
+        "AGENTJOBS_DRAIN_GRACE_SECONDS": "0.2",
+    }
+    behaviours = served(authority)
+    # It is made while the others on its loop wait, and they have a time to keep.
+    bomb = {BOMB: behaviours.pop(BOMB)}
+    with (
+        receiver() as healthy,
+        bad_receivers(behaviours) as received,
+        bad_receivers(bomb) as apart,
+        # Ends before the receivers do, so that nobody is in the midst of a visit then.
+        running(Service(home / "data", environment)) as service,
+    ):
+        house = open_house(service, home)
+        received.update(apart)
+        yield World(house, healthy, received, add_all(house, urls_of(received)))
+
+
+def served(authority: Authority) -> dict[str, tuple[Behaviour, SSLContext | None]]:
+    contexts = {
+        "good certificate": authority.certificate(HERE),
+        "self-signed": authority.stranger(HERE),
+        "wrong name": authority.certificate("other.example"),
+        "expired": authority.certificate(HERE, expired=True),
+    }
+    return {
+        **{name: (behaviour, None) for name, (behaviour, _) in (PLAIN | NO_TLS).items()},
+        RESET_AT_ONCE: (bad.resets_at_once, None),
+        **{name: (bad.answers(200), context) for name, context in contexts.items()},
+    }
+
+
+def urls_of(received: dict[str, bad.Receiver]) -> dict[str, str]:
+    return {
+        **{name: one.url() for name, one in received.items()},
+        **{name: f"https://{HERE}:{received[name].port}/" for name in NO_TLS},
+        NO_SUCH_NAME: "https://hooks.invalid/",
+    }
+
+
+def add_all(house: House, urls: dict[str, str]) -> dict[str, str]:
+    with ThreadPoolExecutor(2) as commands:
+        added = commands.map(lambda url: house.add(url, "--events", "job.queued"), urls.values())
+        return {name: endpoint.id for name, endpoint in zip(urls, added, strict=True)}
+
+
+Log = dict[str, dict[str, Any]]
+
+
+def test_bad_receivers_are_logged_for_what_they_are_and_harm_nobody(tmp_path: Path) -> None:
+    with open_world(tmp_path) as world:
+        healthy = world.house.add(world.healthy.url)
+        assert world.house.api.finish(REPO, "idle")["status"] == "failed"
+        world.healthy.wait_for(3)
+        world.house.check_healthy()
+        hanging = world.received["never answers"]
+        wait_until(lambda: len(hanging.requests) == ATTEMPTS, "the last attempt that hangs")
+        everything = world.house.settled("--limit", "200")
+        log = {
+            name: delivery
+            for name, endpoint_id in world.ids.items()
+            for delivery in everything
+            if delivery["endpoint"] == endpoint_id
+        }
+        beside = [one for one in everything if one["endpoint"] == healthy.id]
+
+        check_outcomes(log)
+        check_addresses(log, world.received)
+        check_waits(log)
+        check_requests(world.received)
+        check_only_the_gone_one_is_disabled(world)
+        check_healthy_one_was_not_delayed(world.healthy, beside, log["never answers"])
+        world.house.check_healthy()
+
+
+def check_outcomes(log: Log) -> None:
+    at_once = outcomes(log[RESET_AT_ONCE])
+    assert len(at_once) == ATTEMPTS
+    assert set(at_once) <= {"connect", "protocol"}
+    assert {name: outcomes(log[name]) for name in EXPECTED} == EXPECTED
+    for name, delivery in log.items():
+        succeeded = isinstance(outcomes(delivery)[-1], int)
+        assert delivery["status"] == ("delivered" if succeeded else "failed"), name
+        assert delivery["next_attempt_at"] is None
+        for each in delivery["attempts"]:
+            assert bool(each["error"]) == bool(each["error_class"]), name
+
+
+def check_addresses(log: Log, received: dict[str, bad.Receiver]) -> None:
+    dialled = {name: {each["address"] for each in log[name]["attempts"]} for name in log}
+    assert dialled == {
+        **{name: {f"{HERE}:{one.port}"} for name, one in received.items()},
+        NO_SUCH_NAME: {None},
+    }
+
+
+def check_waits(log: Log) -> None:
+    """What a receiver asks for lengthens a wait to its double; otherwise a fifth may be missing."""
+    for name, least in {"429 that asks for time": 2, "429 with nonsense": 0.8, "301": 0.8}.items():
+        for waited, planned in zip(waits(log[name]), RETRY_SECONDS, strict=True):
+            assert waited >= planned * least - CLOCK_TICK, name
+
+
+def waits(delivery: dict[str, Any]) -> list[float]:
+    """Seconds between the end of an attempt and the beginning of the next."""
+    began = [datetime.fromisoformat(each["at"]).timestamp() for each in delivery["attempts"]]
+    took = [each["duration_ms"] / 1_000 for each in delivery["attempts"]]
+    return [
+        after - before - seconds
+        for (before, after), seconds in zip(itertools.pairwise(began), took, strict=False)
+    ]
+
+
+def check_requests(received: dict[str, bad.Receiver]) -> None:
+    """Every attempt is the same event; without an accepted certificate nothing is sent."""
+    for name in ("never answers", "500 thrice", "301", "reset after the request"):
+        requests = received[name].requests
+        assert len(requests) == ATTEMPTS, name
+        assert len({one.headers["webhook-id"] for one in requests}) == 1
+        assert len({one.headers["x-service-delivery"] for one in requests}) == 1
+        assert len({one.body for one in requests}) == 1
+    for name in ("self-signed", "wrong name", "expired", "plain text"):
+        assert received[name].requests == [], name
+
+
+def check_only_the_gone_one_is_disabled(world: World) -> None:
+    listed = json.loads(world.house.webhooks("list", "--json"))["webhooks"]
+    disabled = {one["id"]: one["disabled_reason"] for one in listed if not one["enabled"]}
+    assert disabled == {world.ids["410"]: "gone"}
+
+
+def check_healthy_one_was_not_delayed(
+    healthy: Receiver, deliveries: list[dict[str, Any]], hanging: dict[str, Any]
+) -> None:
+    assert [one.event for one in healthy.received] == ["job.queued", "job.started", "job.failed"]
+    assert [outcomes(one) for one in deliveries] == [[204]] * 3
+    # The end of the job was heard before those that hang had been given up.
+    assert deliveries[-1]["attempts"][0]["at"] < hanging["attempts"][-1]["at"]

@@ -1,0 +1,89 @@
+"""Where a running service may send: the laptop exception, the setting, and who is told of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.receiver import receiver
+from tests.service import Service
+from tests.webhook_house import QUICK, REPO, add_endpoint, open_house, outcomes, running, settled
+
+SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
+ON_THIS_MACHINE = "http://127.0.0.1:9/hook"
+
+StartHere = Callable[..., Service]
+
+
+@pytest.fixture
+def start_here(tmp_path: Path) -> Iterator[StartHere]:
+    """Starts services in one data directory, one after the other."""
+    with ExitStack() as stack:
+
+        def start_one(*command: str, **environment: str) -> Service:
+            service = Service(tmp_path / "data", {**QUICK, **environment}, command or ("up",))
+            return stack.enter_context(running(service))
+
+        yield start_one
+
+
+def check_refused(service: Service, url: str) -> None:
+    refused = service.try_admin("webhooks", "add", url)
+    assert refused.returncode == 2, refused
+    assert SETTING in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_up_on_loopback_may_reach_loopback_and_nothing_else_inside(start_here: StartHere) -> None:
+    service = start_here()
+    for url in (ON_THIS_MACHINE, "https://[::1]:9/"):
+        add_endpoint(service, url)
+    for url in ("http://10.0.0.1/", "https://169.254.169.254/"):
+        check_refused(service, url)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        (("up",), {"AGENTJOBS_PUBLIC_URL": "http://jobs.example"}),
+        (("up", "--host", "0.0.0.0"), {}),
+    ],
+    ids=["public address", "all interfaces"],
+)
+def test_whoever_may_be_reached_by_others_may_not_reach_loopback(
+    start_here: StartHere, command: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    check_refused(start_here(*command, **environment), ON_THIS_MACHINE)
+
+
+def test_up_on_postgresql_may_not_reach_loopback(start_here: StartHere, postgres_url: str) -> None:
+    service = start_here(AGENTJOBS_DATABASE_URL=postgres_url)
+    check_refused(service, ON_THIS_MACHINE)
+    assert service.stop() == 0
+
+
+def test_the_setting_of_the_service_counts_for_commands_too(start_here: StartHere) -> None:
+    service = start_here("serve", AGENTJOBS_WEBHOOKS_ALLOW="10.1.0.0/16,10.3.0.0/16")
+    command_line = Service(service.data_dir)
+    add_endpoint(command_line, "http://10.1.2.3/")
+    check_refused(command_line, "https://10.2.0.1/")
+
+
+def test_what_may_no_longer_be_reached_is_not_dialled(
+    start_here: StartHere, tmp_path: Path
+) -> None:
+    with receiver() as receiving:
+        service = start_here()
+        house = open_house(service, tmp_path)
+        house.add(receiving.url, "--events", "job.queued")
+        key = house.api.http.headers["Authorization"].removeprefix("Bearer ")
+        assert service.stop() == 0
+        exposed = start_here("serve")
+        check_refused(exposed, ON_THIS_MACHINE)
+        exposed.client(key).create(REPO, "idle")
+        (logged,) = settled(exposed)
+    assert outcomes(logged) == ["blocked_address"] * 4
+    assert {each["address"] for each in logged["attempts"]} == {None}
+    assert SETTING in logged["attempts"][0]["error"]
+    assert receiving.received == []

@@ -1,0 +1,258 @@
+"""What a receiver sees of a running service's jobs, and what the command line changes about it."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook
+
+from tests.postgres import PostgresCluster
+from tests.receiver import Received, Receiver, receiver
+from tests.service import Service, sample_repository, wait_until
+from tests.webhook_house import (
+    QUICK,
+    REPO,
+    SHARED,
+    Endpoint,
+    House,
+    body_signature,
+    open_house,
+    outcomes,
+    running,
+)
+
+FIELDS = ["event", "job_id", "repo", "pr_url", "timestamp"]
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+COMPLETED = ["job.queued", "job.started", "job.completed", "pr.review_requested"]
+FAILED = ["job.queued", "job.started", "job.failed"]
+
+NewReceiver = Callable[[], Receiver]
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """`agentjobs up` as it comes, but for its retries."""
+    home = tmp_path_factory.mktemp("laptop")
+    with running(Service(home / "data", QUICK)) as service:
+        yield open_house(service, home)
+
+
+@pytest.fixture(scope="module")
+def company(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_cluster: PostgresCluster,
+    postgres_template: str,
+) -> Iterator[House]:
+    """`serve` and `worker` on PostgreSQL, both of which send."""
+    home = tmp_path_factory.mktemp("company")
+    url = postgres_cluster.url(postgres_cluster.create_database(postgres_template))
+    environment = {"AGENTJOBS_DATABASE_URL": url, **QUICK, **SHARED}
+    with running(Service(home / "serve", environment, ("serve",))) as serve:
+        beside = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
+        with running(Service(home / "worker", beside, ("worker",))):
+            yield open_house(serve, home)
+
+
+@pytest.fixture(params=["laptop", "company"])
+def house(request: pytest.FixtureRequest) -> House:
+    """The test runs once on each store."""
+    found: House = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def new_receiver() -> Iterator[NewReceiver]:
+    """They stay until the end: no endpoint of one test ever reaches the receiver of another."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(receiver())
+
+
+@pytest.fixture
+def receiving(new_receiver: NewReceiver) -> Receiver:
+    return new_receiver()
+
+
+@pytest.fixture
+def witness(new_receiver: NewReceiver) -> Receiver:
+    """Another one."""
+    return new_receiver()
+
+
+def wait_for_events(receiving: Receiver, job_id: str, expected: list[str]) -> list[Received]:
+    """All of the job's, once so many came: exactly these, in this order."""
+    wait_until(lambda: len(receiving.events_of(job_id)) >= len(expected), f"{expected} of {job_id}")
+    arrived = [one for one in receiving.received if one.job_id == job_id]
+    assert [one.event for one in arrived] == expected
+    return arrived
+
+
+def wait_for_job(house: House, receiving: Receiver) -> Received:
+    """The first thing that is heard of a new job."""
+    (first, *_) = wait_for_events(receiving, house.api.create(REPO, "idle"), ["job.queued"])
+    return first
+
+
+def check_signed(one: Received, endpoint: Endpoint) -> None:
+    assert one.headers.get_all("X-Service-Signature-256") == [body_signature(endpoint.secret, one)]
+    assert Webhook(endpoint.secret).verify(one.body, dict(one.headers.items())) == one.payload
+
+
+def test_the_life_of_a_job_arrives_in_order_and_signed(house: House, receiving: Receiver) -> None:
+    endpoint = house.add(receiving.url)
+    job = house.api.finish(REPO, "edit")
+    assert job["status"] == "completed", job
+    arrived = wait_for_events(receiving, job["job_id"], COMPLETED)
+    assert [one.sequence for one in arrived] == [1, 2, 3, 4]
+    assert [one.payload["pr_url"] for one in arrived] == [None, None, job["pr_url"], job["pr_url"]]
+    for one in arrived:
+        assert list(one.payload) == FIELDS
+        assert (one.job_id, one.payload["repo"]) == (job["job_id"], REPO)
+        assert TIMESTAMP.fullmatch(one.payload["timestamp"])
+        assert one.headers["X-Service-Event"] == one.event
+        assert one.headers["Content-Type"] == "application/json"
+        assert one.headers["webhook-id"].startswith("evt_")
+        assert "X-Service-Signature-256-Next" not in one.headers
+        check_signed(one, endpoint)
+    logged = house.settled("--job", job["job_id"], "--endpoint", endpoint.id)
+    assert [one["id"] for one in logged] == [one.headers["X-Service-Delivery"] for one in arrived]
+    assert [one["event"] for one in logged] == COMPLETED
+    assert [outcomes(one) for one in logged] == [[204]] * 4
+    assert {one["endpoint"] for one in logged} == {endpoint.id}
+    assert {one["attempts"][0]["address"] for one in logged} == {f"127.0.0.1:{receiving.port}"}
+
+
+def test_jobs_that_open_no_pull_request_end_in_a_failure(house: House, receiving: Receiver) -> None:
+    house.add(receiving.url)
+    crashed = house.api.finish(REPO, "crash")["job_id"]
+    cancelled = house.api.create(REPO, "sleepy")
+    house.api.wait_status(cancelled, "running")
+    house.api.http.post(f"/jobs/{cancelled}/cancel")
+    for job_id in (crashed, cancelled):
+        arrived = wait_for_events(receiving, job_id, FAILED)
+        assert [one.sequence for one in arrived] == [1, 2, 3]
+        assert {one.payload["pr_url"] for one in arrived} == {None}
+
+
+def test_review_of_a_draft_is_requested_once_it_is_marked_ready(
+    house: House, receiving: Receiver
+) -> None:
+    house.add(receiving.url)
+    job = house.api.finish(REPO, "edit", config_override={"draft": True})
+    wait_for_events(receiving, job["job_id"], COMPLETED[:3])
+    assert house.api.events(job["job_id"]) == COMPLETED[:3]
+    for _ in range(2):
+        house.service.admin("pulls", "ready", REPO, str(job["pr_number"]))
+    last = wait_for_events(receiving, job["job_id"], COMPLETED)[-1]
+    assert (last.sequence, last.payload["pr_url"]) == (4, job["pr_url"])
+
+
+def test_each_endpoint_gets_what_it_asked_for(
+    laptop: House, receiving: Receiver, witness: Receiver
+) -> None:
+    wanted = ["job.queued", "pr.review_requested"]
+    everything = laptop.add(receiving.url)
+    some = laptop.add(witness.url, "--events", ",".join(wanted))
+    job_id = laptop.api.finish(REPO, "edit")["job_id"]
+    to_all = wait_for_events(receiving, job_id, COMPLETED)
+    to_some = wait_for_events(witness, job_id, wanted)
+    for endpoint, arrived in ((everything, to_all), (some, to_some)):
+        for one in arrived:
+            check_signed(one, endpoint)
+    # The event is the same, its deliveries are not.
+    assert to_all[0].headers["webhook-id"] == to_some[0].headers["webhook-id"]
+    assert to_all[0].body == to_some[0].body
+    assert to_all[0].headers["X-Service-Delivery"] != to_some[0].headers["X-Service-Delivery"]
+
+
+def test_nobody_hears_of_another_organizations_jobs(
+    laptop: House, receiving: Receiver, witness: Receiver, tmp_path: Path
+) -> None:
+    service = laptop.service
+    service.admin("orgs", "create", "rival")
+    service.connect(sample_repository(tmp_path / "source"), REPO, "rival")
+    rival = service.client(service.key("--org", "rival"))
+    rival.wait_ready(REPO)
+    ours = laptop.add(receiving.url)
+    laptop.add(witness.url, "--org", "rival")
+    of_rival = rival.finish(REPO, "idle")["job_id"]
+    of_us = laptop.api.finish(REPO, "idle")["job_id"]
+    wait_for_events(witness, of_rival, FAILED)
+    wait_for_events(receiving, of_us, FAILED)
+    assert {one.job_id for one in witness.received} == {of_rival}
+    assert receiving.events_of(of_rival) == []
+    assert laptop.deliveries("--job", of_rival) == []
+    assert len(laptop.deliveries("--job", of_rival, "--org", "rival")) == 3
+    refused = service.try_admin("webhooks", "disable", ours.id, "--org", "rival")
+    assert refused.returncode != 0
+    assert "has no endpoint" in refused.stderr
+
+
+def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
+    laptop: House, receiving: Receiver, witness: Receiver
+) -> None:
+    endpoint = laptop.add(receiving.url, "--events", "job.queued")
+    laptop.add(witness.url, "--events", "job.queued")
+    heard = [wait_for_job(laptop, receiving).job_id]
+    laptop.webhooks("disable", endpoint.url)
+    wait_for_job(laptop, witness)
+    laptop.webhooks("enable", endpoint.id)
+    heard.append(wait_for_job(laptop, receiving).job_id)
+    laptop.webhooks("remove", endpoint.id)
+    wait_for_job(laptop, witness)
+    logged = laptop.deliveries("--endpoint", endpoint.id)
+    assert [one["job_id"] for one in logged] == heard
+    assert [one.job_id for one in receiving.received] == heard
+    assert endpoint.id not in laptop.webhooks("list")
+
+
+def test_a_secret_is_replaced_without_a_break(laptop: House, receiving: Receiver) -> None:
+    old = laptop.add(receiving.url, "--events", "job.queued")
+    new = Endpoint(old.id, laptop.webhooks("rotate-secret", old.id).strip(), old.url)
+    assert new.secret != old.secret
+    between = wait_for_job(laptop, receiving)
+    check_signed(between, old)
+    following = between.headers.get_all("X-Service-Signature-256-Next")
+    assert following == [body_signature(new.secret, between)]
+    assert Webhook(new.secret).verify(between.body, dict(between.headers.items()))
+    laptop.webhooks("promote-secret", old.id)
+    after = wait_for_job(laptop, receiving)
+    check_signed(after, new)
+    assert "X-Service-Signature-256-Next" not in after.headers
+    assert " " not in after.headers["webhook-signature"]
+
+
+def test_what_failed_is_sent_again_on_request_under_its_own_name(
+    laptop: House, receiving: Receiver
+) -> None:
+    endpoint = laptop.add(receiving.url, "--events", "job.queued")
+    receiving.answer = lambda _: 503
+    jobs = [laptop.api.create(REPO, "idle") for _ in range(2)]
+    failed = laptop.settled("--endpoint", endpoint.id)
+    assert [outcomes(one) for one in failed] == [["http_status"] * 4] * 2
+    receiving.answer = lambda _: 200
+    laptop.webhooks("redeliver", failed[0]["id"])
+    (first,) = laptop.settled("--job", failed[0]["job_id"], "--endpoint", endpoint.id)
+    assert (first["status"], first["id"]) == ("delivered", failed[0]["id"])
+    laptop.webhooks("redeliver", "--failed-since", "1h", "--endpoint", endpoint.id)
+    both = laptop.settled("--endpoint", endpoint.id)
+    assert [outcomes(one) for one in both] == [["http_status"] * 4 + [200]] * 2
+    for job_id in jobs:
+        arrived = [one for one in receiving.received if one.job_id == job_id]
+        assert len(arrived) == 5
+        assert len({one.headers["webhook-id"] for one in arrived}) == 1
+        assert len({one.headers["X-Service-Delivery"] for one in arrived}) == 1
+        assert len({one.body for one in arrived}) == 1
+
+
+def test_a_ping_is_signed_like_every_delivery(laptop: House, receiving: Receiver) -> None:
+    endpoint = laptop.add(receiving.url, "--events", "job.queued")
+    pinged = json.loads(laptop.webhooks("test", endpoint.id, "--json"))
+    (one,) = receiving.received
+    assert one.event == one.headers["X-Service-Event"] == "ping"
+    assert list(one.payload) == FIELDS
+    assert pinged["id"] == one.headers["X-Service-Delivery"]
+    assert (pinged["succeeded"], pinged["status_code"]) == (True, 204)
+    check_signed(one, endpoint)
