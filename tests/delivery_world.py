@@ -13,6 +13,7 @@ from agentjobs.webhooks.lanes import Kind, Lanes
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Disabled, Finished, record
 from agentjobs.webhooks.schedule import judge
+from agentjobs.webhooks.turns import Cursor
 
 LEASE_MS = 30_000
 RETRY_SECONDS = (5, 60, 720)
@@ -48,7 +49,9 @@ class Deliveries:
     db: Database
     lanes: Lanes = field(default_factory=lambda: Lanes(100, 8))
     sender: str = "snd_a"
-    after: str = ""
+    cursors: dict[Kind, Cursor] = field(
+        default_factory=lambda: {"first": Cursor(), "retry": Cursor()}
+    )
 
     async def organization(self, organization_id: str = "org_a") -> str:
         await self.db.transact(_insert_organization, organization_id)
@@ -110,8 +113,7 @@ class Deliveries:
     ) -> list[ClaimedDelivery]:
         moment = now_ms() if now is None else now
         how = Terms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
-        claimed = await self.db.transact(claim, kind, self.lanes, how, self.after)
-        self.after = claimed.after
+        claimed = await self.db.transact(claim, kind, self.lanes, how, self.cursors[kind])
         return [one for _, one in claimed.deliveries]
 
 

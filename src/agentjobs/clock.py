@@ -6,9 +6,16 @@ from datetime import UTC, datetime
 SECOND_MS = 1_000
 DAY_MS = 86_400_000
 
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def elapsed_ms() -> int:
+    """Since some moment in the past: never set back or forward, and it counts a machine's sleep."""
+    return time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
 
 
 def iso_utc(at_ms: int) -> str:

@@ -1,6 +1,7 @@
 """Deliveries in the store: made with their events, claimed fairly and in order, recorded once."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -9,7 +10,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import closing, upkeep
 from agentjobs.webhooks.claim import release
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
-from agentjobs.webhooks.lanes import Lanes
+from agentjobs.webhooks.lanes import Lane, Lanes
 from agentjobs.webhooks.upkeep import keep_up
 from tests.delivery_world import Deliveries, attempt
 
@@ -455,3 +456,64 @@ async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
 
     assert steps == [True, True, False]
     assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
+    world: Deliveries,
+) -> None:
+    endpoints = [await world.endpoint("org_a") for _ in range(8)]
+    for number in range(4):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(4, 4)
+    busy = await world.claim()
+    for one in busy:
+        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+    assert len(busy) == 3
+    assert await world.claim() == []
+
+    served = Counter(one.endpoint_id for one in busy)
+    for _ in range(13):
+        ended = busy.pop(0)
+        await world.record((ended, attempt()))
+        world.lanes.leave(Lane("first"), ended.endpoint_id, "org_a")
+        (one,) = await world.claim()
+        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+        busy.append(one)
+        served[one.endpoint_id] += 1
+
+    assert served == Counter(dict.fromkeys(endpoints, 2))
+
+
+async def test_who_waits_alone_is_found_behind_a_hundred_endpoints_of_another_organization(
+    world: Deliveries,
+) -> None:
+    for _ in range(100):
+        await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    await world.organization("org_b")
+    alone = await world.endpoint("org_b")
+    await world.event("org_b", "job_3")
+    world.lanes = Lanes(4, 1)
+
+    claimed = await world.claim()
+
+    assert alone in {one.endpoint_id for one in claimed}
+    assert len(claimed) == 4
+
+
+async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -> None:
+    organizations = [await world.organization(f"org_{number:02}") for number in range(20)]
+    for organization in organizations:
+        await world.endpoint(organization)
+        await world.event(organization, f"job_of_{organization}")
+    for _ in range(80):
+        await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    world.lanes = Lanes(1_000, 8)
+
+    found: list[str] = []
+    for _ in range(12):
+        found += [one.endpoint_id for one in await world.claim()]
+
+    assert len(set(found)) == 100

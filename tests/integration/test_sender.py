@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
@@ -82,12 +83,13 @@ async def sending(
 ) -> AsyncIterator[None]:
     connections = connections_of(house.settings, Allowed.parse(["127.0.0.0/8"]))
     sender = Sender(db or house.db, SecretBox(house.keys), connections, house.settings)
-    running = asyncio.create_task(sender.run())
+    running = {asyncio.create_task(half.run()) for half in (sender, sender.recorder)}
     try:
         yield
     finally:
-        running.cancel()
-        await asyncio.wait({running})
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
         hurry = asyncio.Event()
         if in_a_hurry:
             hurry.set()
@@ -332,6 +334,48 @@ async def test_a_turn_that_is_cut_off_leaves_no_lease_behind(
 
     rows = await house.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
     assert rows == []
+
+
+class CountingDatabase:
+    """The store, and how often each kind of transaction was asked for."""
+
+    def __init__(self, real: Database) -> None:
+        self._real = real
+        self.counts: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self.counts[work.__name__] += 1
+        return await self._real.transact(work, *args, **kwargs)
+
+
+async def test_a_sender_whose_receivers_all_hang_rests(house: House, receiving: Receiver) -> None:
+    let_go = threading.Event()
+
+    def hang(_: Received) -> int:
+        let_go.wait(30)
+        return 200
+
+    receiving.answer = hang
+    house.settings = load(
+        {"AGENTJOBS_WEBHOOK_CONCURRENCY": "4", "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1"},
+        data_dir=house.settings.data_dir,
+    )
+    for _ in range(100):
+        await house.endpoint(receiving.url)
+    await house.events(jobs=2)
+    counting = CountingDatabase(house.db)
+    async with sending(house, counting, in_a_hurry=True):  # type: ignore[arg-type]
+        await until(lambda: len(receiving.received) == 3)
+        before = counting.counts.copy()
+        await until(lambda: counting.counts["_expire_leases"] >= before["_expire_leases"] + 2)
+        turns = counting.counts["_claim"] - before["_claim"]
+    let_go.set()
+
+    # About four seconds: a look at each poll, and none that follows another at once.
+    assert turns < 20
 
 
 async def until_upkeep(house: House) -> None:

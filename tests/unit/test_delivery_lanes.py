@@ -6,12 +6,11 @@ def candidates(endpoint: str, count: int, organization: str = "org_a") -> list[C
 
 
 def chosen(lanes: Lanes, *waiting: Candidate, kind: Kind = "first") -> list[str]:
-    return [one.id for _, one in lanes.choose(kind, waiting)]
+    return [one.id for _, one in lanes.draft().choose(kind, waiting)]
 
 
 def fill(lanes: Lanes, *waiting: Candidate, kind: Kind = "first") -> None:
-    for lane, one in lanes.choose(kind, waiting):
-        lanes.enter(lane, one.endpoint_id, one.organization_id)
+    lanes.choose(kind, waiting)
 
 
 def test_endpoints_take_turns_when_there_is_not_room_for_all() -> None:
@@ -44,7 +43,7 @@ def test_one_organization_leaves_a_quarter_to_the_others() -> None:
     lanes = Lanes(8, 1)
     fill(lanes, *(one for name in "abcdefghij" for one in candidates(name, 1)))
 
-    assert lanes.full_organizations("first") == {"org_a"}
+    assert lanes.room_of_organization("first", "org_a") == 0
     assert len(chosen(lanes, *(one for name in "xyz" for one in candidates(name, 1, "b")))) == 2
 
 
@@ -64,7 +63,6 @@ def test_endpoints_that_were_slow_have_lanes_of_their_own() -> None:
     fill(lanes, *slow)
     fill(lanes, *slow, kind="retry")
 
-    assert lanes.lane_of("first", "a") == Lane("first", is_slow=True)
     assert chosen(lanes, *slow) == []
     assert len(chosen(lanes, *candidates("x", 9))) == 4
     assert len(chosen(lanes, *candidates("x", 9), kind="retry")) == 2
@@ -85,4 +83,4 @@ def test_an_endpoint_that_answers_quickly_again_is_slow_no_longer() -> None:
 
     lanes.learn("a", SLOW_MS - 1)
 
-    assert lanes.lane_of("first", "a") == Lane("first")
+    assert lanes.choose("first", candidates("a", 1))[0][0] == Lane("first")

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,13 @@ def execute(
 ) -> sqlite3.Cursor:
     statement = render("sqlite", sql)
     return connection.execute(statement.sql, statement.by_name(parameters))
+
+
+def execute_many(
+    connection: sqlite3.Connection, sql: str, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    statement = render("sqlite", sql)
+    connection.executemany(statement.sql, map(statement.by_name, rows))
 
 
 def first_row(cursor: sqlite3.Cursor) -> Row | None:

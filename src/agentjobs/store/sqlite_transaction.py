@@ -7,7 +7,13 @@ from typing import Any, TypeVar
 
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Engine, Row
-from agentjobs.store.sqlite_connection import FAULTS, execute, first_row, translate
+from agentjobs.store.sqlite_connection import (
+    FAULTS,
+    execute,
+    execute_many,
+    first_row,
+    translate,
+)
 from agentjobs.store.transactions import OpenTransaction, refuse_to_wait
 
 T = TypeVar("T")
@@ -35,8 +41,13 @@ class SqliteTransaction(OpenTransaction):
         return self._run(_rows_changed, sql, parameters)
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        for row in rows:
-            self._run(_rows_changed, sql, row)
+        if self.refusal is not None:
+            self.check()
+        try:
+            execute_many(self._connection, sql, rows)
+        except FAULTS as error:
+            self.fail()
+            raise translate(error, self._path) from error
 
     async def clock_ms(self) -> int:
         self.check()

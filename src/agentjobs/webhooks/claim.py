@@ -13,51 +13,65 @@ from agentjobs.webhooks.closing import give_up
 from agentjobs.webhooks.lanes import Candidate, Kind, Lane, Lanes
 from agentjobs.webhooks.model import ClaimedDelivery
 from agentjobs.webhooks.rotation import sealed_secrets
+from agentjobs.webhooks.turns import Cursor
 
-# So many endpoints are looked at in one turn: on SQLite the event loop waits for it.
-_HOPS = 64
+# What one turn looks at: on SQLite the event loop waits for it.
+_MOST_ORGANIZATIONS = 8
+_ORGANIZATION_HOPS = 64
+_ENDPOINT_HOPS = 32
 
-# Endpoints are found by hopping through the index of what waits, from where the last turn ended,
-# so that a long queue of one of them costs the others nothing; then the first few of each. SQLite
-# has no LATERAL, but takes a correlated list.
-_CANDIDATES = """
-WITH RECURSIVE waiting(endpoint_id, hop) AS (
-  SELECT MIN(d.endpoint_id), 1 FROM deliveries d WHERE {waiting} AND d.endpoint_id > :after
+_WAITING: dict[Kind, str] = {
+    "first": "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts = 0",
+    "retry": "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts > 0",
+}
+# Who waits is found by hopping through the index of what waits, from where the last turn ended,
+# so that a long queue costs the others nothing.
+_HOPS = """
+WITH RECURSIVE waiting(id, hop) AS (
+  SELECT (SELECT MIN(d.{column}) FROM deliveries d WHERE {waiting} AND d.{column} > :after), 1
   UNION ALL
-  SELECT (SELECT MIN(d.endpoint_id) FROM deliveries d WHERE {waiting}
-    AND d.endpoint_id > w.endpoint_id), w.hop + 1
-  FROM waiting w WHERE w.endpoint_id IS NOT NULL AND w.hop < :hops
+  SELECT (SELECT MIN(d.{column}) FROM deliveries d WHERE {waiting} AND d.{column} > w.id), w.hop + 1
+  FROM waiting w WHERE w.id IS NOT NULL AND w.hop < :hops
 )
-SELECT w.hop, w.endpoint_id, o.organization_id, found.id
-FROM waiting w JOIN webhook_endpoints o ON o.id = w.endpoint_id
+"""
+_ORGANIZATIONS = _HOPS + "SELECT id FROM waiting WHERE id IS NOT NULL ORDER BY hop"
+# Of each endpoint the first few. SQLite has no LATERAL, but takes a correlated list.
+_CANDIDATES = (
+    _HOPS
+    + """
+SELECT w.hop, w.id AS endpoint_id, found.id FROM waiting w
 /*postgresql LEFT JOIN LATERAL ({few}) found ON true */
 /*sqlite LEFT JOIN json_each((SELECT json_group_array(few.id) FROM ({few}) few)) each ON true
   LEFT JOIN deliveries found ON found.id = each.value */
+WHERE w.id IS NOT NULL
 """
+)
 _FEW = """
-SELECT d.id FROM deliveries d WHERE d.endpoint_id = w.endpoint_id AND {waiting} AND {ready}
-AND w.endpoint_id NOT IN (SELECT value FROM each(:full_endpoints))
-AND o.organization_id NOT IN (SELECT value FROM each(:full_organizations))
-ORDER BY {order} LIMIT :most
+SELECT d.id FROM deliveries d WHERE {waiting} AND d.endpoint_id = w.id AND {ready}
+AND w.id NOT IN (SELECT value FROM each(:full)) ORDER BY {order} LIMIT :most
 """
-_WAITING = "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts {attempts}"
+# The empty text keeps PostgreSQL from the index of the endpoint's log, in which it would read all
+# that waits for the endpoint; a job has only a few events.
 _IN_ORDER = (
     "NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.job_id = d.job_id"
-    " AND e.endpoint_id = d.endpoint_id AND e.sequence < d.sequence"
+    " AND e.endpoint_id || '' = d.endpoint_id AND e.sequence < d.sequence"
     " AND e.status = 'pending' AND e.attempts = 0)"
 )
 
 
-def _candidates(attempts: str, ready: str, order: str) -> str:
-    waiting = _WAITING.format(attempts=attempts)
-    return _CANDIDATES.format(
-        waiting=waiting, few=_FEW.format(waiting=waiting, ready=ready, order=order)
-    )
+def _candidates(kind: Kind, ready: str, order: str) -> str:
+    waiting = f"{_WAITING[kind]} AND d.organization_id = :organization_id"
+    few = _FEW.format(waiting=waiting, ready=ready, order=order)
+    return _CANDIDATES.format(column="endpoint_id", waiting=waiting, few=few)
 
 
+_WHO: dict[Kind, str] = {
+    kind: _ORGANIZATIONS.format(column="organization_id", waiting=waiting)
+    for kind, waiting in _WAITING.items()
+}
 _READY: dict[Kind, str] = {
-    "first": _candidates("= 0", _IN_ORDER, "d.id"),
-    "retry": _candidates("> 0", "d.due_at <= :now", "d.due_at"),
+    "first": _candidates("first", _IN_ORDER, "d.id"),
+    "retry": _candidates("retry", "d.due_at <= :now", "d.due_at"),
 }
 # A lease is compared with the clock it was made by.
 CLOCK = (
@@ -97,52 +111,79 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """`after` is the endpoint behind which the next turn goes on; "" is the beginning."""
-
     deliveries: list[tuple[Lane, ClaimedDelivery]] = []
-    after: str = ""
     # Not all who wait were looked at, or others took some of what was chosen.
     there_is_more: bool = False
 
 
-async def claim(
-    tx: Transaction, kind: Kind, lanes: Lanes, terms: Terms, after: str = ""
-) -> Claimed:
+async def claim(tx: Transaction, kind: Kind, lanes: Lanes, terms: Terms, cursor: Cursor) -> Claimed:
+    """As much as there is room for, of a few organizations at most."""
+    draft = lanes.draft()
+    chosen: list[tuple[Lane, Candidate]] = []
+    organizations = await _organizations(tx, kind, draft, cursor)
+    # So much is looked at for each; who has more waiting gets what others leave in the next turn.
+    share = -(-draft.room(kind) // max(1, len(organizations)))
+    for organization_id in organizations:
+        chosen += await _choose(tx, kind, draft, terms, cursor, organization_id, share)
+    taken = await _take(tx, chosen, terms)
+    there_is_more = draft.room(kind) > 0 and cursor.is_in_the_middle
+    return Claimed(taken.claims, there_is_more or taken.count < len(chosen))
+
+
+async def _organizations(tx: Transaction, kind: Kind, lanes: Lanes, cursor: Cursor) -> list[str]:
+    """Those whose turn it is, and that may have more."""
     if lanes.room(kind) <= 0:
-        return Claimed(after=after)
+        return []
+    rows = await tx.fetch_all(_WHO[kind], after=cursor.after, hops=_ORGANIZATION_HOPS)
+    waiting = [row["id"] for row in rows]
+    open_ones = [each for each in waiting if lanes.room_of_organization(kind, each) > 0]
+    now = open_ones[:_MOST_ORGANIZATIONS]
+    if len(open_ones) > len(now):
+        cursor.move(now[-1])
+    else:
+        cursor.move(waiting[-1] if len(waiting) == _ORGANIZATION_HOPS else "")
+    return now
+
+
+async def _choose(
+    tx: Transaction,
+    kind: Kind,
+    lanes: Lanes,
+    terms: Terms,
+    cursor: Cursor,
+    organization_id: str,
+    share: int,
+) -> list[tuple[Lane, Candidate]]:
+    room = min(share, lanes.room_of_organization(kind, organization_id))
+    if room <= 0:
+        return []
+    place = cursor.place_of(organization_id)
+    most = min(lanes.most_of_endpoint(kind), place.share_of(room))
     rows = await tx.fetch_all(
         _READY[kind],
-        after=after,
-        hops=_HOPS,
-        most=lanes.most_of_endpoint(kind),
+        organization_id=organization_id,
+        after=place.after,
+        hops=_ENDPOINT_HOPS,
+        most=most,
         now=terms.now,
-        full_endpoints=lanes.full_endpoints(kind) | terms.without,
-        full_organizations=lanes.full_organizations(kind),
+        full=lanes.full_endpoints(kind) | terms.without,
     )
-    candidates = _found(rows)
+    ordered = sorted(rows, key=lambda row: int(row["hop"]))
+    candidates = [
+        Candidate(row["id"], row["endpoint_id"], organization_id)
+        for row in ordered
+        if row["id"] is not None
+    ]
     chosen = lanes.choose(kind, candidates)
-    taken = await _take(tx, chosen, terms)
-    on = _go_on_after(rows, candidates, {one.endpoint_id for _, one in chosen}, after)
-    there_is_more = bool(after or on) or taken.count < len(chosen)
-    return Claimed(taken.claims, on, there_is_more)
-
-
-def _go_on_after(
-    rows: Sequence[Row], candidates: Iterable[Candidate], served: set[str], after: str
-) -> str:
-    """Before the first endpoint that there was no room for; else behind the last one."""
-    passed_over = {one.endpoint_id for one in candidates} - served
-    before = after
-    for endpoint_id in _in_hop_order(rows):
-        if endpoint_id in passed_over:
-            return before
-        before = endpoint_id
-    return before if any(row["hop"] == _HOPS for row in rows) else ""
-
-
-def _in_hop_order(rows: Sequence[Row]) -> list[str]:
-    hops = {row["hop"]: row["endpoint_id"] for row in rows}
-    return [hops[hop] for hop in sorted(hops)]
+    cursor.leave(
+        organization_id,
+        seen=list(dict.fromkeys(row["endpoint_id"] for row in ordered)),
+        ready={one.endpoint_id for one in candidates},
+        served={one.endpoint_id for _, one in chosen},
+        was_cut=bool(ordered) and ordered[-1]["hop"] == _ENDPOINT_HOPS,
+        was_short=most < lanes.most_of_endpoint(kind) and len(chosen) < room,
+    )
+    return chosen
 
 
 async def release(tx: Transaction, deliveries: Iterable[ClaimedDelivery], owner: str) -> None:
@@ -179,13 +220,6 @@ async def _take(tx: Transaction, chosen: Sequence[tuple[Lane, Candidate]], terms
     if lost:
         await give_up(tx, sorted(lost), terms.now)
     return _Taken(len(taken), [(lane_of[one.id], one) for one in claimed])
-
-
-def _found(rows: Iterable[Row]) -> list[Candidate]:
-    """In the order of the hops, and of each endpoint the first come first."""
-    ready = [row for row in rows if row["id"] is not None]
-    ready.sort(key=lambda row: row["hop"])
-    return [Candidate(row["id"], row["endpoint_id"], row["organization_id"]) for row in ready]
 
 
 def _claimed(row: Row) -> ClaimedDelivery:

@@ -11,14 +11,20 @@ _FAIL = (
     "UPDATE deliveries SET status = 'failed', due_at = :now, lease_owner = NULL,"
     " lease_expires_at = NULL WHERE id IN ({which})"
 )
-# First attempts and retries have an index each. What is locked is being taken by a sender, or
-# failed by somebody else.
+# What is locked is being taken by a sender, or failed by somebody else.
 _WAITING = (
     "SELECT d.id FROM {source} WHERE {condition} AND d.status = 'pending'"
-    " AND d.lease_owner IS NULL AND d.attempts {attempts} LIMIT :batch"
-    " /*postgresql FOR UPDATE OF d SKIP LOCKED */"
+    " AND d.lease_owner IS NULL LIMIT :batch /*postgresql FOR UPDATE OF d SKIP LOCKED */"
 )
-_KINDS = ("= 0", "> 0")
+_OF_ENDPOINT = _FAIL.format(
+    which=_WAITING.format(source="deliveries d", condition="d.endpoint_id = :endpoint_id")
+)
+_OF_CLOSED = _FAIL.format(
+    which=_WAITING.format(
+        source="webhook_endpoints w JOIN deliveries d ON d.endpoint_id = w.id",
+        condition="COALESCE(w.disabled_at, w.removed_at) IS NOT NULL",
+    )
+)
 
 
 async def give_up(tx: Transaction, ids: Sequence[str], now: int) -> None:
@@ -28,31 +34,9 @@ async def give_up(tx: Transaction, ids: Sequence[str], now: int) -> None:
 
 async def fail_waiting(tx: Transaction, endpoint_id: str, now: int) -> int:
     """A batch of it; what is being sent at this moment is the sender's to settle."""
-    waiting = {"source": "deliveries d", "condition": "d.endpoint_id = :endpoint_id"}
-    return sum(
-        [
-            await tx.execute(
-                _FAIL.format(which=_WAITING.format(attempts=kind, **waiting)),
-                endpoint_id=endpoint_id,
-                batch=BATCH,
-                now=now,
-            )
-            for kind in _KINDS
-        ]
-    )
+    return await tx.execute(_OF_ENDPOINT, endpoint_id=endpoint_id, batch=BATCH, now=now)
 
 
 async def fail_waiting_of_closed(tx: Transaction, now: int) -> int:
     """A batch, of any endpoint: an event may be written while its endpoint is being closed."""
-    waiting = {
-        "source": "webhook_endpoints w JOIN deliveries d ON d.endpoint_id = w.id",
-        "condition": "COALESCE(w.disabled_at, w.removed_at) IS NOT NULL",
-    }
-    return sum(
-        [
-            await tx.execute(
-                _FAIL.format(which=_WAITING.format(attempts=kind, **waiting)), batch=BATCH, now=now
-            )
-            for kind in _KINDS
-        ]
-    )
+    return await tx.execute(_OF_CLOSED, batch=BATCH, now=now)

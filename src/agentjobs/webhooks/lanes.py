@@ -36,15 +36,18 @@ class Lanes:
         self._by_organization: Counter[tuple[Lane, str]] = Counter()
         self._slow: set[str] = set()
 
-    def lane_of(self, kind: Kind, endpoint_id: str) -> Lane:
-        return Lane(kind, endpoint_id in self._slow)
-
     def room(self, kind: Kind) -> int:
         lanes = (Lane(kind), Lane(kind, is_slow=True))
         return sum(self._capacity[lane] - self._used[lane] for lane in lanes)
 
+    def room_of_organization(self, kind: Kind, organization_id: str) -> int:
+        """For endpoints that are not slow; those that are have their own, and are few."""
+        lane = Lane(kind)
+        left = self._of_organization(lane) - self._by_organization[lane, organization_id]
+        return min(left, self.room(kind))
+
     def most_of_endpoint(self, kind: Kind) -> int:
-        return min(self._of_endpoint[Lane(kind)], self.room(kind))
+        return self._of_endpoint[Lane(kind)]
 
     def full_endpoints(self, kind: Kind) -> set[str]:
         """Those that nothing more can be sent to now."""
@@ -56,33 +59,36 @@ class Lanes:
         slow = Lane(kind, is_slow=True)
         return full if self._used[slow] < self._capacity[slow] else full | self._slow
 
-    def full_organizations(self, kind: Kind) -> set[str]:
-        return {
-            organization_id
-            for (lane, organization_id), used in self._by_organization.items()
-            if lane == Lane(kind) and used >= self._of_organization(lane)
-        }
-
     def choose(self, kind: Kind, candidates: Iterable[Candidate]) -> list[tuple[Lane, Candidate]]:
-        """As many as there is room for, one of each endpoint before the second of any."""
-        seen = self._copy()
+        """Enters as many as there is room for, one of each endpoint before the second of any."""
         chosen: list[tuple[Lane, Candidate]] = []
         for one in _in_turns(candidates):
-            lane = self.lane_of(kind, one.endpoint_id)
-            if seen._has_room(lane, one):
-                seen.enter(lane, one.endpoint_id, one.organization_id)
+            lane = Lane(kind, one.endpoint_id in self._slow)
+            if self._has_room(lane, one):
+                self.enter(lane, one.endpoint_id, one.organization_id)
                 chosen.append((lane, one))
         return chosen
+
+    def draft(self) -> Self:
+        """A copy to plan with."""
+        other = copy.copy(self)
+        other._used = self._used.copy()
+        other._by_endpoint = self._by_endpoint.copy()
+        other._by_organization = self._by_organization.copy()
+        return other
 
     def enter(self, lane: Lane, endpoint_id: str, organization_id: str) -> None:
         self._used[lane] += 1
         self._by_endpoint[lane, endpoint_id] += 1
         self._by_organization[lane, organization_id] += 1
 
-    def leave(self, lane: Lane, endpoint_id: str, organization_id: str) -> None:
+    def leave(self, lane: Lane, endpoint_id: str, organization_id: str) -> bool:
+        """True: somebody may have waited for the place."""
+        was_needed = not self._has_room(lane, Candidate("", endpoint_id, organization_id))
         self._used[lane] -= 1
         _take_one(self._by_endpoint, (lane, endpoint_id))
         _take_one(self._by_organization, (lane, organization_id))
+        return was_needed
 
     def learn(self, endpoint_id: str, duration_ms: int) -> None:
         """How long its last answer took."""
@@ -98,13 +104,6 @@ class Lanes:
     def _of_organization(self, lane: Lane) -> int:
         # Whatever one organization's endpoints do, the others find a quarter of the lane.
         return self._capacity[lane] - self._capacity[lane] // 4
-
-    def _copy(self) -> Self:
-        other = copy.copy(self)
-        other._used = self._used.copy()
-        other._by_endpoint = self._by_endpoint.copy()
-        other._by_organization = self._by_organization.copy()
-        return other
 
 
 def _in_turns(candidates: Iterable[Candidate]) -> Iterator[Candidate]:

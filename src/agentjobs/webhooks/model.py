@@ -48,6 +48,11 @@ class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     # Its endpoint was disabled or removed.
     is_closed: bool = False
 
+    @property
+    def names(self) -> dict[str, str | None]:
+        """For a line in the service's log."""
+        return {"delivery_id": self.id, "endpoint_id": self.endpoint_id}
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What one attempt saw; without an `error_class` it succeeded."""

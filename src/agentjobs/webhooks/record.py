@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from agentjobs.clock import DAY_MS
-from agentjobs.identifiers import new_id
 from agentjobs.store.database import Transaction
 from agentjobs.webhooks.endpoints import disable
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
@@ -53,7 +52,6 @@ class Finished(msgspec.Struct, frozen=True):
     delivery: ClaimedDelivery
     attempt: Attempt
     verdict: Verdict
-    id: str = msgspec.field(default_factory=lambda: new_id("att"))
 
     @property
     def ended_at(self) -> int:
@@ -133,7 +131,8 @@ def _log_row(one: Finished) -> Mapping[str, Any]:
     attempt = one.attempt
     return {
         "delivery_id": one.delivery.id,
-        "id": one.id,
+        # The claim it was made under: no other attempt has it, and it grows.
+        "id": f"{one.delivery.fence:012}",
         "at": attempt.at,
         "duration_ms": attempt.duration_ms,
         "status_code": attempt.status_code,

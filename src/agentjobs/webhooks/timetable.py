@@ -1,6 +1,11 @@
-"""When a sender looks for retries: when one of its own is due, and now and then for the others'."""
+"""When a sender looks for retries: when one of its own is due, and now and then for the others'.
+
+Due times are of the calendar; the rest is counted by a clock that nobody can set.
+"""
 
 import heapq
+
+from agentjobs.clock import elapsed_ms, now_ms
 
 POLL_MS = 1_000
 
@@ -18,10 +23,13 @@ class Timetable:
         self._next_poll = 0
 
     @property
-    def next_look(self) -> int:
-        return min([self._next_poll, *self._due[:1]])
+    def wait_ms(self) -> int:
+        """Until the next look; 0 when it is time."""
+        waits = [self._next_poll - elapsed_ms(), *(due - now_ms() for due in self._due[:1])]
+        return max(0, min(*waits, POLL_MS))
 
-    def looked(self, now: int) -> None:
-        self._next_poll = now + POLL_MS
+    def looked(self) -> None:
+        self._next_poll = elapsed_ms() + POLL_MS
+        now = now_ms()
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)

@@ -34,12 +34,16 @@ async def sending(
     except ValueError as error:
         raise SettingsError(str(error)) from None
     sender = Sender(db, SecretBox(SealingKeys.load(settings)), connections, settings)
-    running = asyncio.create_task(keep_alive("deliveries", sender.run))
+    running = {
+        asyncio.create_task(keep_alive("deliveries", sender.run)),
+        asyncio.create_task(keep_alive("delivery records", sender.recorder.run)),
+    }
     try:
         yield
     finally:
-        running.cancel()
-        await asyncio.wait({running})
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
         await _drain(sender, settings, hurry)
         await connections.close()
 

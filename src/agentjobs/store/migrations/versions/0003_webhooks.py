@@ -100,12 +100,14 @@ def _create_deliveries() -> None:
         _number("fence", default=0),
     )
     waiting = "status = 'pending' AND lease_owner IS NULL"
-    _partial_index(
-        "deliveries_first", "deliveries", ["endpoint_id", "id"], f"{waiting} AND attempts = 0"
-    )
-    _partial_index(
-        "deliveries_retry", "deliveries", ["endpoint_id", "due_at"], f"{waiting} AND attempts > 0"
-    )
+    # By organization first, so that senders pass over one that has all it may have at once.
+    for kind, last, attempts in (("first", "id", "= 0"), ("retry", "due_at", "> 0")):
+        _partial_index(
+            f"deliveries_{kind}",
+            "deliveries",
+            ["organization_id", "endpoint_id", last],
+            f"{waiting} AND attempts {attempts}",
+        )
     _partial_index(
         "deliveries_leased", "deliveries", ["lease_expires_at"], "lease_owner IS NOT NULL"
     )
