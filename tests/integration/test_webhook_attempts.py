@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agentjobs.outbound import idle
 from agentjobs.webhooks import attempt as attempts
-from agentjobs.webhooks import connections as kept
 from agentjobs.webhooks.connections import Connections
 from tests import bad_receivers as bad
 from tests.attempt_room import BODY, LOOPS, NOTHING, Run, connections, one_attempt, send
@@ -124,8 +124,8 @@ async def test_endpoints_share_no_connection() -> None:
         assert served.visits == 2
 
 
-async def test_the_longest_unused_sessions_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_SESSIONS", 2)
+async def test_the_longest_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "MOST_IDLE", 2)
     async with receiver(answers(200)) as served, connections() as opened:
         for endpoint in ("a", "b", "a", "c", "a", "b"):
             assert (await send(opened, served.url(), endpoint)).succeeded
@@ -133,8 +133,8 @@ async def test_the_longest_unused_sessions_are_closed(monkeypatch: pytest.Monkey
         assert served.visits == 4
 
 
-async def test_a_session_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_SESSIONS", 1)
+async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "MOST_IDLE", 1)
     may_answer = asyncio.Event()
 
     async def waits(visit: bad.Visit) -> None:

@@ -322,3 +322,47 @@ async def test_a_proxy_that_is_away_is_a_failure_to_connect() -> None:
         attempt = await send(opened, "https://hooks.test/")
     assert attempt.error_class == "connect"
     assert "the proxy" in (attempt.error or "")
+
+
+async def tunnels_to_nobody(visit: bad.Visit) -> None:
+    await visit.request()
+    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await visit.reader.readexactly(5)
+
+
+async def tunnels_to_plain_text(visit: bad.Visit) -> None:
+    await visit.request()
+    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await bad.speaks_plain_text(visit)
+
+
+BAD_PROXIES: dict[str, tuple[Behaviour, str]] = {
+    "silent": (bad.never_answers, "timeout"),
+    "not HTTP": (bad.says(b"220 mail.test ESMTP\r\n"), "connect"),
+    "closes": (bad.closes_after_request, "connect"),
+    "resets": (bad.resets_after_request, "connect"),
+    "one huge header": (bad.one_huge_header, "connect"),
+    "a tunnel that is cut": (tunnels_to_nobody, "tls"),
+    "a tunnel to plain text": (tunnels_to_plain_text, "tls"),
+}
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize(("behaviour", "expected"), BAD_PROXIES.values(), ids=BAD_PROXIES)
+def test_a_proxy_that_makes_no_tunnel_is_told(
+    run: Run, behaviour: Behaviour, expected: str
+) -> None:
+    async def check() -> None:
+        limit = 0.3 if expected == "timeout" else 30
+        async with (
+            receiver(behaviour) as proxy,
+            connections(
+                proxy=f"http://u:secret@127.0.0.1:{proxy.port}", connect_seconds=limit
+            ) as opened,
+        ):
+            attempt = await send(opened, "https://hooks.test/")
+        assert attempt.error_class == expected, attempt
+        assert attempt.address == f"127.0.0.1:{proxy.port}"
+        assert "secret" not in str(attempt)
+
+    run(check())

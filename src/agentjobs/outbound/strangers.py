@@ -1,100 +1,177 @@
-"""Connections to servers that anybody may have named, and that may be hostile.
+"""One connection to a server that anybody may have named: a request, its answer, the next.
 
-What such a server can make this process hold, wait for or work through is bounded here; how long
-a request may take is the caller's.
+Owns when waiting and reading end; what an answer may be is `answers`, who may be dialled elsewhere.
 """
 
-import functools
+import asyncio
 import socket
-import ssl
-from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any
+import time
+from typing import cast
 
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
+from agentjobs.outbound.answers import Answer, BadAnswer
 
-from agentjobs.outbound.addresses import Allowed, with_port
-from agentjobs.outbound.connector import GuardedResolver, guarded_sockets
-from agentjobs.outbound.lookups import Lookups
-
-# Servers commonly close after 5 seconds, and a request on its way just then would be lost.
-KEEPALIVE_SECONDS = 4
-# What is on the way to us, unread: more of an answer than this is not of interest.
-RECEIVE_BYTES = 16 * 1024
-# `100 Continue` and the like, before the one answer that counts.
-INTERIM_ANSWERS = 8
-# Of one answer in all. Reading stops far below when it is the body that is long; heads, trailers
-# and the words between chunks have no other end.
-ANSWER_BYTES = 128 * 1024
+# An int: to put flags together takes longer than to look.
+_LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
-class EndlessAnswer(aiohttp.ClientError):
-    """What the server sends is not coming to an end; the message says what."""
+class ClosedEarly(ConnectionError):
+    """The server closed the connection before an answer came."""
 
 
-class StrangerConnector(aiohttp.TCPConnector):
-    """`on_dial` is told each address as it is dialled: "203.0.113.7:443", "[2001:db8::1]:443"."""
+class StrangerConnection(asyncio.Protocol):
+    """`answer` is that of the latest request, `answered_at` when its head came (monotonic)."""
 
-    def __init__(
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        self.address = address
+        self.answer: Answer | None = None
+        self.answered_at = 0.0
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._body_seconds = 0.0
+        # Why nothing can be asked any more, and whether the connection is gone by now.
+        self._loss: Exception | None = None
+        self._is_gone = False
+        self._gone: asyncio.Future[None] | None = None
+
+    def ask(
         self,
-        allowed: Allowed,
+        request: bytes,
+        head_until: float | None,
+        body_seconds: float,
         *,
-        tls: ssl.SSLContext,
-        lookups: Lookups,
-        on_dial: Callable[[str], None],
-    ) -> None:
-        def dialled(made: socket.socket, address: str, port: int) -> None:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-            on_dial(with_port(address, port))
+        only_head: bool = False,
+    ) -> "asyncio.Future[None]":
+        """Done when nothing more of the answer will be read. If no head came it fails with
+        TimeoutError, BadAnswer, ClosedEarly or what the connection failed with.
 
-        super().__init__(
-            ssl=tls,
-            resolver=GuardedResolver(allowed, lookups),
-            socket_factory=guarded_sockets(allowed, dialled),
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            limit=0,
-        )
-        self._factory: functools.partial[Any] = functools.partial(StrangerProtocol, loop=self._loop)
+        `head_until` is a time of the loop's clock; `body_seconds` begin with the head."""
+        self.answer = Answer(only_head=only_head)
+        self._body_seconds = body_seconds
+        self._waiter = waiter = self._loop.create_future()
+        if self._loss is not None or self._transport is None:
+            self._fail(self._loss or _closed())
+            return waiter
+        if head_until is not None:
+            self._timer = self._loop.call_at(head_until, self._be_late)
+        self._transport.write(request)
+        return waiter
 
+    @property
+    def has_answered(self) -> bool:
+        return self.answer is not None and self.answer.status != 0
 
-class StrangerProtocol(ResponseHandler):
-    """`peer` is the address of the other end."""
+    @property
+    def is_free(self) -> bool:
+        """Whether a further request may follow, by all that is known of it."""
+        if self._loss is not None or self._waiter is not None:
+            return False
+        return self.answer is None or self.answer.leaves_connection
 
-    peer: str | None = None
-    _bytes_left = ANSWER_BYTES
-    _interim_answers = 0
+    def is_silent(self) -> bool:
+        """Its end, or a word too many, may have come already and wait for its turn in the loop."""
+        try:
+            self._sock.recv(1, _LOOK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        peer = transport.get_extra_info("peername")
-        self.peer = with_port(peer[0], peer[1]) if peer else None
+    def abort(self) -> None:
+        # Never a farewell of TLS, which waits half a minute for a server that does not answer it.
+        self._loss = self._loss or _closed()
+        if self._transport is not None:
+            self._transport.abort()
 
-    def begin_answer(self) -> None:
-        """To be called before each request: the bounds are those of one answer."""
-        self._bytes_left = ANSWER_BYTES
-        self._interim_answers = 0
+    async def until_gone(self) -> None:
+        if not self._is_gone:
+            self._gone = self._gone or self._loop.create_future()
+            await asyncio.wait({self._gone})
+
+    def transport(self) -> asyncio.Transport:
+        """To be used by somebody else from now on; raises ClosedEarly if there is none any more."""
+        if self._transport is None:
+            raise _closed()
+        return self._transport
+
+    # Called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._bytes_left -= len(data)
-        if self._bytes_left >= 0:
-            super().data_received(data)
-        else:
-            self._give_up(f"the answer is longer than {ANSWER_BYTES // 1024} KiB without its body")
+        answer = self.answer
+        if answer is None or self._waiter is None:
+            self._loss = self._loss or BadAnswer("it came without a request")
+            self.abort()
+            return
+        had_head = answer.status
+        try:
+            answer.feed(data)
+        except BadAnswer as error:
+            self._fail(error)
+            return
+        if answer.status and not had_head:
+            self._note_head(answer)
+        if answer.is_over:
+            self._finish()
 
-    def feed_data(self, data: Any, size: int = 0) -> None:
-        # Without a bound they arrive faster than they are read, and nothing else has a turn.
-        self._interim_answers += data[0].code < HTTPStatus.OK
-        if self._interim_answers <= INTERIM_ANSWERS:
-            super().feed_data(data, size)
-        else:
-            self._give_up(f"more than {INTERIM_ANSWERS} interim answers came, and no final one")
-
-    def close(self) -> None:
-        # A farewell of TLS would wait half a minute for a server that does not answer it.
+    def eof_received(self) -> None:
+        self._close(_closed())
         self.abort()
 
-    def _give_up(self, reason: str) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.set_exception(EndlessAnswer(reason))
-            self.transport.abort()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._is_gone = True
+        self._close(exc or _closed())
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    # Ends of waiting
+
+    def _note_head(self, answer: Answer) -> None:
+        self.answered_at = time.monotonic()
+        if not answer.is_over and self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._body_seconds, self._be_late)
+
+    def _be_late(self) -> None:
+        self._close(TimeoutError())
+
+    def _close(self, error: Exception) -> None:
+        """With the head it is decided: a body that is late or cut changes nothing."""
+        if self._waiter is None:
+            self._loss = self._loss or error
+        elif self.has_answered:
+            self._finish()
+        else:
+            self._fail(error)
+
+    def _finish(self) -> None:
+        waiter = self._stop_waiting()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if self.answer is not None and not self.answer.leaves_connection:
+            self.abort()
+
+    def _fail(self, error: Exception) -> None:
+        waiter = self._stop_waiting()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+        self.abort()
+
+    def _stop_waiting(self) -> "asyncio.Future[None] | None":
+        waiter, self._waiter = self._waiter, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.answer is not None:
+            self.answer.end()
+        return waiter
+
+
+def _closed() -> ClosedEarly:
+    return ClosedEarly("the connection was closed")

@@ -1,4 +1,4 @@
-"""One attempt on one session: the request, the head of the answer, the first bytes of its body.
+"""One attempt: the request, the head of the answer, the first bytes of its body.
 
 Never raises what a receiver can cause: all of it becomes an Attempt. Only a machine that has run
 out of files or memory is no receiver's doing, and raises OutOfRoom. Signs and stores nothing.
@@ -6,125 +6,98 @@ out of files or memory is no receiver's doing, and raises OutOfRoom. Signs and s
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
-import aiohttp
-from yarl import URL
-
 from agentjobs.clock import now_ms
-from agentjobs.outbound.strangers import StrangerProtocol
+from agentjobs.outbound.answers import Answer, RawHeaders
+from agentjobs.outbound.idle import IdleConnections
+from agentjobs.outbound.stranger_dial import Origin, Progress
+from agentjobs.outbound.strangers import StrangerConnection
 from agentjobs.webhooks.failures import (
     Failure,
+    Limits,
     OutOfRoom,
-    Progress,
     failure_of_error,
     failure_of_status,
     is_out_of_room,
     is_success,
 )
 from agentjobs.webhooks.model import Attempt, Headers
+from agentjobs.webhooks.receivers import Request
 
-BODY_BYTES = 16 * 1024
 BODY_SECONDS = 2
 MOST_HEADERS = 100
+# So much of them is logged.
+HEADER_BYTES = 16 * 1024
 
 
-class Seen:
-    """What an attempt has seen so far."""
+class Way(NamedTuple):
+    """To one receiver: over a connection that `owner` has left, or one that is made now."""
 
-    __slots__ = ("address", "at", "began", "body", "ended", "headers", "is_sent", "response")
+    origin: Origin
+    owner: Hashable
+    connect: Callable[[Progress], Awaitable[StrangerConnection]]
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+
+class Seen(Progress):
+    """What an attempt has seen so far; its connection stays its own until it ends."""
+
+    __slots__ = ("at", "began", "connection")
+
+    def __init__(self) -> None:
+        super().__init__()
         self.at = now_ms()
         self.began = time.monotonic()
-        self.headers = headers
-        self.address: str | None = None
-        self.is_sent = False
-        self.ended = self.began
-        self.response: aiohttp.ClientResponse | None = None
-        self.body = bytearray()
+        self.connection: StrangerConnection | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """Only one whose head is there."""
+        connection = self.connection
+        return connection.answer if connection is not None and connection.has_answered else None
 
 
-_seen: ContextVar[Seen | None] = ContextVar("_seen", default=None)
-
-
-def note_dial(address: str) -> None:
-    """Called while an attempt dials, in its context."""
-    seen = _seen.get()
-    if seen is not None:
-        seen.address = address
-
-
-class SeenRequest(aiohttp.ClientRequest):
-    """Lets its attempt know what is really sent, and where: a kept connection is not dialled."""
-
-    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        seen = _seen.get()
-        if seen is not None:
-            seen.is_sent = True
-            seen.headers = self.headers
-            protocol = conn.protocol
-            if isinstance(protocol, StrangerProtocol):
-                protocol.begin_answer()
-                seen.address = protocol.peer or seen.address
-        return await super().send(conn)
-
-
-class Request(NamedTuple):
-    """Bytes as they are signed, and where they go: by a proxy, or straight."""
-
-    url: URL
-    headers: Mapping[str, str]
-    body: bytes
-    proxy: URL | None = None
-
-
-class Limits(NamedTuple):
-    timeout_seconds: float
-    connect_seconds: float
-
-
-async def make_attempt(session: aiohttp.ClientSession, request: Request, limits: Limits) -> Attempt:
-    """`session` makes SeenRequests, tells `note_dial` and knows the limit of connecting itself."""
-    seen = Seen(request.headers)
-    token = _seen.set(seen)
+async def make_attempt(
+    idle: IdleConnections, way: Way, request: Request, limits: Limits
+) -> Attempt:
+    seen = Seen()
+    trouble: Exception | None = None
     try:
-        failure = await _outcome(session, request, limits, seen)
-    finally:
-        _seen.reset(token)
-        if seen.response is not None:
-            # Only a whole answer leaves a connection that can be used again.
-            seen.response.close()
-    return _attempt(seen, failure)
-
-
-def failed_attempt(request: Request, failure: Failure) -> Attempt:
-    """One that nothing was dialled for."""
-    return _attempt(Seen(request.headers), failure)
-
-
-async def _outcome(
-    session: aiohttp.ClientSession, request: Request, limits: Limits, seen: Seen
-) -> Failure | None:
-    trouble: Exception = aiohttp.ClientError("nothing came")
-    try:
-        await _exchange(session, request, limits, seen)
+        await _exchange(idle, way, request.data, limits, seen)
     except asyncio.CancelledError:
         # Who was told already must not be told again, for the sake of a body.
-        if seen.response is None:
+        if seen.answer is None:
             raise
         _go_on()
     except Exception as error:  # noqa: BLE001 - whatever a receiver causes is its attempt's result
         trouble = error
+    finally:
+        if seen.connection is not None:
+            idle.put(way.owner, seen.connection)
     # With the head it is decided: a body that is late, cut or malformed changes nothing.
-    if seen.response is not None:
-        return _verdict(seen.response)
-    if is_out_of_room(trouble):
-        raise OutOfRoom(str(trouble))
-    seen.ended = time.monotonic()
-    return failure_of_error(trouble, _progress(request, limits, seen))
+    if (answer := seen.answer) is not None:
+        return _answered(seen, request, answer)
+    return _unanswered(seen, request, _failure(trouble, way.origin, limits, seen))
+
+
+def failed_attempt(request: Request, failure: Failure) -> Attempt:
+    """One that nothing was dialled for."""
+    return _unanswered(Seen(), request, failure)
+
+
+async def _exchange(
+    idle: IdleConnections, way: Way, data: bytes, limits: Limits, seen: Seen
+) -> None:
+    until = asyncio.get_running_loop().time() + limits.timeout_seconds
+    connection = idle.take(way.owner)
+    if connection is None:
+        async with asyncio.timeout(limits.connect_seconds):
+            connection = await way.connect(seen)
+    seen.connection = connection
+    seen.address = connection.address
+    seen.stage = "exchange"
+    await connection.ask(data, until, BODY_SECONDS)
 
 
 def _go_on() -> None:
@@ -133,69 +106,57 @@ def _go_on() -> None:
     task.uncancel()
 
 
-async def _exchange(
-    session: aiohttp.ClientSession, request: Request, limits: Limits, seen: Seen
-) -> None:
-    async with asyncio.timeout(limits.timeout_seconds) as limit:
-        response = await session.post(
-            request.url,
-            data=request.body,
-            headers=request.headers,
-            allow_redirects=False,
-            proxy=request.proxy,
-        )
-        seen.response = response
-        seen.ended = time.monotonic()
-        if not response.content.is_eof():
-            limit.reschedule(asyncio.get_running_loop().time() + BODY_SECONDS)
-        await _read_first_bytes(response.content, seen.body)
+def _failure(trouble: Exception | None, origin: Origin, limits: Limits, seen: Seen) -> Failure:
+    error = trouble or RuntimeError("nothing came")
+    if seen.stage != "exchange" and is_out_of_room(error):
+        raise OutOfRoom(str(error))
+    return failure_of_error(error, seen.stage, origin, limits)
 
 
-async def _read_first_bytes(content: aiohttp.StreamReader, kept: bytearray) -> None:
-    while len(kept) < BODY_BYTES and not content.at_eof():
-        kept += await content.read(BODY_BYTES - len(kept))
-
-
-def _progress(request: Request, limits: Limits, seen: Seen) -> Progress:
-    return Progress(
-        is_dialled=seen.address is not None,
-        is_sent=seen.is_sent,
-        is_tls=request.url.scheme == "https",
-        connect_seconds=limits.connect_seconds,
-        timeout_seconds=limits.timeout_seconds,
-    )
-
-
-def _verdict(response: aiohttp.ClientResponse) -> Failure | None:
-    if is_success(response.status):
-        return None
-    return failure_of_status(response.status, response.reason, response.headers.get("Location"))
-
-
-def _attempt(seen: Seen, failure: Failure | None) -> Attempt:
-    response = seen.response
+def _answered(seen: Seen, request: Request, answer: Answer) -> Attempt:
+    assert seen.connection is not None
+    failure = None if is_success(answer.status) else _failure_of(answer)
     return Attempt(
         at=seen.at,
-        duration_ms=round((seen.ended - seen.began) * 1_000),
-        request_headers=_sent_headers(seen.headers),
+        duration_ms=round((seen.connection.answered_at - seen.began) * 1_000),
+        request_headers=request.headers,
         address=seen.address,
-        status_code=None if response is None else response.status,
-        response_headers=() if response is None else _received_headers(response.raw_headers),
-        response_body=bytes(seen.body),
+        status_code=answer.status,
+        response_headers=_received_headers(answer.headers),
+        response_body=bytes(answer.body),
         error_class=failure and failure.error_class,
         error=failure and failure.error,
     )
 
 
-def _sent_headers(headers: Mapping[str, str]) -> Headers:
-    # By thousands a second: a list is quicker than a generator.
-    return tuple([(str(name), value) for name, value in headers.items()])
+def _unanswered(seen: Seen, request: Request, failure: Failure) -> Attempt:
+    return Attempt(
+        at=seen.at,
+        duration_ms=round((time.monotonic() - seen.began) * 1_000),
+        request_headers=request.headers,
+        address=seen.address,
+        error_class=failure.error_class,
+        error=failure.error,
+    )
 
 
-def _received_headers(raw: Sequence[tuple[bytes, bytes]]) -> Headers:
-    return tuple([(_text(name), _text(value)) for name, value in raw[:MOST_HEADERS]])
+def _failure_of(answer: Answer) -> Failure:
+    locations = (value for name, value in answer.headers if name.lower() == b"location")
+    return failure_of_status(answer.status, _text(answer.reason), _text(next(locations, b"")))
+
+
+def _received_headers(raw: RawHeaders) -> Headers:
+    """The first of them, as far as there is room in the log."""
+    kept: list[tuple[str, str]] = []
+    room = HEADER_BYTES
+    for name, value in raw[:MOST_HEADERS]:
+        room -= len(name) + len(value)
+        if room < 0:
+            break
+        kept.append((_text(name), _text(value)))
+    return tuple(kept)
 
 
 def _text(raw: bytes) -> str:
-    """No lone surrogate; that there is no NUL is the parser's care."""
+    """No lone surrogate; that there is no control character is the parser's care."""
     return raw.decode("utf-8", "replace")

@@ -8,10 +8,10 @@ import ssl
 from http import HTTPStatus
 from typing import NamedTuple
 
-import aiohttp
-
 from agentjobs.outbound.addresses import BlockedAddress
-from agentjobs.outbound.strangers import EndlessAnswer
+from agentjobs.outbound.answers import BadAnswer, EndlessAnswer
+from agentjobs.outbound.stranger_dial import NotResolved, Origin, ProxyRefused, Stage
+from agentjobs.outbound.strangers import ClosedEarly
 from agentjobs.webhooks.model import ErrorClass
 
 LONGEST_SENTENCE = 500
@@ -29,14 +29,9 @@ class Failure(NamedTuple):
     error: str
 
 
-class Progress(NamedTuple):
-    """How far an attempt came, and the limits it was held to."""
-
-    is_dialled: bool
-    is_sent: bool
-    is_tls: bool
-    connect_seconds: float
+class Limits(NamedTuple):
     timeout_seconds: float
+    connect_seconds: float
 
 
 def is_success(status: int) -> bool:
@@ -53,22 +48,20 @@ def failure_of_status(status: int, reason: str | None, location: str | None) -> 
 
 
 def is_out_of_room(error: Exception) -> bool:
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return isinstance(cause, OSError) and cause.errno in _NO_ROOM
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
-def failure_of_error(error: Exception, progress: Progress) -> Failure:
-    """Of an attempt that got no head of an answer."""
-    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return invalid(str(error))
+def failure_of_error(error: Exception, stage: Stage, origin: Origin, limits: Limits) -> Failure:
+    """Of an attempt that got no head of an answer, and ended in that stage."""
     if isinstance(error, TimeoutError):
-        return _of_lateness(progress)
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        words = f"the proxy answered CONNECT with {error.status} {error.message}"
-        return _failure("connect", words.rstrip())
-    if progress.is_sent:
-        return _of_exchange(error)
-    return _of_connecting(error, progress)
+        return _of_lateness(stage, limits)
+    match stage:
+        case "exchange":
+            return _of_exchange(error)
+        case "tls":
+            return _of_handshake(error)
+        case _:
+            return _of_connecting(error, origin)
 
 
 def blocked(reason: str, *, is_tls: bool) -> Failure:
@@ -80,45 +73,57 @@ def invalid(reason: str) -> Failure:
     return _failure("blocked_address", f"the address cannot be used: {reason}")
 
 
-def _of_lateness(progress: Progress) -> Failure:
-    if progress.is_sent:
-        words = f"no status line and headers came within {progress.timeout_seconds:g} seconds"
+def unsendable() -> Failure:
+    return _failure("protocol", "nothing was sent: a header has a line break or a NUL in it")
+
+
+def _of_lateness(stage: Stage, limits: Limits) -> Failure:
+    if stage == "exchange":
+        words = f"no status line and headers came within {limits.timeout_seconds:g} seconds"
         return _failure("timeout", words)
-    limit = f"within {progress.connect_seconds:g} seconds"
-    if progress.is_dialled:
-        return _failure("timeout", f"no connection was made {limit}")
-    return _failure("dns", f"the name was not resolved {limit}")
+    limit = f"within {limits.connect_seconds:g} seconds"
+    if stage == "name":
+        return _failure("dns", f"the name was not resolved {limit}")
+    return _failure("timeout", f"no connection was made {limit}")
 
 
-def _of_connecting(error: Exception, progress: Progress) -> Failure:
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    words = _words(cause)
-    match error, cause:
-        case aiohttp.ClientConnectorCertificateError(), _:
-            return _failure("tls", f"the certificate was not accepted: {words}")
-        case aiohttp.ClientConnectorSSLError(), _:
-            return _failure("tls", f"the TLS handshake failed: {words}")
-        case _, BlockedAddress():
-            return blocked(words, is_tls=progress.is_tls)
-        case aiohttp.ClientConnectorDNSError(), _:
+def _of_connecting(error: Exception, origin: Origin) -> Failure:
+    words = _words(error)
+    match error:
+        case BlockedAddress():
+            return blocked(words, is_tls=origin.tls is not None)
+        case NotResolved():
             return _failure("dns", f"the name was not resolved: {words}")
-        # TCP itself is refused or gets no answer; cut off is only what already stands.
-        case _, ConnectionResetError() | ConnectionAbortedError() if progress.is_tls:
-            return _failure("tls", "the connection was cut during the TLS handshake")
-    whom = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else "the receiver"
+        case ProxyRefused():
+            return _failure("connect", words)
+        case BadAnswer():
+            return _failure("connect", f"the proxy's answer to CONNECT cannot be used: {words}")
+    whom = "the proxy" if origin.proxy is not None else "the receiver"
     return _failure("connect", f"no connection to {whom} could be made: {words}")
+
+
+def _of_handshake(error: Exception) -> Failure:
+    match error:
+        case ssl.SSLCertVerificationError():
+            words = f"the certificate was not accepted: {_words(error)}"
+        case ConnectionError():
+            # TCP stood already: what is cut off is TLS.
+            words = "the connection was cut during the TLS handshake"
+        case _:
+            words = f"the TLS handshake failed: {_words(error)}"
+    return _failure("tls", words)
 
 
 def _of_exchange(error: Exception) -> Failure:
     match error:
         case EndlessAnswer():
-            words = str(error)
-        case aiohttp.ClientResponseError():
-            words = f"the answer is not HTTP as it should be: {error.message}"
-        case aiohttp.ServerDisconnectedError():
+            words = f"the answer was given up: {error}"
+        case BadAnswer():
+            words = f"the answer is not HTTP as it should be: {error}"
+        case ClosedEarly():
             words = "the connection was closed before an answer came"
-        case OSError() if isinstance(error.__cause__, ssl.SSLError):
-            return _failure("tls", f"TLS failed: {_words(error.__cause__)}")
+        case ssl.SSLError():
+            return _failure("tls", f"TLS failed: {_words(error)}")
         case OSError():
             words = f"the connection was cut before an answer came: {_words(error)}"
         case _:
