@@ -6,6 +6,7 @@ Owns names, defaults and types. Refuses to know what a feature does with a value
 import ipaddress
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,13 @@ ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
 _HIGHEST_PORT = 65_535
 _LISTS = (list[str], tuple[float, ...])
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
+# Nothing but a place: of a path or a query nobody would say what becomes of it.
+_PROXY = re.compile(
+    r"http://(?:(?:(?![/?#@])[!-~])+@)?"
+    rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?/?",
+    re.IGNORECASE | re.ASCII,
+)
 # Variables of ours that are no settings of the service.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
 
@@ -205,8 +213,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text is None or field.name in _TABLES:
             continue
-        found[field.name] = text.split(",") if field.type in _LISTS else text
+        found[field.name] = _listed(text) if field.type in _LISTS else text
     return found
+
+
+def _listed(text: str) -> list[str]:
+    return text.split(",") if text.strip() else []
 
 
 def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
@@ -322,8 +334,10 @@ def _check_webhooks(settings: Settings) -> None:
 def _is_proxy(text: str) -> bool:
     try:
         parts = urlsplit(text)
+        if "[" in parts.netloc:
+            ipaddress.IPv6Address(parts.hostname or "")
         # A port that is none raises.
-        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+        return _PROXY.fullmatch(text) is not None and parts.port != 0
     except ValueError:
         return False
 

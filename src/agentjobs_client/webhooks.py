@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,7 +45,7 @@ class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify_webhook(
     body: bytes,
-    headers: Mapping[str, str],
+    headers: Mapping[str, str | bytes],
     secret: str | Sequence[str],
     *,
     tolerance_seconds: float | None = DEFAULT_TOLERANCE_SECONDS,
@@ -57,7 +58,7 @@ def verify_webhook(
     delivery has as well.
     """
     secrets = _usable(secret)
-    lowered = {name.lower(): value for name, value in headers.items()}
+    lowered = _readable(headers)
     _check_body_signature(body, lowered, secrets)
     if tolerance_seconds is not None:
         _check_timed_signature(body, lowered, secrets)
@@ -73,6 +74,22 @@ def _usable(secret: str | Sequence[str]) -> list[str]:
     if not secrets or not all(secrets):
         raise ValueError("verify_webhook needs the endpoint's secret, and it is empty")
     return secrets
+
+
+def _readable(headers: Mapping[Any, Any]) -> dict[str, str]:
+    """What frameworks hand on as bytes, too; a value of any other kind counts as absent."""
+    texts = {_text(name): _text(value) for name, value in headers.items()}
+    return {
+        name.lower(): value
+        for name, value in texts.items()
+        if name is not None and value is not None
+    }
+
+
+def _text(given: object) -> str | None:
+    if isinstance(given, bytes):
+        return given.decode("latin-1")
+    return given if isinstance(given, str) else None
 
 
 def _check_body_signature(body: bytes, headers: Mapping[str, str], secrets: list[str]) -> None:

@@ -1,8 +1,10 @@
 """How long deliveries are kept, on both stores, and what goes with them."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
@@ -119,6 +121,27 @@ async def test_many_go_in_several_batches(
     monkeypatch.setattr("agentjobs.webhooks.retention._MOST_IN_A_BATCH", 2)
     await settled(deliveries, 8)
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 8
+
+
+async def test_headers_weigh_as_much_as_bodies(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def watched(weighed: Iterable[Weighed]) -> Iterator[list[str]]:
+        for batch in in_batches(weighed):
+            sizes.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr("agentjobs.webhooks.retention.in_batches", watched)
+    for _ in range(5):
+        await deliveries.event("org_a", new_id("job"))
+    taken = await deliveries.claim()
+    received = attempt(200, headers=[("X-Large", "x" * 200 * KIB)])
+    large = replace(received, request_headers=(("X-Large", "y" * 200 * KIB),))
+    await deliveries.record(*((one, large) for one in taken))
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 5
+    assert sizes == [2, 2, 1]
 
 
 def test_batches_are_made_by_weight_and_number() -> None:

@@ -54,6 +54,25 @@ def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
     assert record["revoked_at"] is not None
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"orgs", b"create", b"caf\xe9"),
+        (b"keys", b"create", b"--name", b"\xff"),
+        (b"webhooks", b"add", b"https://93.184.215.14/\xed\xa0\x80"),
+        (b"webhooks", b"list", b"--org", b"\xc3"),
+        (b"\x80",),
+    ],
+)
+def test_words_that_are_not_utf_8_are_refused_as_such(agentjobs, words):
+    done = subprocess.run(
+        [*PROGRAM, *words], env=agentjobs.environment, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert done.stderr.startswith(b"agentjobs: ")
+    assert b"is not valid UTF-8" in done.stderr
+
+
 def test_a_key_of_an_organization_that_is_not_there_is_refused(agentjobs):
     refused = agentjobs("keys", "create", "--org", "nobody")
     assert (refused.exit_code, refused.out) == (2, "")

@@ -19,6 +19,10 @@ from tests.delivery_world import Deliveries, attempt
 from tests.receiver import receiver
 
 ESCAPE = "\x1b]0;owned\x07"
+# Everything that a terminal obeys, or that turns the order of a line round.
+ORDERS = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
+ORDERS += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+ORDERED = "".join(map(chr, ORDERS))
 
 
 @pytest.fixture
@@ -210,6 +214,26 @@ def test_one_delivery_is_shown_with_request_and_response(past, agentjobs):
     assert "2 bytes that are not text" in agentjobs(
         "webhooks", "show", binary_id, "--org", "acme"
     ).out  # fmt: skip
+
+
+def test_nothing_that_a_receiver_answered_reaches_a_terminal_raw_not_even_through_a_pipe(
+    past, agentjobs
+):
+    organization, _ = past.endpoint()
+    body = f"first\n\tsecond{ORDERED}end"
+    answered = replace(
+        attempt(500, headers=[("X-Odd", f"a{ORDERED}b")]),
+        response_body=body.encode(),
+        error=f"it said {ORDERED}",
+    )
+    (made,) = past.events(organization, answered)
+    out = agentjobs("webhooks", "show", made, "--org", "acme").out
+    assert not set(ORDERED) & set(out)
+    escaped = "".join(repr(each)[1:-1] for each in ORDERED)
+    for text in (f"first\n\tsecond{escaped}end", f"X-Odd: a{escaped}b", f"it said {escaped}"):
+        assert text in out
+    document = agentjobs("webhooks", "show", made, "--org", "acme", "--json").document
+    assert document["attempts"][0]["response_body"] == body
 
 
 def test_a_table_is_shown_to_people(past, agentjobs):

@@ -2,12 +2,14 @@
 
 import base64
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signature import body_signature
-from tests.cli_process import CommandLine, CommandLineInside
+from tests.cli_process import PROGRAM, CommandLine, CommandLineInside
 from tests.receiver import receiver
 
 # An address that needs no lookup, and nobody is ever sent to.
@@ -116,6 +118,68 @@ def test_a_secret_is_rotated_and_promoted(agentjobs, listed):
     assert at_once.document["secret"].startswith("whsec_")
     too_long = agentjobs("webhooks", "rotate-secret", URL, "--overlap-hours", "169")
     assert (too_long.exit_code, too_long.out) == (2, "")
+
+
+@pytest.fixture
+def unheard(agentjobs):
+    """What a command that can write to nobody says on stderr; it fails in one line."""
+
+    def run(*arguments, closed=False):
+        command = [*PROGRAM, *arguments]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                ["sh", "-c", 'exec "$@" >&-', "sh", *command] if closed else command,
+                env=agentjobs.environment,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert done.returncode == 2, done.stderr
+        *remarks, fault = done.stderr.splitlines()
+        assert fault.startswith("agentjobs: ")
+        assert not [line for line in remarks if line.startswith(("agentjobs: ", "Exception"))]
+        return fault
+
+    return run
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_endpoint_whose_secret_nobody_saw_is_removed_again(
+    agentjobs, listed, unheard, options, closed
+):
+    agentjobs("webhooks", "add", URL + "/other")
+    fault = unheard("webhooks", "add", URL, *options, closed=closed)
+    assert "The secret could not be written" in fault
+    assert "is removed again; add it once more" in fault
+    assert [endpoint["url"] for endpoint in listed()] == [URL + "/other"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_new_secret_nobody_saw_stays_pending_and_another_can_be_made(
+    agentjobs, listed, unheard, options
+):
+    agentjobs("webhooks", "add", URL)
+    fault = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "7", *options)
+    (endpoint,) = listed()
+    assert "No space left on device" in fault
+    assert f"signs alone from {endpoint['promote_at']} on" in fault
+    again = fault.partition("Make another: agentjobs ")[2].split()
+    assert again[-1] == "7"
+    assert agentjobs(*again).out.startswith("whsec_")
+    at_once = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options)
+    assert "signs alone already" in at_once
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_key_nobody_saw_is_revoked(agentjobs, unheard, options):
+    fault = unheard("keys", "create", *options)
+    assert "is revoked; create another" in fault
+    (key,) = agentjobs("keys", "list", "--json").document["keys"]
+    assert key["id"] in fault
+    assert key["revoked_at"] is not None
 
 
 def test_an_endpoint_is_disabled_enabled_and_removed(agentjobs, listed):

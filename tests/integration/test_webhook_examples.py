@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,7 +131,7 @@ def test_a_receiver_refuses_what_was_not_signed_as_it_stands(receiver):
     assert receiver.next_line() == PRINTED
 
 
-@pytest.mark.parametrize("length", ["65537", "9" * 30])
+@pytest.mark.parametrize("length", ["65537", "9" * 30, "9" * 5_000])
 def test_a_receiver_does_not_read_what_no_delivery_is_as_large_as(receiver, length):
     connection = HTTPConnection(receiver.address, timeout=30)
     connection.putrequest("POST", "/")
@@ -169,14 +170,19 @@ def test_a_receiver_without_a_secret_believes_nobody(language, tmp_path):
 def verify_in_shell(tmp_path):
     (tmp_path / "verify.sh").write_text(example("Shell"))
 
-    def verify(body: bytes, *signature: str, secret: str = SECRET) -> int:
-        (tmp_path / "body").write_bytes(body)
-        return subprocess.run(
-            ["sh", str(tmp_path / "verify.sh"), str(tmp_path / "body"), *signature],
-            env={**os.environ, "WEBHOOK_SECRET": secret},
+    def verify(
+        body: bytes | None, *signature: str, secret: str = SECRET, path: str = os.environ["PATH"]
+    ) -> int:
+        if body is not None:
+            (tmp_path / "body").write_bytes(body)
+        ended = subprocess.run(
+            [shutil.which("sh"), str(tmp_path / "verify.sh"), str(tmp_path / "body"), *signature],
+            env={**os.environ, "WEBHOOK_SECRET": secret, "PATH": path},
             capture_output=True,
             check=False,
-        ).returncode
+        )
+        assert (ended.stdout == b"good\n") == (ended.returncode == 0)
+        return ended.returncode
 
     return verify
 
@@ -189,6 +195,19 @@ def test_the_shell_tells_a_good_signature_from_a_bad_one(verify_in_shell):
     assert verify_in_shell(BODY, "") == 1
     assert verify_in_shell(BODY) == 1
     assert verify_in_shell(BODY, body_signature("", BODY), secret="") != 0
+
+
+@pytest.mark.parametrize("signature", [(), ("",), ("sha256=",)])
+def test_the_shell_believes_nothing_it_could_not_make_a_digest_of(
+    verify_in_shell, tmp_path, signature
+):
+    # There is no such file.
+    assert verify_in_shell(None, *signature) == 1
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cut").symlink_to(shutil.which("cut"))
+    # There is no openssl.
+    assert verify_in_shell(BODY, *signature, path=str(tools)) == 1
 
 
 def test_the_shell_finds_the_vector_of_the_page(verify_in_shell):

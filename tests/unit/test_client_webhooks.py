@@ -98,6 +98,24 @@ def test_header_names_are_found_in_any_case(form):
     assert verify({form(name): value for name, value in signed().items()}).sequence == 3
 
 
+def test_headers_may_be_bytes_as_asgi_has_them():
+    headers = {name.lower().encode(): value.encode() for name, value in signed().items()}
+    assert verify(headers).event_id == "evt_1"
+    assert verify({**signed(), "X-Service-Signature-256": body_signature(OLD).encode()})
+    with pytest.raises(InvalidSignature):
+        verify({**signed(), "X-Service-Signature-256": b"sha256=\xff"})
+
+
+@pytest.mark.parametrize("value", [None, [body_signature(OLD)], (), 7, {}, bytearray(b"sha256=")])
+@pytest.mark.parametrize(
+    "name", ["X-Service-Signature-256", "webhook-id", "webhook-timestamp", "webhook-signature"]
+)
+def test_a_header_that_is_no_text_counts_as_absent(name, value):
+    with pytest.raises(InvalidSignature, match=f"{name} is missing"):
+        verify({**signed(), name: value})
+    assert verify({**signed(), "X-Other": value, "X-Service-Sequence": value}).sequence is None
+
+
 def test_an_event_before_its_pull_request_has_none():
     body = json.dumps({**PAYLOAD, "event": "job.queued", "pr_url": None}).encode()
     assert verify(signed(body=body), body=body).pr_url is None

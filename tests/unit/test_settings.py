@@ -80,6 +80,72 @@ def test_a_setting_that_cannot_be_used_is_refused(environ: dict[str, str], tmp_p
         load({"AGENTJOBS_DATA_DIR": str(tmp_path), **environ})
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("send_webhooks", "maybe"),
+        *(("webhook_timeout_seconds", text) for text in ("x", "nan", "0", "301")),
+        *(("webhook_connect_seconds", text) for text in ("x", "inf", "0", "16")),
+        *(("webhook_lease_seconds", text) for text in ("", "x", "19.9", "3601")),
+        *(("webhook_retry_seconds", text) for text in ("x", "5,", "0", "-1", "nan", "604801")),
+        ("webhook_retry_seconds", "1,2,3,4"),
+        *(("webhook_concurrency", text) for text in ("x", "1.5", "0", "10001")),
+        *(("webhook_endpoint_concurrency", text) for text in ("x", "0", "1001")),
+        *(("webhook_disable_days", text) for text in ("x", "nan", "0")),
+        *(("delivery_retention_days", text) for text in ("x", "-1")),
+    ],
+)
+def test_a_setting_of_webhooks_that_cannot_be_used_is_named(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=rf"\b{name}\b"):
+        load({f"AGENTJOBS_{name.upper()}": text}, data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        *("http://proxy:3128", "http://proxy:3128/", "http://proxy", "HTTP://Proxy.Example.com.:1"),
+        *("http://127.0.0.1:3128", "http://[::1]:3128", "http://[fd00::1]/"),
+        *("http://user:password@proxy:3128", "http://user:p%40ss^@[::1]:3128/", "http://user@a_b"),
+    ],
+)
+def test_a_proxy_is_a_host_and_may_have_a_port_and_a_password(proxy: str, tmp_path: Path) -> None:
+    environ = {"AGENTJOBS_WEBHOOKS_PROXY": proxy}
+    assert load(environ, data_dir=str(tmp_path)).webhooks_proxy == proxy
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        *("proxy:3128", "https://proxy", "http:proxy", "http://", "http://:3128", "http://u:p@:1"),
+        *("http://proxy/path", "http://proxy?query", "http://proxy/?", "http://proxy#", "http:///"),
+        *("http://pro xy:3128", " http://proxy", "http://proxy ", "http://proxy\n", "http://p\tq"),
+        *("http://pr%6fxy:3128", "http://[::1%25eth0]:1", "http://pröxy:3128", "http://p\\q"),
+        *("http://[::1]x:1", "http://[::1", "http://[proxy]", "http://[1.2.3.4]", "http://a..b"),
+        *("http://proxy:", "http://proxy:0", "http://proxy:65536", "http://proxy:http"),
+        *("http://@proxy", "http://a@b@proxy", "http://a b@proxy", "http://a,b"),
+    ],
+)
+def test_what_is_more_or_less_than_the_place_of_a_proxy_is_refused(
+    proxy: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=r"webhooks_proxy: .*http://HOST:PORT"):
+        load({"AGENTJOBS_WEBHOOKS_PROXY": proxy}, data_dir=str(tmp_path))
+
+
+def test_an_empty_list_of_waits_means_no_retries(tmp_path: Path) -> None:
+    for text in ("", " "):
+        environ = {"AGENTJOBS_WEBHOOK_RETRY_SECONDS": text}
+        assert load(environ, data_dir=str(tmp_path)).webhook_retry_seconds == ()
+
+
+@pytest.mark.parametrize("name", ["egress_allow", "trusted_proxies", "webhooks_allow"])
+def test_a_list_that_is_empty_is_as_one_that_is_not_set(name: str, tmp_path: Path) -> None:
+    unset = load({}, data_dir=str(tmp_path))
+    assert load({f"AGENTJOBS_{name.upper()}": ""}, data_dir=str(tmp_path)) == unset
+
+
 def test_a_plan_without_room_for_a_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="concurrent_jobs"):
         load(from_file(tmp_path, '[[plans]]\nname = "none"\nconcurrent_jobs = 0\n'))

@@ -1,14 +1,14 @@
 """A delivery as a document for programs and as lines for people. Asks nobody anything.
 
 What a receiver answered is a stranger's: its headers stay on their line, its bytes are text only
-if they are UTF-8.
+if they are UTF-8, and nothing of it moves a cursor.
 """
 
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from agentjobs.cli.output import on_one_line
+from agentjobs.cli.output import of_a_stranger, on_one_line
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.log import AttemptSummary, Delivery, DeliveryDetail
@@ -106,6 +106,6 @@ def _text(data: bytes) -> str:
     if not data:
         return "(empty)"
     try:
-        return data.decode()
+        return of_a_stranger(data.decode())
     except UnicodeDecodeError:
         return f"({len(data)} bytes that are not text; --json shows them in base64)"

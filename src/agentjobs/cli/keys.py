@@ -1,12 +1,13 @@
 """`agentjobs keys`: API keys. A new key is printed once, alone on stdout, and never again."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
 
 if TYPE_CHECKING:
     from agentjobs.organizations.api_keys import ApiKey, CreatedKey
@@ -49,11 +50,16 @@ def create_key(
         )
 
     created = with_store(data_dir, work)
-    if json:
-        answer_json({"key": created.key, **_document(created.record)})
-        return
-    remark(f"{created.record.id}, an API key of {org}. It is shown this once; keep it safe.")
-    answer(created.key)
+
+    def show() -> None:
+        if json:
+            answer_json({"key": created.key, **_document(created.record)})
+            return
+        remark(f"{created.record.id}, an API key of {org}. It is shown this once; keep it safe.")
+        answer(created.key)
+
+    if reason := why_not_shown(show):
+        _take_back(data_dir, org, created.record.id, reason)
 
 
 @keys.command("list")
@@ -81,17 +87,32 @@ def revoke_key(
 ) -> None:
     """Revoke a key; it is refused everywhere within a second."""
 
-    async def work(admin: Admin) -> "ApiKey":
-        from agentjobs.organizations import api_keys
-
-        return await api_keys.revoke_key(admin.db, org, key)
-
-    revoked = with_store(data_dir, work)
+    revoked = _revoke(data_dir, org, key)
     if json:
         answer_json(_document(revoked))
         return
     answer(revoked.id)
     remark(f"{revoked.id} ({revoked.name}) is revoked.")
+
+
+def _revoke(data_dir: Path | None, org: str, key: str) -> "ApiKey":
+    async def work(admin: Admin) -> "ApiKey":
+        from agentjobs.organizations import api_keys
+
+        return await api_keys.revoke_key(admin.db, org, key)
+
+    return with_store(data_dir, work)
+
+
+def _take_back(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
+    from agentjobs.problems import Problem
+
+    _revoke(data_dir, org, key_id)
+    raise Problem(
+        "key_not_shown",
+        f"The key could not be written: {reason}. Nobody would know it, so {key_id} is revoked; "
+        "create another.",
+    )
 
 
 def _document(key: "ApiKey") -> dict[str, Any]:

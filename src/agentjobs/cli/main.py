@@ -1,6 +1,7 @@
 """The command `agentjobs`: gathers the nouns, and lets no failure out as a traceback."""
 
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -75,12 +76,34 @@ def main() -> None:
             # A file name or a diff may hold what the terminal's encoding cannot show.
             stream.reconfigure(errors="backslashreplace")
     try:
+        refuse_broken_words(sys.argv[1:])
         exit_code = app(standalone_mode=False)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the outermost edge
-        sys.exit(failures.report(error))
+        exit_code = failures.report(error)
+        drop_what_cannot_be_written()
     sys.exit(exit_code)
+
+
+def refuse_broken_words(arguments: list[str]) -> None:
+    """No name, address or text of the service is other than UTF-8, and no store would take it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            reason = f"{argument!r} is not valid UTF-8; is the terminal set to another encoding?"
+            raise typer.BadParameter(reason) from None
+
+
+def drop_what_cannot_be_written() -> None:
+    """Or it would be tried again at the end of the process, and complained of once more."""
+    try:
+        # None: it was closed before the process began.
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

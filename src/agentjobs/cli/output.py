@@ -6,10 +6,13 @@ may hold escape sequences: none reaches a terminal.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# They change the order in which a line is shown, and are not seen themselves.
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_BIDI}]")
+_STRANGE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}]")
 _CONTROL_BUT_LAYOUT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f]")
 
@@ -27,6 +30,17 @@ def answer_json(value: Any) -> None:
     print(_CONTROL_IN_JSON.sub(_as_json_escape, document.decode()), flush=True)
 
 
+def why_not_shown(show: Callable[[], None]) -> str | None:
+    """Of a secret that is shown once: None if it was written, else what came in its way."""
+    if sys.stdout is None:
+        return "stdout is closed"
+    try:
+        show()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
 def remark(text: str) -> None:
     """Everything a person may want to know and a program must not have to parse."""
     print(_fit_for(sys.stderr, text), file=sys.stderr, flush=True)
@@ -35,6 +49,11 @@ def remark(text: str) -> None:
 def on_one_line(text: str) -> str:
     """With every control character, line breaks too, written as an escape."""
     return _CONTROL.sub(_as_escape, text)
+
+
+def of_a_stranger(text: str) -> str:
+    """The same with lines and tabs as they are: for a terminal that a pipe may end at, too."""
+    return _STRANGE.sub(_as_escape, text)
 
 
 def answer_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, remark
+from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
 from agentjobs.cli.webhooks import (
     EndpointName,
     answer_changed,
@@ -19,6 +19,8 @@ from agentjobs.cli.webhooks import (
 )
 
 if TYPE_CHECKING:
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.problems import Problem
     from agentjobs.webhooks.endpoints import Endpoint
 
 
@@ -40,20 +42,25 @@ def rotate_secret(
 ) -> None:
     """Make a new secret and print it, this once; the old one signs on for a while."""
 
-    async def work(admin: Admin) -> "tuple[Endpoint, str]":
+    async def work(admin: Admin) -> "tuple[Endpoint, str, SealingKeys]":
         from agentjobs.webhooks import secret_exchange
 
         keys = sealing_keys(admin)
         rotated = await secret_exchange.rotate_secret(admin.db, keys, org, endpoint, overlap_hours)
-        tell_of_key(keys)
-        return rotated
+        return *rotated, keys
 
-    rotated, secret = with_store(data_dir, work)
-    if json:
-        answer_json({"secret": secret, **document(rotated)})
-        return
-    remark(_about_new_secret(rotated))
-    answer(secret)
+    rotated, secret, keys = with_store(data_dir, work)
+
+    def show() -> None:
+        tell_of_key(keys)
+        if json:
+            answer_json({"secret": secret, **document(rotated)})
+            return
+        remark(_about_new_secret(rotated))
+        answer(secret)
+
+    if reason := why_not_shown(show):
+        raise _not_shown(rotated, overlap_hours, reason)
 
 
 @webhooks.command("promote-secret")
@@ -65,6 +72,19 @@ def promote_secret(
 
     promoted = change(data_dir, secret_exchange.promote_secret, org, endpoint)
     answer_changed(promoted, "signs with its new secret alone.", json=json)
+
+
+def _not_shown(endpoint: "Endpoint", overlap_hours: int, reason: str) -> "Problem":
+    from agentjobs.clock import iso_utc
+    from agentjobs.problems import Problem
+
+    when = "already" if endpoint.promote_at is None else f"from {iso_utc(endpoint.promote_at)} on"
+    return Problem(
+        "secret_not_shown",
+        f"The new secret could not be written: {reason}. Nobody knows it, and it signs alone "
+        f"{when}. Make another: agentjobs webhooks rotate-secret {endpoint.id}{flag(endpoint)} "
+        f"--overlap-hours {overlap_hours}",
+    )
 
 
 def _about_new_secret(endpoint: "Endpoint") -> str:

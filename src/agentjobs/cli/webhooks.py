@@ -8,7 +8,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
 
 if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
@@ -47,7 +47,7 @@ def add_endpoint(
 ) -> None:
     """Add an endpoint and print its secret, this once."""
 
-    async def work(admin: Admin) -> "CreatedEndpoint":
+    async def work(admin: Admin) -> "tuple[CreatedEndpoint, SealingKeys]":
         from agentjobs.webhooks import registration
         from agentjobs.webhooks.allowance import stored_allowance
 
@@ -62,21 +62,16 @@ def add_endpoint(
             allowed=await stored_allowance(admin.db, admin.settings),
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
-        tell_of_key(keys)
-        return created
+        return created, keys
 
-    endpoint, secret, warning = with_store(data_dir, work)
-    if json:
-        answer_json({"secret": secret, **document(endpoint), "warning": warning})
-        return
-    if warning:
-        remark(f"Warning: {warning}")
-    remark(
-        f"{endpoint.id}, an endpoint of {org} for {_events(endpoint)}. Its secret is shown this "
-        "once; the receiver checks signatures with it."
-    )
-    remark(f"To try it: agentjobs webhooks test {endpoint.id}{flag(endpoint)}")
-    answer(secret)
+    created, keys = with_store(data_dir, work)
+
+    def show() -> None:
+        tell_of_key(keys)
+        _show_created(created, json=json)
+
+    if reason := why_not_shown(show):
+        _take_back(data_dir, created.endpoint, reason)
 
 
 @webhooks.command("list")
@@ -168,6 +163,33 @@ def tell_of_key(keys: "SealingKeys") -> None:
             f"Made the key that seals secrets: {keys.path}. Backups leave it out, so keep a copy "
             "elsewhere; a sender on another machine needs the same one."
         )
+
+
+def _show_created(created: "CreatedEndpoint", *, json: bool) -> None:
+    endpoint, secret, warning = created
+    if json:
+        answer_json({"secret": secret, **document(endpoint), "warning": warning})
+        return
+    if warning:
+        remark(f"Warning: {warning}")
+    remark(
+        f"{endpoint.id}, an endpoint of {endpoint.organization} for {_events(endpoint)}. Its "
+        "secret is shown this once; the receiver checks signatures with it."
+    )
+    remark(f"To try it: agentjobs webhooks test {endpoint.id}{flag(endpoint)}")
+    answer(secret)
+
+
+def _take_back(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None:
+    from agentjobs.problems import Problem
+    from agentjobs.webhooks import endpoints
+
+    change(data_dir, endpoints.remove_endpoint, endpoint.organization, endpoint.id)
+    raise Problem(
+        "secret_not_shown",
+        f"The secret could not be written: {reason}. Nobody would know it, so {endpoint.id} is "
+        "removed again; add it once more.",
+    )
 
 
 def _names(texts: list[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Lets go of deliveries that are settled and old enough, with their attempts and pings' events.
 
-On SQLite the event loop waits for each statement, and an attempt may hold 16 KiB of a response:
-so batches are made by weight, and what they hold is looked up outside of any transaction.
+On SQLite the event loop waits for each statement of a transaction, and an attempt may hold 16 KiB
+of a response and a hundred headers: so batches are made by weight, and what they hold is looked
+up outside of any transaction.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,8 @@ _IS_OVER = "status <> 'pending' AND due_at < :ended_before"
 # Asked for row by row, or PostgreSQL may read all attempts there are.
 _WEIGHED = (
     "SELECT id, is_over, CASE WHEN is_over THEN (SELECT"
-    f" COALESCE(SUM(LENGTH(a.response_body) + {_ROW_WEIGHT}), 0)"
+    " COALESCE(SUM(LENGTH(a.response_body) + LENGTH(a.response_headers)"
+    f" + LENGTH(a.request_headers) + {_ROW_WEIGHT}), 0)"
     " FROM delivery_attempts a WHERE a.delivery_id = d.id) ELSE 0 END AS attempts_weight"
     f" FROM (SELECT id, ({_IS_OVER}) AS is_over FROM deliveries WHERE {{wanted}}"
     " ORDER BY id LIMIT :most) d ORDER BY id"

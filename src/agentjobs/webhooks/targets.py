@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from yarl import URL
+
 from agentjobs.outbound.addresses import (
     Allowed,
     BlockedAddress,
@@ -125,7 +127,17 @@ def _parsed(url: str) -> tuple[str, str, bool]:
             f"spells an IP address in an unusual way: write {literal} instead of {written}",
         ),
     )
+    _check_as_dialled(url, host)
     return parts.scheme, host, literal is None
+
+
+def _check_as_dialled(url: str, host: str) -> None:
+    """Attempts are made with another reader of addresses, which may see another host."""
+    try:
+        dialled = URL(url).raw_host
+    except ValueError as error:
+        raise _invalid(f"cannot be read: {error}") from None
+    _refuse_if((dialled != host, f"names two hosts, {host!r} or {dialled!r}, as it is read"))
 
 
 def _literal(host: str) -> str | None:
