@@ -5,6 +5,7 @@ Starts them in order and stops them in order; knows no feature from the inside.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -119,6 +120,10 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, _Stop]
         context = JobsContext(db, settings, catalog)
         if await ensure_default(db, context.plans):
             _log.info("created the organization default")
+        # What is loaded by now stays: the collector need not look through it again and again,
+        # which takes it the better part of 100 ms each time.
+        gc.collect()
+        gc.freeze()
         yield context, stop
     finally:
         await db.close()

@@ -43,7 +43,7 @@ def test_one_organization_leaves_a_quarter_to_the_others() -> None:
     lanes = Lanes(8, 1)
     fill(lanes, *(one for name in "abcdefghij" for one in candidates(name, 1)))
 
-    assert lanes.room_of_organization("first", "org_a") == 0
+    assert lanes.full_organizations("first") == {"org_a"}
     assert len(chosen(lanes, *(one for name in "xyz" for one in candidates(name, 1, "b")))) == 2
 
 

@@ -5,51 +5,63 @@ its first attempt at the same endpoint. A retry waits for nobody, and nobody wai
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
+from agentjobs.clock import now_ms
 from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks.closing import give_up
 from agentjobs.webhooks.lanes import Candidate, Kind, Lane, Lanes
 from agentjobs.webhooks.model import ClaimedDelivery
 from agentjobs.webhooks.rotation import sealed_secrets
-from agentjobs.webhooks.turns import Cursor
+from agentjobs.webhooks.turns import Cursor, Look
+
+# A success is noted on its endpoint this often, and at once when it ends a time of failures.
+HEALTH_MS = 60_000
 
 # What one turn looks at: on SQLite the event loop waits for it.
-_MOST_ORGANIZATIONS = 8
-_ORGANIZATION_HOPS = 64
-_ENDPOINT_HOPS = 32
+_ORGANIZATIONS = 8
+_ENDPOINTS = 32
 
-_WAITING: dict[Kind, str] = {
-    "first": "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts = 0",
-    "retry": "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts > 0",
-}
 # Who waits is found by hopping through the index of what waits, from where the last turn ended,
-# so that a long queue costs the others nothing.
-_HOPS = """
-WITH RECURSIVE waiting(id, hop) AS (
-  SELECT (SELECT MIN(d.{column}) FROM deliveries d WHERE {waiting} AND d.{column} > :after), 1
+# so that a long queue costs the others nothing: the organizations, the endpoints of each, and of
+# each endpoint the first few. SQLite has no LATERAL, but takes a correlated list.
+_CANDIDATES = """
+WITH RECURSIVE organizations(id, hop) AS (
+  SELECT (SELECT MIN(d.organization_id) FROM deliveries d
+    WHERE {waiting} AND d.organization_id > :after), 1
   UNION ALL
-  SELECT (SELECT MIN(d.{column}) FROM deliveries d WHERE {waiting} AND d.{column} > w.id), w.hop + 1
-  FROM waiting w WHERE w.id IS NOT NULL AND w.hop < :hops
+  SELECT (SELECT MIN(d.organization_id) FROM deliveries d
+    WHERE {waiting} AND d.organization_id > o.id), o.hop + 1
+  FROM organizations o WHERE o.id IS NOT NULL AND o.hop < {organizations}
+),
+endpoints(organization_id, organization_hop, id, hop) AS (
+  SELECT o.id, o.hop, (SELECT MIN(d.endpoint_id) FROM deliveries d WHERE {waiting}
+    AND d.organization_id = o.id AND d.endpoint_id > COALESCE((SELECT substr(value,
+      length(o.id) + 2) FROM each(:places) WHERE substr(value, 1, length(o.id) + 1) = o.id || ' '
+    ), '')), 1
+  FROM organizations o
+  WHERE o.id IS NOT NULL AND o.id NOT IN (SELECT value FROM each(:full_organizations))
+  UNION ALL
+  SELECT w.organization_id, w.organization_hop, (SELECT MIN(d.endpoint_id) FROM deliveries d
+    WHERE {waiting} AND d.organization_id = w.organization_id AND d.endpoint_id > w.id), w.hop + 1
+  FROM endpoints w WHERE w.id IS NOT NULL AND w.hop < {endpoints}
 )
-"""
-_ORGANIZATIONS = _HOPS + "SELECT id FROM waiting WHERE id IS NOT NULL ORDER BY hop"
-# Of each endpoint the first few. SQLite has no LATERAL, but takes a correlated list.
-_CANDIDATES = (
-    _HOPS
-    + """
-SELECT w.hop, w.id AS endpoint_id, found.id FROM waiting w
+SELECT w.organization_hop, w.organization_id, w.hop, w.id AS endpoint_id, found.id
+FROM endpoints w
 /*postgresql LEFT JOIN LATERAL ({few}) found ON true */
 /*sqlite LEFT JOIN json_each((SELECT json_group_array(few.id) FROM ({few}) few)) each ON true
   LEFT JOIN deliveries found ON found.id = each.value */
 WHERE w.id IS NOT NULL
 """
-)
 _FEW = """
-SELECT d.id FROM deliveries d WHERE {waiting} AND d.endpoint_id = w.id AND {ready}
-AND w.id NOT IN (SELECT value FROM each(:full)) ORDER BY {order} LIMIT :most
+SELECT d.id FROM deliveries d WHERE {waiting} AND d.organization_id = w.organization_id
+AND d.endpoint_id = w.id AND {ready}
+AND w.id NOT IN (SELECT value FROM each(:full_endpoints)) ORDER BY {order} LIMIT {most}
 """
+_WAITING = "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts {attempts}"
 # The empty text keeps PostgreSQL from the index of the endpoint's log, in which it would read all
 # that waits for the endpoint; a job has only a few events.
 _IN_ORDER = (
@@ -59,20 +71,29 @@ _IN_ORDER = (
 )
 
 
-def _candidates(kind: Kind, ready: str, order: str) -> str:
-    waiting = f"{_WAITING[kind]} AND d.organization_id = :organization_id"
-    few = _FEW.format(waiting=waiting, ready=ready, order=order)
-    return _CANDIDATES.format(column="endpoint_id", waiting=waiting, few=few)
+class _Ready(NamedTuple):
+    attempts: str
+    condition: str
+    order: str
 
 
-_WHO: dict[Kind, str] = {
-    kind: _ORGANIZATIONS.format(column="organization_id", waiting=waiting)
-    for kind, waiting in _WAITING.items()
+_READY: dict[Kind, _Ready] = {
+    "first": _Ready("= 0", _IN_ORDER, "d.id"),
+    "retry": _Ready("> 0", "d.due_at <= :now", "d.due_at"),
 }
-_READY: dict[Kind, str] = {
-    "first": _candidates("first", _IN_ORDER, "d.id"),
-    "retry": _candidates("retry", "d.due_at <= :now", "d.due_at"),
-}
+
+
+@cache
+def _candidates(kind: Kind, organizations: int, most: int) -> str:
+    """With numbers in the text: with such parameters PostgreSQL would plan every call anew."""
+    ready = _READY[kind]
+    waiting = _WAITING.format(attempts=ready.attempts)
+    few = _FEW.format(waiting=waiting, ready=ready.condition, order=ready.order, most=most)
+    return _CANDIDATES.format(
+        waiting=waiting, few=few, organizations=organizations, endpoints=_ENDPOINTS
+    )
+
+
 # A lease is compared with the clock it was made by.
 CLOCK = (
     "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
@@ -82,16 +103,18 @@ _TAKE = (
     f"UPDATE deliveries SET lease_owner = :owner, lease_expires_at = {CLOCK} + :lease_ms,"
     " fence = fence + 1 WHERE id IN (SELECT id FROM deliveries"
     "  WHERE id IN (SELECT value FROM each(:ids)) AND status = 'pending' AND lease_owner IS NULL"
-    "  ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */) RETURNING id"
+    "  ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */) RETURNING {columns}"
 )
 _READ = (
     "SELECT d.id, d.fence, d.organization_id, d.endpoint_id, d.event_id, d.event, d.job_id,"
     " d.sequence, d.attempts, d.failures, e.body, w.url, w.sealed, w.pending_sealed, w.promote_at,"
-    " COALESCE(w.disabled_at, w.removed_at) AS closed_at"
-    " FROM deliveries d JOIN webhook_endpoints w ON w.id = d.endpoint_id"
-    " JOIN events e ON e.job_id = d.job_id AND e.sequence = d.sequence"
-    " WHERE d.id IN (SELECT value FROM each(:ids)) ORDER BY d.id"
+    " COALESCE(w.disabled_at, w.removed_at) AS closed_at, w.failing_since, w.last_success_at"
+    " FROM {source} d LEFT JOIN webhook_endpoints w ON w.id = d.endpoint_id"
+    " LEFT JOIN events e ON e.job_id = d.job_id AND e.sequence = d.sequence"
 )
+_READ_SOME = _READ.format(source="deliveries") + " WHERE d.id IN (SELECT value FROM each(:ids))"
+# In one round trip where there are any.
+_TAKE_AND_READ = f"WITH taken AS ({_TAKE.format(columns='*')}) {_READ.format(source='taken')}"
 _RELEASE = (
     "UPDATE deliveries SET lease_owner = NULL, lease_expires_at = NULL"
     " WHERE id = :id AND fence = :fence AND lease_owner = :owner"
@@ -118,72 +141,48 @@ class Claimed(msgspec.Struct, frozen=True):
 
 async def claim(tx: Transaction, kind: Kind, lanes: Lanes, terms: Terms, cursor: Cursor) -> Claimed:
     """As much as there is room for, of a few organizations at most."""
-    draft = lanes.draft()
-    chosen: list[tuple[Lane, Candidate]] = []
-    organizations = await _organizations(tx, kind, draft, cursor)
-    # So much is looked at for each; who has more waiting gets what others leave in the next turn.
-    share = -(-draft.room(kind) // max(1, len(organizations)))
-    for organization_id in organizations:
-        chosen += await _choose(tx, kind, draft, terms, cursor, organization_id, share)
-    taken = await _take(tx, chosen, terms)
-    there_is_more = draft.room(kind) > 0 and cursor.is_in_the_middle
-    return Claimed(taken.claims, there_is_more or taken.count < len(chosen))
-
-
-async def _organizations(tx: Transaction, kind: Kind, lanes: Lanes, cursor: Cursor) -> list[str]:
-    """Those whose turn it is, and that may have more."""
-    if lanes.room(kind) <= 0:
-        return []
-    rows = await tx.fetch_all(_WHO[kind], after=cursor.after, hops=_ORGANIZATION_HOPS)
-    waiting = [row["id"] for row in rows]
-    open_ones = [each for each in waiting if lanes.room_of_organization(kind, each) > 0]
-    now = open_ones[:_MOST_ORGANIZATIONS]
-    if len(open_ones) > len(now):
-        cursor.move(now[-1])
-    else:
-        cursor.move(waiting[-1] if len(waiting) == _ORGANIZATION_HOPS else "")
-    return now
-
-
-async def _choose(
-    tx: Transaction,
-    kind: Kind,
-    lanes: Lanes,
-    terms: Terms,
-    cursor: Cursor,
-    organization_id: str,
-    share: int,
-) -> list[tuple[Lane, Candidate]]:
-    room = min(share, lanes.room_of_organization(kind, organization_id))
+    room = lanes.room(kind)
     if room <= 0:
-        return []
-    place = cursor.place_of(organization_id)
-    most = min(lanes.most_of_endpoint(kind), place.share_of(room))
+        return Claimed()
+    full_organizations = lanes.full_organizations(kind)
+    hops = _ORGANIZATIONS + len(full_organizations)
+    most = _rounded(cursor.share_of(room), lanes.most_of_endpoint(kind))
     rows = await tx.fetch_all(
-        _READY[kind],
-        organization_id=organization_id,
-        after=place.after,
-        hops=_ENDPOINT_HOPS,
-        most=most,
+        _candidates(kind, hops, most),
+        after=cursor.after,
+        places=cursor.places,
         now=terms.now,
-        full=lanes.full_endpoints(kind) | terms.without,
+        full_organizations=full_organizations,
+        full_endpoints=lanes.full_endpoints(kind) | terms.without,
     )
-    ordered = sorted(rows, key=lambda row: int(row["hop"]))
-    candidates = [
-        Candidate(row["id"], row["endpoint_id"], organization_id)
-        for row in ordered
-        if row["id"] is not None
-    ]
-    chosen = lanes.choose(kind, candidates)
-    cursor.leave(
-        organization_id,
-        seen=list(dict.fromkeys(row["endpoint_id"] for row in ordered)),
-        ready={one.endpoint_id for one in candidates},
-        served={one.endpoint_id for _, one in chosen},
-        was_cut=bool(ordered) and ordered[-1]["hop"] == _ENDPOINT_HOPS,
-        was_short=most < lanes.most_of_endpoint(kind) and len(chosen) < room,
-    )
-    return chosen
+    looks = _looks(rows)
+    chosen = lanes.draft().choose(kind, [one for look in looks for one in look.candidates])
+    served = {one.endpoint_id for _, one in chosen}
+    cursor.move(looks, served, was_cut=any(look.hop == hops for look in looks))
+    taken = await _take(tx, chosen, terms)
+    is_short = most < lanes.most_of_endpoint(kind) and len(chosen) < room
+    there_is_more = cursor.is_in_the_middle or is_short or taken.count < len(chosen)
+    return Claimed(taken.claims, there_is_more)
+
+
+def _rounded(share: int, limit: int) -> int:
+    """One of three numbers, so that there are few statements."""
+    return next((few for few in (2, 4) if share <= few <= limit), limit)
+
+
+def _looks(rows: Sequence[Row]) -> list[Look]:
+    """What was seen of each organization, in the order of the hops."""
+    looks: dict[str, Look] = {}
+    for row in sorted(rows, key=lambda row: (row["organization_hop"], row["hop"])):
+        organization_id = row["organization_id"]
+        look = looks.get(organization_id)
+        if look is None:
+            look = looks[organization_id] = Look(organization_id, row["organization_hop"])
+        look.endpoints[row["endpoint_id"]] = None
+        look.was_cut |= row["hop"] == _ENDPOINTS
+        if row["id"] is not None:
+            look.candidates.append(Candidate(row["id"], row["endpoint_id"], organization_id))
+    return list(looks.values())
 
 
 async def release(tx: Transaction, deliveries: Iterable[ClaimedDelivery], owner: str) -> None:
@@ -198,7 +197,7 @@ async def release_all(tx: Transaction, owner: str) -> None:
 
 
 async def read_claimed(tx: Transaction, ids: Sequence[str]) -> list[ClaimedDelivery]:
-    return [_claimed(row) for row in await tx.fetch_all(_READ, ids=ids)]
+    return [_claimed(row) for row in await tx.fetch_all(_READ_SOME, ids=ids)]
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -210,16 +209,22 @@ async def _take(tx: Transaction, chosen: Sequence[tuple[Lane, Candidate]], terms
     if not chosen:
         return _Taken(0, [])
     lane_of = {one.id: lane for lane, one in chosen}
-    rows = await tx.fetch_all(
-        _TAKE, ids=list(lane_of), owner=terms.owner, lease_ms=terms.lease_ms, now=terms.now
-    )
-    taken = [row["id"] for row in rows]
-    claimed = [one for one in await read_claimed(tx, taken) if not one.is_closed]
+    rows = await _take_rows(tx, list(lane_of), terms)
     # Its endpoint was closed while the event was written, or the event is gone with its job.
-    lost = set(taken) - {one.id for one in claimed}
+    lost = [row["id"] for row in rows if row["closed_at"] is not None or row["body"] is None]
     if lost:
-        await give_up(tx, sorted(lost), terms.now)
-    return _Taken(len(taken), [(lane_of[one.id], one) for one in claimed])
+        await give_up(tx, lost, terms.now)
+    good = [row for row in rows if row["closed_at"] is None and row["body"] is not None]
+    good.sort(key=lambda row: str(row["id"]))
+    return _Taken(len(rows), [(lane_of[row["id"]], _claimed(row)) for row in good])
+
+
+async def _take_rows(tx: Transaction, ids: list[str], terms: Terms) -> list[Row]:
+    how = {"ids": ids, "owner": terms.owner, "lease_ms": terms.lease_ms, "now": terms.now}
+    if tx.engine == "postgresql":
+        return await tx.fetch_all(_TAKE_AND_READ, **how)
+    taken = await tx.fetch_all(_TAKE.format(columns="id"), **how)
+    return await tx.fetch_all(_READ_SOME, ids=[row["id"] for row in taken])
 
 
 def _claimed(row: Row) -> ClaimedDelivery:
@@ -237,5 +242,7 @@ def _claimed(row: Row) -> ClaimedDelivery:
         body=bytes(row["body"]),
         attempts=row["attempts"],
         failures=row["failures"],
-        is_closed=row["closed_at"] is not None,
+        # A note that is true for a minute need not be written again.
+        is_known_healthy=row["failing_since"] is None
+        and (row["last_success_at"] or 0) > now_ms() - HEALTH_MS,
     )

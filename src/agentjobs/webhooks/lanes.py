@@ -40,11 +40,13 @@ class Lanes:
         lanes = (Lane(kind), Lane(kind, is_slow=True))
         return sum(self._capacity[lane] - self._used[lane] for lane in lanes)
 
-    def room_of_organization(self, kind: Kind, organization_id: str) -> int:
-        """For endpoints that are not slow; those that are have their own, and are few."""
-        lane = Lane(kind)
-        left = self._of_organization(lane) - self._by_organization[lane, organization_id]
-        return min(left, self.room(kind))
+    def full_organizations(self, kind: Kind) -> set[str]:
+        """Those that have all they may have; slow endpoints wait with the others then."""
+        return {
+            organization_id
+            for (lane, organization_id), used in self._by_organization.items()
+            if lane == Lane(kind) and used >= self._of_organization(lane)
+        }
 
     def most_of_endpoint(self, kind: Kind) -> int:
         return self._of_endpoint[Lane(kind)]
@@ -64,7 +66,7 @@ class Lanes:
         chosen: list[tuple[Lane, Candidate]] = []
         for one in _in_turns(candidates):
             lane = Lane(kind, one.endpoint_id in self._slow)
-            if self._has_room(lane, one):
+            if self.has_room(lane, one.endpoint_id, one.organization_id):
                 self.enter(lane, one.endpoint_id, one.organization_id)
                 chosen.append((lane, one))
         return chosen
@@ -77,6 +79,13 @@ class Lanes:
         other._by_organization = self._by_organization.copy()
         return other
 
+    def has_room(self, lane: Lane, endpoint_id: str, organization_id: str) -> bool:
+        return (
+            self._used[lane] < self._capacity[lane]
+            and self._by_endpoint[lane, endpoint_id] < self._of_endpoint[lane]
+            and self._by_organization[lane, organization_id] < self._of_organization(lane)
+        )
+
     def enter(self, lane: Lane, endpoint_id: str, organization_id: str) -> None:
         self._used[lane] += 1
         self._by_endpoint[lane, endpoint_id] += 1
@@ -84,7 +93,7 @@ class Lanes:
 
     def leave(self, lane: Lane, endpoint_id: str, organization_id: str) -> bool:
         """True: somebody may have waited for the place."""
-        was_needed = not self._has_room(lane, Candidate("", endpoint_id, organization_id))
+        was_needed = not self.has_room(lane, endpoint_id, organization_id)
         self._used[lane] -= 1
         _take_one(self._by_endpoint, (lane, endpoint_id))
         _take_one(self._by_organization, (lane, organization_id))
@@ -93,13 +102,6 @@ class Lanes:
     def learn(self, endpoint_id: str, duration_ms: int) -> None:
         """How long its last answer took."""
         (self._slow.add if duration_ms >= SLOW_MS else self._slow.discard)(endpoint_id)
-
-    def _has_room(self, lane: Lane, one: Candidate) -> bool:
-        return (
-            self._used[lane] < self._capacity[lane]
-            and self._by_endpoint[lane, one.endpoint_id] < self._of_endpoint[lane]
-            and self._by_organization[lane, one.organization_id] < self._of_organization(lane)
-        )
 
     def _of_organization(self, lane: Lane) -> int:
         # Whatever one organization's endpoints do, the others find a quarter of the lane.
@@ -118,11 +120,10 @@ def _in_turns(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
 
 def _shares(whole: int, *, slow_part: int) -> dict[Lane, int]:
     """Retries have half as much as first attempts, slow endpoints only a part of either."""
-    shares: dict[Lane, int] = {}
-    for kind, share in (("first", whole), ("retry", whole // 2)):
-        shares[Lane(kind)] = max(1, share)  # type: ignore[arg-type]
-        shares[Lane(kind, is_slow=True)] = max(1, share // slow_part)  # type: ignore[arg-type]
-    return shares
+    of_kind: dict[Kind, int] = {"first": whole, "retry": max(1, whole // 2)}
+    fast = {Lane(kind): share for kind, share in of_kind.items()}
+    slow = {Lane(kind, is_slow=True): max(1, of_kind[kind] // slow_part) for kind in of_kind}
+    return fast | slow
 
 
 def _take_one(counts: Counter[tuple[Lane, str]], key: tuple[Lane, str]) -> None:

@@ -45,8 +45,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     # Made before this one, ever; failed ones since it was first, or again, to be delivered.
     attempts: int = 0
     failures: int = 0
-    # Its endpoint was disabled or removed.
-    is_closed: bool = False
+    # As its endpoint was when it was claimed.
+    is_known_healthy: bool = False
 
     @property
     def names(self) -> dict[str, str | None]:

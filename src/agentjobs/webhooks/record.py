@@ -7,24 +7,53 @@ import msgspec
 
 from agentjobs.clock import DAY_MS
 from agentjobs.store.database import Transaction
+from agentjobs.store.many_rows import ManyRows
+from agentjobs.webhooks.claim import HEALTH_MS
 from agentjobs.webhooks.endpoints import disable
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
 from agentjobs.webhooks.schedule import Verdict
 
-# A success is noted on the endpoint this often, and at once when it ends a time of failures.
-_HEALTH_MS = 60_000
-
 # What is not certain to be stored is stored again: twice must be as good as once.
-_LOG = (
-    "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code, error_class,"
-    " error, address, request_headers, response_headers, response_body)"
-    " VALUES (:delivery_id, :id, :at, :duration_ms, :status_code, :error_class, :error, :address,"
-    " :request_headers, :response_headers, :response_body) ON CONFLICT DO NOTHING"
+_LOGGED = (
+    "delivery_id, id, at, duration_ms, status_code, error_class, error, address, request_headers,"
+    " response_headers, response_body"
 )
-_SETTLE = (
-    "UPDATE deliveries SET status = :status, due_at = :due_at, attempts = attempts + 1,"
+_LOG = ManyRows(
+    {
+        "delivery_id": "TEXT",
+        "id": "TEXT",
+        "at": "BIGINT",
+        "duration_ms": "BIGINT",
+        "status_code": "BIGINT",
+        "error_class": "TEXT",
+        "error": "TEXT",
+        "address": "TEXT",
+        "request_headers": "TEXT",
+        "response_headers": "TEXT",
+        "response_body": "BYTEA",
+    },
+    one=f"INSERT INTO delivery_attempts ({_LOGGED}) VALUES (:delivery_id, :id, :at, :duration_ms,"
+    " :status_code, :error_class, :error, :address, :request_headers, :response_headers,"
+    " :response_body) ON CONFLICT DO NOTHING",
+    many=f"INSERT INTO delivery_attempts ({_LOGGED}) SELECT {_LOGGED} FROM {{rows}}"
+    " ON CONFLICT DO NOTHING",
+)
+_SETTLE = ManyRows(
+    {
+        "delivery_id": "TEXT",
+        "fence": "BIGINT",
+        "owner": "TEXT",
+        "status": "TEXT",
+        "due_at": "BIGINT",
+        "failures": "BIGINT",
+    },
+    one="UPDATE deliveries SET status = :status, due_at = :due_at, attempts = attempts + 1,"
     " failures = :failures, lease_owner = NULL, lease_expires_at = NULL"
-    " WHERE id = :delivery_id AND fence = :fence AND lease_owner = :owner"
+    " WHERE id = :delivery_id AND fence = :fence AND lease_owner = :owner",
+    many="UPDATE deliveries SET status = v.status, due_at = v.due_at, attempts = attempts + 1,"
+    " failures = v.failures, lease_owner = NULL, lease_expires_at = NULL FROM {rows}"
+    " WHERE deliveries.id = v.delivery_id AND deliveries.fence = v.fence"
+    " AND deliveries.lease_owner = v.owner",
 )
 # In one order for all senders, or two of them could wait for each other.
 _LOCK = (
@@ -70,10 +99,10 @@ async def record(
 ) -> list[Disabled]:
     if not finished:
         return []
-    await tx.execute_many(_LOG, [_log_row(one) for one in finished])
+    await _LOG.run(tx, [_log_row(one) for one in finished])
     closed: set[str] = set()
     disabled = await _note_health(tx, finished, disable_days, closed)
-    await tx.execute_many(_SETTLE, [_settled(one, owner, closed) for one in finished])
+    await _SETTLE.run(tx, [_settled(one, owner, closed) for one in finished])
     return disabled
 
 
@@ -88,9 +117,14 @@ async def _note_health(
             failing.setdefault(one.delivery.endpoint_id, []).append(one)
     if failing:
         await tx.fetch_all(_LOCK, ids=sorted(healthy | failing.keys()))
-    if healthy:
+    untold = {
+        one.delivery.endpoint_id
+        for one in finished
+        if one.attempt.succeeded and not one.delivery.is_known_healthy
+    }
+    if untold:
         at = max(one.ended_at for one in finished)
-        await tx.execute(_SUCCEEDED, ids=sorted(healthy), at=at, before=at - _HEALTH_MS)
+        await tx.execute(_SUCCEEDED, ids=sorted(untold), at=at, before=at - HEALTH_MS)
     disabled: list[Disabled] = []
     for endpoint_id, failures in sorted(failing.items()):
         reason = None

@@ -66,7 +66,8 @@ class Recorder:
     async def _write(self, tx: Transaction) -> _Written:
         finished, unsent = tuple(self._finished), tuple(self._unsent)
         disabled = await record(tx, finished, owner=self._owner, disable_days=self._disable_days)
-        await release(tx, unsent, self._owner)
+        if unsent:
+            await release(tx, unsent, self._owner)
         return _Written(finished, unsent, disabled)
 
 

@@ -4,62 +4,61 @@ Hints in memory, of one sender and one kind of attempts. Forgotten they cost fai
 and nothing else.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agentjobs.webhooks.lanes import Candidate
 
 
-class Place(NamedTuple):
-    """The endpoint behind which to go on, "" for the beginning, and how many waited last time."""
+@dataclass
+class Look:
+    """What a turn saw of one organization; `was_cut`: there are more endpoints that wait."""
 
-    after: str = ""
-    width: int = 1
-
-    def share_of(self, room: int) -> int:
-        """How many to look at of each endpoint, so that all together fill the room."""
-        return max(1, -(-room // self.width))
+    organization_id: str
+    hop: int
+    # In their order.
+    endpoints: dict[str, None] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    was_cut: bool = False
 
 
 class Cursor:
     def __init__(self) -> None:
         self.after = ""
-        self._places: dict[str, Place] = {}
-        self._is_cut = False
+        self.is_in_the_middle = False
+        self._after_of: dict[str, str] = {}
+        self._width = 1
 
     @property
-    def is_in_the_middle(self) -> bool:
-        """The last turn did not look at all who wait."""
-        return self._is_cut
+    def places(self) -> list[str]:
+        """Of organizations that do not begin at their first endpoint: "<organization> <after>"."""
+        return [f"{organization} {after}" for organization, after in self._after_of.items()]
 
-    def place_of(self, organization_id: str) -> Place:
-        return self._places.get(organization_id, Place())
+    def share_of(self, room: int) -> int:
+        """How many to look at of each endpoint, so that all together fill the room."""
+        return max(1, -(-room // self._width))
 
-    def move(self, after: str) -> None:
-        """To the organizations behind `after`. What was before the old place was not looked at."""
-        self._is_cut = bool(self.after or after)
+    def move(self, looks: Sequence[Look], served: Iterable[str], *, was_cut: bool) -> None:
+        """Behind what was looked at. `was_cut`: there are more organizations that wait."""
+        after = looks[-1].organization_id if looks and was_cut else ""
+        # What lies before the place where a look began was not looked at.
+        self.is_in_the_middle = bool(self.after or after)
         self.after = after
+        self._width = max(1, sum(len(look.endpoints) for look in looks))
+        for look in looks:
+            self._leave(look, set(served))
 
-    def leave(
-        self,
-        organization_id: str,
-        *,
-        seen: Sequence[str],
-        ready: set[str],
-        served: set[str],
-        was_cut: bool,
-        was_short: bool,
-    ) -> None:
-        """Before the first endpoint that there was no room for; else behind the last one.
-
-        `was_cut`: not all endpoints were seen; `was_short`: nor all that one of them may have.
-        """
-        began = self.place_of(organization_id)
-        passed_over = next((n for n, each in enumerate(seen) if each in ready - served), None)
-        if passed_over is not None:
-            after = seen[passed_over - 1] if passed_over else began.after
+    def _leave(self, look: Look, served: set[str]) -> None:
+        """Before the first endpoint that there was no room for; else behind the last one."""
+        began = self._after_of.pop(look.organization_id, "")
+        passed_over = {one.endpoint_id for one in look.candidates} - served
+        after = began
+        for endpoint_id in look.endpoints:
+            if endpoint_id in passed_over:
+                break
+            after = endpoint_id
         else:
-            after = seen[-1] if was_cut else ""
-            self._is_cut |= was_short or bool(after or began.after)
-        if seen:
-            self._places[organization_id] = Place(after, len(seen))
-        else:
-            self._places.pop(organization_id, None)
+            after = after if look.was_cut else ""
+            self.is_in_the_middle |= bool(began or after)
+        if after:
+            self._after_of[look.organization_id] = after
