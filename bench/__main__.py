@@ -4,14 +4,39 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bench import api_throughput, checkout, gateway_overhead, start_latency
+from bench import (
+    api_throughput,
+    checkout,
+    delivery_log,
+    gateway_overhead,
+    start_latency,
+    webhook_isolation,
+    webhook_latency,
+    webhook_throughput,
+)
 from bench.report import machine, show, write_json
 
 MEASURES = {
     "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
     "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
+    "delivery_log": (
+        "A log of a million deliveries, against one of ten thousand",
+        delivery_log.measure,
+    ),
     "gateway_overhead": ("What the model gateway adds to a request", gateway_overhead.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
+    "webhook_isolation": (
+        "An endpoint's webhooks beside one that hangs until the timeout",
+        webhook_isolation.measure,
+    ),
+    "webhook_latency": (
+        "From an event's commit to its receiver's first byte",
+        webhook_latency.measure,
+    ),
+    "webhook_throughput": (
+        "Webhooks sent and recorded, against bare POSTs",
+        webhook_throughput.measure,
+    ),
 }
 
 

@@ -35,7 +35,12 @@ GOALS = {
     ("GET", "sqlite"): 0.6,
     ("GET", "postgresql"): 0.25,
 }
-_ENVIRONMENT = {"AGENTJOBS_RATE_LIMIT_PER_SECOND": "0", "AGENTJOBS_QUEUE_LIMIT": "1000000"}
+_ENVIRONMENT = {
+    "AGENTJOBS_RATE_LIMIT_PER_SECOND": "0",
+    "AGENTJOBS_QUEUE_LIMIT": "1000000",
+    # The baseline has no queue of deliveries.
+    "AGENTJOBS_SEND_WEBHOOKS": "false",
+}
 _BODY = msgspec.json.encode(JOB)
 
 Rates = dict[tuple[str, str], list[float]]

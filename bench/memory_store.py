@@ -4,7 +4,7 @@ The first answer to a read comes from a real store and is remembered, so that th
 get true rows; a write counts as done. Knows no table.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agentjobs.clock import now_ms
@@ -72,6 +72,9 @@ class MemoryTransaction:
     async def execute(self, sql: str, /, **_parameters: Any) -> int:
         # Whoever clears away in batches must find nothing more to clear.
         return 1 if sql.startswith("INSERT") else 0
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Done."""
 
     async def clock_ms(self) -> int:
         return now_ms()

@@ -1,0 +1,199 @@
+"""A service as far as webhooks go, in a process of its own: it writes events and sends them.
+
+The sender is the one of every service (`worker/delivery_loop`), with its settings.
+"""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import aiohttp
+import asyncpg
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.settings import Settings, load
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from agentjobs.webhooks.allowance import effective_allowance
+from agentjobs.webhooks.events import JOB_QUEUED, record_event
+from agentjobs.webhooks.registration import add_endpoint
+from agentjobs.worker.delivery_loop import sending
+from tests.stores import add
+
+REPO = "acme/shop"
+_LOOK_AGAIN_SECONDS = 0.02
+# Both by an index, so that looking costs next to nothing.
+_IS_DONE = (
+    "SELECT NOT EXISTS (SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM deliveries WHERE status = 'pending'"
+    " AND lease_owner IS NULL AND attempts = 0) AS is_done"
+)
+# As many and as long as those that a delivery has.
+_HEADERS = {
+    "Content-Type": "application/json",
+    "User-Agent": "agentjobs/1.0.0",
+    "Accept-Encoding": "identity",
+    "X-Service-Event": JOB_QUEUED,
+    "X-Service-Delivery": "dlv_" + "0" * 26,
+    "X-Service-Sequence": "1",
+    "X-Service-Signature-256": "sha256=" + "0" * 64,
+    "webhook-id": "evt_" + "0" * 26,
+    "webhook-timestamp": "1700000000",
+    "webhook-signature": "v1," + "0" * 44,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store with organizations, and the addresses of the endpoints each of them has."""
+
+    database_url: str
+    data_dir: str
+    organizations: Mapping[str, Sequence[str]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> Settings:
+        given = {**self.environment, "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8"}
+        return load({**given, "AGENTJOBS_DATABASE_URL": self.database_url}, data_dir=self.data_dir)
+
+    def urls(self) -> list[str]:
+        return list(itertools.chain.from_iterable(self.organizations.values()))
+
+
+@dataclass(frozen=True)
+class Event:
+    """To be written so many seconds after the first one may be."""
+
+    after_seconds: float
+    organization_id: str
+    job_id: str
+    sequence: int
+    event: str = JOB_QUEUED
+
+
+Commits = dict[tuple[str, int], int]
+
+
+class Service:
+    def __init__(self, place: Place, db: Database) -> None:
+        self._place = place
+        self._settings = place.settings()
+        self._db = db
+
+    async def emit(self, events: Sequence[Event]) -> Commits:
+        """When each was committed, by job and sequence. No event waits for another's commit."""
+        began = time.monotonic()
+        writing = []
+        for event in events:
+            await asyncio.sleep(max(0.0, began + event.after_seconds - time.monotonic()))
+            writing.append(asyncio.create_task(self._write(event)))
+        return dict(await asyncio.gather(*writing))
+
+    async def fill(self, jobs: int) -> None:
+        """Queue an event of so many jobs, in turns of the organizations."""
+        organizations = itertools.cycle(self._place.organizations)
+        await self.emit([Event(0, next(organizations), new_id("job"), 1) for _ in range(jobs)])
+
+    async def drain(self) -> float:
+        """Seconds until all that waits is sent and recorded, by a sender that begins now."""
+        async with sending(self._db, self._settings, self._allowed(), asyncio.Event()):
+            began = time.monotonic()
+            while not await self._is_done():  # noqa: ASYNC110 - the store has no event for it
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            return time.monotonic() - began
+
+    async def settle_in(self) -> None:
+        """What PostgreSQL does by itself within a minute: it learns what the tables are like."""
+        if self._db.engine == "postgresql":
+            connection = await asyncpg.connect(self._place.database_url)
+            try:
+                await connection.execute("VACUUM ANALYZE")
+            finally:
+                await connection.close()
+
+    async def post(self, count: int) -> float:
+        """Seconds for as many bare POSTs, as many at once, none of them recorded."""
+        urls = itertools.islice(itertools.cycle(self._place.urls()), count)
+        workers = self._settings.webhook_concurrency
+        body = await self._a_body()
+        connector = aiohttp.TCPConnector(limit=workers)
+        began = time.monotonic()
+        async with aiohttp.ClientSession(connector=connector) as session:
+            await asyncio.gather(*(_post(session, urls, body) for _ in range(workers)))
+        return time.monotonic() - began
+
+    async def _write(self, event: Event) -> tuple[tuple[str, int], int]:
+        await self._db.transact(
+            record_event,
+            event.event,
+            organization_id=event.organization_id,
+            job_id=event.job_id,
+            sequence=event.sequence,
+            repo=REPO,
+            pr_url=None,
+            at_ms=now_ms(),
+        )
+        return (event.job_id, event.sequence), time.monotonic_ns()
+
+    async def _a_body(self) -> bytes:
+        row = await self._db.fetch_one("SELECT body FROM events LIMIT 1")
+        assert row is not None
+        return bytes(row["body"])
+
+    async def _is_done(self) -> bool:
+        row = await self._db.fetch_one(_IS_DONE)
+        return row is not None and bool(row["is_done"])
+
+    def _allowed(self) -> Allowed:
+        return effective_allowance(self._settings, is_laptop=False)
+
+
+async def _post(session: aiohttp.ClientSession, urls: Iterator[str], body: bytes) -> None:
+    for url in urls:
+        async with session.post(url, data=body, headers=_HEADERS) as answer:
+            await answer.read()
+
+
+@contextlib.asynccontextmanager
+async def writing_service(place: Place) -> AsyncIterator[Service]:
+    """Sends nothing unless it is told to."""
+    db = await open_database(place.database_url, migrate=False)
+    # As every service does at its start.
+    gc.collect()
+    gc.freeze()
+    try:
+        yield Service(place, db)
+    finally:
+        await db.close()
+
+
+@contextlib.asynccontextmanager
+async def sending_service(place: Place) -> AsyncIterator[Service]:
+    async with writing_service(place) as service:
+        # In a hurry at the end: nobody waits for a receiver that hangs.
+        hurry = asyncio.Event()
+        hurry.set()
+        async with sending(service._db, service._settings, service._allowed(), hurry):
+            yield service
+
+
+async def make_place(place: Place) -> None:
+    """The store with its schema, organizations and endpoints."""
+    settings = place.settings()
+    keys = SealingKeys.load(settings)
+    db = await open_database(place.database_url, migrate=True)
+    try:
+        for organization, urls in place.organizations.items():
+            await db.transact(add, organization)
+            for url in urls:
+                allowed = effective_allowance(settings, is_laptop=False)
+                await add_endpoint(db, keys, organization, url, allowed=allowed)
+    finally:
+        await db.close()
