@@ -18,6 +18,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks import sender
 from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.send import connections_of
 from agentjobs.webhooks.sender import Sender
@@ -82,8 +83,8 @@ async def sending(
     house: House, db: Database | None = None, *, in_a_hurry: bool = False
 ) -> AsyncIterator[None]:
     connections = connections_of(house.settings, Allowed.parse(["127.0.0.0/8"]))
-    sender = Sender(db or house.db, SecretBox(house.keys), connections, house.settings)
-    running = {asyncio.create_task(half.run()) for half in (sender, sender.recorder)}
+    sending = Sender(db or house.db, SecretBox(house.keys), connections, house.settings)
+    running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
     try:
         yield
     finally:
@@ -93,7 +94,7 @@ async def sending(
         hurry = asyncio.Event()
         if in_a_hurry:
             hurry.set()
-        await sender.drain(5, hurry)
+        await sending.drain(5, hurry)
         await connections.close()
 
 
@@ -349,6 +350,34 @@ class CountingDatabase:
     async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.counts[work.__name__] += 1
         return await self._real.transact(work, *args, **kwargs)
+
+
+async def test_what_was_claimed_before_a_long_sleep_is_not_sent(
+    house: House, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that slept longer than its leases last: others may have sent it meanwhile."""
+    slept = 0
+
+    class Sleepy(CountingDatabase):
+        async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+            nonlocal slept
+            result = await super().transact(work, *args, **kwargs)
+            if work.__name__ == "_claim" and any(each.deliveries for each in result.values()):
+                slept = slept or 60_000
+            return result
+
+    awake_ms = sender.elapsed_ms
+    monkeypatch.setattr(sender, "elapsed_ms", lambda: awake_ms() + slept)
+    await house.endpoint(receiving.url)
+    await house.events(jobs=3)
+
+    async with sending(house, Sleepy(house.db)):  # type: ignore[arg-type]
+        assert await house.settled() == {"delivered": 3}
+
+    assert len(receiving.received) == 3
+    rows = await house.db.fetch_all("SELECT fence FROM deliveries")
+    # Claimed, given back, and claimed again.
+    assert [row["fence"] for row in rows] == [2, 2, 2]
 
 
 async def test_a_sender_whose_receivers_all_hang_rests(house: House, receiving: Receiver) -> None:

@@ -99,6 +99,15 @@ async def test_of_many_headers_the_first_hundred_are_kept() -> None:
     assert len(attempt.response_headers) == 100
 
 
+async def test_of_long_headers_the_log_keeps_sixteen_kib() -> None:
+    long_ones = {f"X-Long-{number}": "x" * 7_000 for number in range(12)}
+
+    attempt, _ = await one_attempt(answers(200, long_ones))
+
+    assert attempt.succeeded
+    assert [name for name, _ in attempt.response_headers] == ["X-Long-0", "X-Long-1"]
+
+
 # Connections
 
 
