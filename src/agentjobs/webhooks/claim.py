@@ -30,40 +30,42 @@ _ENDPOINTS = 32
 # each endpoint the first few. SQLite has no LATERAL, but takes a correlated list.
 _CANDIDATES = """
 WITH RECURSIVE organizations(id, hop) AS (
-  SELECT (SELECT MIN(d.organization_id) FROM deliveries d
-    WHERE {waiting} AND d.organization_id > :after), 1
+  SELECT (SELECT d.organization_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id > :after ORDER BY d.organization_id LIMIT 1), 1
   UNION ALL
-  SELECT (SELECT MIN(d.organization_id) FROM deliveries d
-    WHERE {waiting} AND d.organization_id > o.id), o.hop + 1
+  SELECT (SELECT d.organization_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id > o.id ORDER BY d.organization_id LIMIT 1), o.hop + 1
   FROM organizations o WHERE o.id IS NOT NULL AND o.hop < {organizations}
 ),
 endpoints(organization_id, organization_hop, id, hop) AS (
-  SELECT o.id, o.hop, (SELECT MIN(d.endpoint_id) FROM deliveries d WHERE {waiting}
+  SELECT o.id, o.hop, (SELECT d.endpoint_id FROM deliveries d WHERE {waiting}
     AND d.organization_id = o.id AND d.endpoint_id > COALESCE((SELECT substr(value,
       length(o.id) + 2) FROM each(:places) WHERE substr(value, 1, length(o.id) + 1) = o.id || ' '
-    ), '')), 1
+    ), '') ORDER BY d.endpoint_id LIMIT 1), 1
   FROM organizations o
   WHERE o.id IS NOT NULL AND o.id NOT IN (SELECT value FROM each(:full_organizations))
   UNION ALL
-  SELECT w.organization_id, w.organization_hop, (SELECT MIN(d.endpoint_id) FROM deliveries d
-    WHERE {waiting} AND d.organization_id = w.organization_id AND d.endpoint_id > w.id), w.hop + 1
+  SELECT w.organization_id, w.organization_hop, (SELECT d.endpoint_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id = w.organization_id AND d.endpoint_id > w.id
+    ORDER BY d.endpoint_id LIMIT 1), w.hop + 1
   FROM endpoints w WHERE w.id IS NOT NULL AND w.hop < {endpoints}
 )
 SELECT w.organization_hop, w.organization_id, w.hop, w.id AS endpoint_id, found.id
-FROM endpoints w
-/*postgresql LEFT JOIN LATERAL ({few}) found ON true */
-/*sqlite LEFT JOIN json_each((SELECT json_group_array(few.id) FROM ({few}) few)) each ON true
-  LEFT JOIN deliveries found ON found.id = each.value */
-WHERE w.id IS NOT NULL
+FROM (SELECT * FROM endpoints WHERE id IS NOT NULL
+  AND id NOT IN (SELECT value FROM each(:full_endpoints))) w
+/*postgresql CROSS JOIN LATERAL ({few}) found */
+/*sqlite CROSS JOIN json_each((SELECT json_group_array(few.id) FROM ({few}) few)) each
+  CROSS JOIN deliveries found ON found.id = each.value */
+UNION ALL
+SELECT organization_hop, organization_id, hop, id, NULL FROM endpoints WHERE id IS NOT NULL
 """
+# Not for full endpoints: nothing of what waits for them is to be read.
 _FEW = """
 SELECT d.id FROM deliveries d WHERE {waiting} AND d.organization_id = w.organization_id
-AND d.endpoint_id = w.id AND {ready}
-AND w.id NOT IN (SELECT value FROM each(:full_endpoints)) ORDER BY {order} LIMIT {most}
+AND d.endpoint_id = w.id AND {ready} ORDER BY {order} LIMIT {most}
 """
 _WAITING = "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts {attempts}"
-# The empty text keeps PostgreSQL from the index of the endpoint's log, in which it would read all
-# that waits for the endpoint; a job has only a few events.
+# The empty text keeps PostgreSQL from the index of the endpoint's log: a job has only few events.
 _IN_ORDER = (
     "NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.job_id = d.job_id"
     " AND e.endpoint_id || '' = d.endpoint_id AND e.sequence < d.sequence"

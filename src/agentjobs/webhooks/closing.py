@@ -11,9 +11,10 @@ _FAIL = (
     "UPDATE deliveries SET status = 'failed', due_at = :now, lease_owner = NULL,"
     " lease_expires_at = NULL WHERE id IN ({which})"
 )
-# What is locked is being taken by a sender, or failed by somebody else.
+# By the index of the endpoint's log. What is locked is being taken by a sender, or failed by
+# somebody else.
 _WAITING = (
-    "SELECT d.id FROM {source} WHERE {condition} AND d.status = 'pending'"
+    "SELECT d.id FROM {source} WHERE {condition} AND d.status || '' = 'pending'"
     " AND d.lease_owner IS NULL LIMIT :batch /*postgresql FOR UPDATE OF d SKIP LOCKED */"
 )
 _OF_ENDPOINT = _FAIL.format(
@@ -21,8 +22,9 @@ _OF_ENDPOINT = _FAIL.format(
 )
 _OF_CLOSED = _FAIL.format(
     which=_WAITING.format(
-        source="webhook_endpoints w JOIN deliveries d ON d.endpoint_id = w.id",
-        condition="COALESCE(w.disabled_at, w.removed_at) IS NOT NULL",
+        # A cross join is done by SQLite in this order, and never begins with the long table.
+        source="webhook_endpoints w CROSS JOIN deliveries d",
+        condition="COALESCE(w.disabled_at, w.removed_at) IS NOT NULL AND d.endpoint_id = w.id",
     )
 )
 

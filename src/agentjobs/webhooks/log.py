@@ -26,8 +26,10 @@ _decode_headers = msgspec.json.Decoder(Headers).decode
 # too old is left out afterwards: as a bound of the walk it would not end it there.
 _RANGE = (
     "SELECT id FROM (SELECT id FROM deliveries WHERE {owner} = :{owner}"
-    " AND (status, id) < ('{status}', :before) AND status >= '{status}'"
-    " ORDER BY status DESC, id DESC LIMIT :limit) AS {status}_ones WHERE id >= :since"
+    " /*postgresql AND (status || '', id) < ('{status}', :before) AND status || '' >= '{status}'"
+    "  ORDER BY status || '' DESC, id DESC */"
+    " /*sqlite AND status || '' = '{status}' AND id < :before ORDER BY id DESC */"
+    " LIMIT :limit) AS {status}_ones WHERE id >= :since"
 )
 _RANGES: Mapping[str, Mapping[DeliveryStatus, str]] = {
     owner: {status: _RANGE.format(owner=owner, status=status) for status in STATUSES}

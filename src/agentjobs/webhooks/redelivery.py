@@ -45,7 +45,8 @@ async def _failed(
 ) -> list[str]:
     owner = "organization_id" if endpoint_id is None else "endpoint_id"
     rows = await db.fetch_all(
-        f"SELECT id FROM deliveries WHERE {owner} = :{owner} AND status = 'failed' AND id > :after"
+        f"SELECT id FROM deliveries WHERE {owner} = :{owner} AND status || '' = 'failed'"
+        " AND id > :after"
         # What is settled is due no more: the time is that of its end.
         " AND due_at >= :since AND organization_id = :organization_id AND event <> :ping"
         " ORDER BY id LIMIT :batch",
