@@ -21,6 +21,13 @@ def test_endpoints_take_turns_when_there_is_not_room_for_all() -> None:
     assert ids == ["a-0", "b-0", "a-1", "b-1"]
 
 
+def test_who_has_less_under_way_comes_first() -> None:
+    lanes = Lanes(4, 4)
+    fill(lanes, *candidates("a", 3))
+
+    assert chosen(lanes, *candidates("a", 9), *candidates("b", 9, "org_b")) == ["b-0"]
+
+
 def test_an_endpoint_has_no_more_than_its_share() -> None:
     lanes = Lanes(100, 3)
 

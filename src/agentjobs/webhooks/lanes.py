@@ -62,9 +62,14 @@ class Lanes:
         return full if self._used[slow] < self._capacity[slow] else full | self._slow
 
     def choose(self, kind: Kind, candidates: Iterable[Candidate]) -> list[tuple[Lane, Candidate]]:
-        """Enters as many as there is room for, one of each endpoint before the second of any."""
+        """Enters as many as there is room for, one of each endpoint before the second of any.
+
+        Who has the least under way comes first: a quick receiver need not wait for sluggish ones.
+        """
         chosen: list[tuple[Lane, Candidate]] = []
-        for one in _in_turns(candidates):
+        under_way = self._by_endpoint.copy()
+        ordered = sorted(candidates, key=lambda one: under_way[Lane(kind), one.endpoint_id])
+        for one in _in_turns(ordered):
             lane = Lane(kind, one.endpoint_id in self._slow)
             if self.has_room(lane, one.endpoint_id, one.organization_id):
                 self.enter(lane, one.endpoint_id, one.organization_id)
