@@ -517,3 +517,23 @@ async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -
         found += [one.endpoint_id for one in await world.claim()]
 
     assert len(set(found)) == 100
+
+
+async def test_a_turn_that_went_on_behind_an_endpoint_comes_back_to_those_before_it(
+    world: Deliveries,
+) -> None:
+    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    world.lanes = Lanes(1, 1)
+    (one,) = await world.claim()
+    assert one.endpoint_id == first
+    await world.record((one, attempt()))
+    # What there was no room for is taken by another sender, and something new waits before it.
+    other = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    assert [each.endpoint_id for each in await other.claim()] == [second]
+    await world.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
+    await world.event("org_a", "job_2")
+
+    found = [*await world.claim(), *await world.claim()]
+
+    assert [each.endpoint_id for each in found] == [first]

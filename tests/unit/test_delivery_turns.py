@@ -2,8 +2,8 @@ from agentjobs.webhooks.lanes import Candidate
 from agentjobs.webhooks.turns import Cursor, Look
 
 
-def look(organization: str, *endpoints: str, hop: int = 1, was_cut: bool = False) -> Look:
-    seen = Look(organization, hop, was_cut=was_cut)
+def look(organization: str, *endpoints: str, was_cut: bool = False) -> Look:
+    seen = Look(organization, was_cut=was_cut)
     for endpoint in endpoints:
         seen.endpoints[endpoint] = None
         seen.candidates.append(Candidate(f"dlv_{endpoint}", endpoint, organization))
@@ -50,7 +50,26 @@ def test_what_is_looked_at_of_each_endpoint_shares_the_room() -> None:
     cursor = Cursor()
     assert cursor.share_of(64) == 64
 
-    cursor.move([look("org_a", "a", "b"), look("org_b", "c", "d", hop=2)], set(), was_cut=False)
+    cursor.move([look("org_a", "a", "b"), look("org_b", "c", "d")], set(), was_cut=False)
 
     assert cursor.share_of(64) == 16
     assert cursor.share_of(1) == 1
+
+
+def test_a_place_behind_which_nobody_waits_any_more_is_given_up() -> None:
+    cursor = Cursor()
+    cursor.move([look("org_a", "a", "b")], {"a"}, was_cut=False)
+
+    cursor.move([], set(), was_cut=False)
+
+    assert cursor.places == []
+    assert cursor.is_in_the_middle
+
+
+def test_an_organization_that_was_skipped_keeps_its_place() -> None:
+    cursor = Cursor()
+    cursor.move([look("org_a", "a", "b")], {"a"}, was_cut=False)
+
+    cursor.move([], set(), was_cut=False, skipped={"org_a"})
+
+    assert cursor.places == ["org_a a"]

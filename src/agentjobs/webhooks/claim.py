@@ -160,7 +160,8 @@ async def claim(tx: Transaction, kind: Kind, lanes: Lanes, terms: Terms, cursor:
     looks = _looks(rows)
     chosen = lanes.draft().choose(kind, [one for look in looks for one in look.candidates])
     served = {one.endpoint_id for _, one in chosen}
-    cursor.move(looks, served, was_cut=any(look.hop == hops for look in looks))
+    was_cut = len(looks) >= _ORGANIZATIONS
+    cursor.move(looks, served, was_cut=was_cut, skipped=full_organizations)
     taken = await _take(tx, chosen, terms)
     is_short = most < lanes.most_of_endpoint(kind) and len(chosen) < room
     there_is_more = cursor.is_in_the_middle or is_short or taken.count < len(chosen)
@@ -175,11 +176,11 @@ def _rounded(share: int, limit: int) -> int:
 def _looks(rows: Sequence[Row]) -> list[Look]:
     """What was seen of each organization, in the order of the hops."""
     looks: dict[str, Look] = {}
-    for row in sorted(rows, key=lambda row: (row["organization_hop"], row["hop"])):
+    for row in sorted(rows, key=lambda row: (row["organization_hop"], row["hop"], row["id"] or "")):
         organization_id = row["organization_id"]
         look = looks.get(organization_id)
         if look is None:
-            look = looks[organization_id] = Look(organization_id, row["organization_hop"])
+            look = looks[organization_id] = Look(organization_id)
         look.endpoints[row["endpoint_id"]] = None
         look.was_cut |= row["hop"] == _ENDPOINTS
         if row["id"] is not None:

@@ -4,7 +4,7 @@ Hints in memory, of one sender and one kind of attempts. Forgotten they cost fai
 and nothing else.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentjobs.webhooks.lanes import Candidate
@@ -15,7 +15,6 @@ class Look:
     """What a turn saw of one organization; `was_cut`: there are more endpoints that wait."""
 
     organization_id: str
-    hop: int
     # In their order.
     endpoints: dict[str, None] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
@@ -38,13 +37,26 @@ class Cursor:
         """How many to look at of each endpoint, so that all together fill the room."""
         return max(1, -(-room // self._width))
 
-    def move(self, looks: Sequence[Look], served: Iterable[str], *, was_cut: bool) -> None:
-        """Behind what was looked at. `was_cut`: there are more organizations that wait."""
+    def move(
+        self,
+        looks: Sequence[Look],
+        served: Iterable[str],
+        *,
+        was_cut: bool,
+        skipped: Collection[str] = (),
+    ) -> None:
+        """Behind what was looked at. `was_cut`: there are more organizations that wait; `skipped`
+        are those that nobody looked at, and that keep their place."""
         after = looks[-1].organization_id if looks and was_cut else ""
         # What lies before the place where a look began was not looked at.
         self.is_in_the_middle = bool(self.after or after)
         self.after = after
         self._width = max(1, sum(len(look.endpoints) for look in looks))
+        seen = {look.organization_id for look in looks}
+        for organization_id in self._after_of.keys() - seen - set(skipped):
+            # Nothing waits behind its place any more; what is before it has not been looked at.
+            del self._after_of[organization_id]
+            self.is_in_the_middle = True
         for look in looks:
             self._leave(look, set(served))
 
