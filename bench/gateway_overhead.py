@@ -31,7 +31,7 @@ from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
-from agentjobs.settings_tables import PriceTable
+from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from bench.cluster import durable_cluster

@@ -38,7 +38,7 @@ def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator
 
 
 def main(store: str, data_dir: str) -> None:
-    opening = patch("agentjobs.app.open_database", open_memory)
+    opening = patch("agentjobs.app.services.open_database", open_memory)
     with opening if store == MEMORY else contextlib.nullcontext():
         serve(data_dir=Path(data_dir), host="127.0.0.1", port=0)
 

@@ -17,7 +17,7 @@ from agentjobs.gateway.gateway import Gateway
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door, Sandbox, SandboxReport
 from agentjobs.settings import Settings
-from agentjobs.settings_tables import AgentTable
+from agentjobs.settings.tables import AgentTable
 
 PROJECT = Path(__file__).parents[1]
 TASK = "Write the word done into the file out.txt."

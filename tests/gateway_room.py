@@ -15,7 +15,7 @@ from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
-from agentjobs.settings_tables import PriceTable
+from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Database, Transaction
 from tests.model_server import ModelServer, model_server
 from tests.model_wire import Answer

@@ -9,7 +9,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.repos.lifting import lift, protect
 from agentjobs.repos.queries import find_repo
-from agentjobs.settings_tables import DEFAULT_PLANS
+from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 
 NAME = "acme/shop"

@@ -16,7 +16,7 @@ from agentjobs.organizations.organizations import (
 )
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.settings_tables import DEFAULT_PLANS
+from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
 

@@ -11,7 +11,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, open_secret, remove_secret, set_secret
 from agentjobs.problems import Problem
-from agentjobs.settings_tables import DEFAULT_PLANS
+from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 
 VALUE = "sk-ant-" + "x1" * 30

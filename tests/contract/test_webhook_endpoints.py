@@ -14,7 +14,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings import load
-from agentjobs.settings_tables import DEFAULT_PLANS
+from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks import closing, endpoints, secret_exchange
 from agentjobs.webhooks.allowance import effective_allowance, store_allowance, stored_allowance

@@ -6,7 +6,7 @@ import pytest
 from agentjobs.agents.catalog import Catalog, build_catalog
 from agentjobs.agents.definitions import ModelAccess, named_files
 from agentjobs.settings import Settings, SettingsError
-from agentjobs.settings_tables import AgentTable, PlanTable
+from agentjobs.settings.tables import AgentTable, PlanTable
 
 
 def catalog_of(*tables: AgentTable, **settings: Any) -> Catalog:

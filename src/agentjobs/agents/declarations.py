@@ -10,7 +10,7 @@ from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.outbound.patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import BOUNDS, Settings
-from agentjobs.settings_tables import AgentTable
+from agentjobs.settings.tables import AgentTable
 
 Fault = tuple[str, str]
 

@@ -13,7 +13,7 @@ from agentjobs.agents.model_access import (
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
 from agentjobs.gateway.upstream import Api, names
 from agentjobs.organizations.secrets import is_secret_name
-from agentjobs.settings_tables import AgentTable
+from agentjobs.settings.tables import AgentTable
 
 # Names reach shell lines and other programs' settings, where a quote would end something.
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")

@@ -15,7 +15,7 @@ TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
 EXPECTED = frozenset(
     {
         "agentjobs.problems.Problem",
-        "agentjobs.settings.SettingsError",
+        "agentjobs.settings.reading.SettingsError",
         "agentjobs.store.database.StoreError",
         "agentjobs.git.process.GitError",
         "agentjobs.sandbox.protocol.SandboxError",

@@ -4,7 +4,7 @@ million tokens: data to be checked, for providers change theirs. `[[prices]]` co
 Only models whose price was seen written down are here; a guess would make budgets lie.
 """
 
-from agentjobs.settings_tables import PriceTable
+from agentjobs.settings.tables import PriceTable
 
 # Agents that name no maximum get room to think, not all the room there is: it is reserved whole.
 _ROOM = 32_000

@@ -14,7 +14,7 @@ from agentjobs.gateway.default_prices import DEFAULT_PRICES, LONG_PROMPTS
 from agentjobs.gateway.upstream import names
 from agentjobs.gateway.usage import Usage
 from agentjobs.settings import Settings, fault_at
-from agentjobs.settings_tables import PriceTable
+from agentjobs.settings.tables import PriceTable
 
 # Anthropic asks 1.25 times the input price for five minutes in the cache and twice for an hour.
 _HOUR_TO_FIVE_MINUTES = Decimal("1.6")

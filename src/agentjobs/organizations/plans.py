@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentjobs.problems import Problem
-from agentjobs.settings_tables import PlanTable
+from agentjobs.settings.tables import PlanTable
 
 
 class Plans:

@@ -1,0 +1,104 @@
+"""The long-running commands: what each starts, in which order, and how it stops."""
+
+import contextlib
+import gc
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.app.serving import OnReady, serving
+from agentjobs.app.stopping import Stop
+from agentjobs.app.working import working
+from agentjobs.jobs.context import JobsContext
+from agentjobs.logging_setup import configure_logging
+from agentjobs.organizations.organizations import ensure_default
+from agentjobs.settings import Settings, is_loopback, unknown_variables
+from agentjobs.store.opening import open_database
+from agentjobs.web.server import bind
+from agentjobs.webhooks.allowance import effective_allowance, store_allowance
+from agentjobs.worker.delivery_loop import sending
+from agentjobs.worker.loop import run_loops
+from agentjobs.worker.rescue_loop import rescue_loop
+
+_log = logging.getLogger(__name__)
+
+
+async def run_up(settings: Settings, on_ready: OnReady) -> None:
+    """API and worker in one process, on one store, until told to stop."""
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        async with (
+            _opened(_with_bound_port(settings, listener)) as (context, stop),
+            _sending(context, stop, is_laptop=_is_laptop(settings)),
+            working(context, git_url=context.settings.own_url) as worker,
+            serving(context, listener, stop, on_ready),
+        ):
+            await worker.run(stop.asked, stop.hurry)
+
+
+async def run_serve(settings: Settings, on_ready: OnReady) -> None:
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        async with _opened(_with_bound_port(settings, listener)) as (context, stop):
+            rescue = rescue_loop(context.db, context.settings)
+            async with (
+                _sending(context, stop),
+                serving(context, listener, stop, on_ready),
+            ):
+                await run_loops([rescue], stop.asked)
+
+
+async def run_worker(settings: Settings) -> None:
+    async with (
+        _opened(settings) as (context, stop),
+        sending(context.db, settings, effective_allowance(settings, is_laptop=False), stop.hurry),
+        working(context, git_url=settings.effective_public_url) as worker,
+    ):
+        await worker.run(stop.asked, stop.hurry)
+
+
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]:
+    configure_logging(settings.log_level)
+    for name in unknown_variables(os.environ):
+        _log.warning("%s is not a setting of this version and has no effect", name)
+    catalog = build_catalog(settings)
+    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    db = await open_database(settings.effective_database_url, migrate=True)
+    try:
+        stop = Stop()
+        stop.listen()
+        context = JobsContext(db, settings, catalog)
+        if await ensure_default(db, context.plans):
+            _log.info("created the organization default")
+        # What is loaded by now stays: the collector need not look through it again and again,
+        # which takes it the better part of 100 ms each time.
+        gc.collect()
+        gc.freeze()
+        yield context, stop
+    finally:
+        await db.close()
+
+
+@contextlib.asynccontextmanager
+async def _sending(
+    context: JobsContext, stop: Stop, *, is_laptop: bool = False
+) -> AsyncIterator[None]:
+    """Beside an API, which also tells the command line what may be added."""
+    allowed = effective_allowance(context.settings, is_laptop=is_laptop)
+    await store_allowance(context.db, allowed)
+    async with sending(context.db, context.settings, allowed, stop.hurry):
+        yield
+
+
+def _is_laptop(settings: Settings) -> bool:
+    """Reached from this machine alone: then receivers may be on it, too."""
+    is_sqlite = settings.effective_database_url.startswith("sqlite:")
+    return is_loopback(settings.host) and is_sqlite and not settings.public_url
+
+
+def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
+    """Port 0 lets the system choose; every address we tell needs the real one."""
+    return msgspec.structs.replace(settings, port=listener.getsockname()[1])

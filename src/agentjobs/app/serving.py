@@ -1,0 +1,87 @@
+"""The HTTP half while it serves, and the loops beside it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+
+from agentjobs.app.stopping import Stop
+from agentjobs.forges.local_repositories import tidy_repositories
+from agentjobs.forges.pushes import record_all_heads
+from agentjobs.jobs.context import JobsContext
+from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.web.application import build_application, build_metrics_application
+from agentjobs.web.context import WebContext
+from agentjobs.web.server import Server, bind, server_for
+from agentjobs.worker.index_loop import IndexLoop
+from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
+from agentjobs.worker.prune_loop import prune_loop
+
+OnReady = Callable[[str], None]
+
+_LAST_USED_SECONDS = 30.0
+_HEADS_SECONDS = 300.0
+_TIDY_SECONDS = 6 * 3600.0
+_SERVER_START_SECONDS = 0.005
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    jobs: JobsContext, listener: socket.socket, stop: Stop, on_ready: OnReady
+) -> AsyncIterator[None]:
+    """The API while the body runs; it still answers git and status while a worker drains."""
+    context = WebContext(jobs, KeyRing(jobs.db), stop.asked)
+    served = asyncio.Event()
+    async with asyncio.TaskGroup() as group, _metrics_server(context, group):
+        server = server_for(build_application(context))
+        serving = group.create_task(server.serve(sockets=[listener]))
+        await _started(server, serving)
+        group.create_task(run_loops(_serving_loops(context), served))
+        on_ready(f"{jobs.settings.effective_public_url}/v1")
+        try:
+            yield
+        finally:
+            served.set()
+            server.should_exit = True
+            with contextlib.suppress(StoreUnavailable):
+                await context.keyring.flush_last_used()
+
+
+@contextlib.asynccontextmanager
+async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+    address = context.settings.metrics_address
+    if address is None:
+        yield
+        return
+    with contextlib.closing(bind(*address)) as listener:
+        server = server_for(build_metrics_application(context))
+        serving = group.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def _started(server: Server, serving: asyncio.Task[None]) -> None:
+    # The server offers nothing to wait on; it is listening already, this is a matter of ticks.
+    while not server.started and not serving.done():  # noqa: ASYNC110
+        await asyncio.sleep(_SERVER_START_SECONDS)
+
+
+def _serving_loops(context: WebContext) -> list[Loop]:
+    db, settings = context.db, context.settings
+    data_path = settings.data_path
+    return [
+        IndexLoop(db, data_path),
+        PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
+        PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
+        PeriodicLoop(
+            "repositories",
+            _TIDY_SECONDS,
+            lambda: tidy_repositories(data_path),
+            first_after_seconds=_TIDY_SECONDS / 10,
+        ),
+        prune_loop(db, settings),
+    ]

@@ -1,0 +1,151 @@
+"""Whether values fit: bounds, choices, and what must agree with each other."""
+
+import ipaddress
+import math
+import re
+from urllib.parse import urlsplit
+
+import msgspec
+
+from agentjobs.settings.model import Settings, is_loopback
+from agentjobs.settings.places import SettingsFileError
+from agentjobs.settings.tables import PlanTable
+
+# What a person may be in an organization, least first.
+ROLES = ("viewer", "member", "admin")
+
+_HIGHEST_PORT = 65_535
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
+# Nothing but a place: of a path or a query nobody would say what becomes of it.
+_PROXY = re.compile(
+    r"http://(?:(?:(?![/?#@])[!-~])+@)?"
+    rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?/?",
+    re.IGNORECASE | re.ASCII,
+)
+# To read an answer's body after its head, and to write down what it was.
+WEBHOOK_LEASE_MARGIN_SECONDS = 5
+_ANY = 2**53
+_MOST_MIB = 16 * 1024**2
+# Numbers, with the least and the most that each may be.
+BOUNDS = {
+    "queue_limit": (1, _ANY),
+    "rate_limit_per_second": (0, _ANY),
+    "rate_limit_burst": (1, _ANY),
+    "slots": (0, 10_000),
+    "lost_worker_retries": (0, _ANY),
+    "drain_grace_seconds": (0, _ANY),
+    # Above every user a machine has, with room for a uid per slot below the highest there is.
+    "sandbox_uid_base": (65_536, 4_000_000_000),
+    "max_job_log_bytes": (0, _ANY),
+    "cache_max_bytes": (0, _ANY),
+    "limit_memory_mib": (16, _MOST_MIB),
+    "limit_processes": (8, 4_194_304),
+    "limit_file_mib": (1, _MOST_MIB),
+    "limit_scratch_mib": (1, _MOST_MIB),
+    "limit_workspace_mib": (0, _MOST_MIB),
+    "limit_cpu_seconds": (0, 2**31),
+    "webhook_timeout_seconds": (0.1, 300),
+    "webhook_connect_seconds": (0.1, 300),
+    "webhook_lease_seconds": (1, 3_600),
+    "webhook_concurrency": (1, 10_000),
+    "webhook_endpoint_concurrency": (1, 1_000),
+    "webhook_disable_days": (0.01, _ANY),
+    "log_retention_days": (0, _ANY),
+    "job_retention_days": (0, _ANY),
+    "delivery_retention_days": (0, _ANY),
+    "session_idle_hours": (0.05, 24 * 365),
+    "session_days": (0.01, 365),
+}
+_ONE_OF = {
+    "sandbox": ("bubblewrap", "none"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+
+def check(settings: Settings) -> None:
+    for field in msgspec.structs.fields(Settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsFileError(field.name, "must be a number")
+    for name, (least, most) in BOUNDS.items():
+        if getattr(settings, name) < least:
+            raise SettingsFileError(name, f"must be at least {least}")
+        if getattr(settings, name) > most:
+            raise SettingsFileError(name, f"must be at most {most}")
+    for name, choices in _ONE_OF.items():
+        if getattr(settings, name).lower() not in choices:
+            raise SettingsFileError(name, f"must be one of: {', '.join(choices)}")
+    if settings.lease_renew_seconds <= 0:
+        raise SettingsFileError("lease_renew_seconds", "must be above 0")
+    if settings.lease_renew_seconds * 2 > settings.lease_seconds:
+        raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
+    _check_webhooks(settings)
+    _check_plans(settings.plans)
+    _check_addresses(settings)
+    _check_oidc(settings)
+
+
+def _check_webhooks(settings: Settings) -> None:
+    if settings.webhook_connect_seconds > settings.webhook_timeout_seconds:
+        reason = "must be at most webhook_timeout_seconds"
+        raise SettingsFileError("webhook_connect_seconds", reason)
+    # A delivery whose lease ends while it is being sent would be sent by another, too.
+    least = settings.webhook_timeout_seconds + WEBHOOK_LEASE_MARGIN_SECONDS
+    if settings.webhook_lease_seconds < least:
+        raise SettingsFileError("webhook_lease_seconds", f"must be at least {least:g}")
+    waits = settings.webhook_retry_seconds
+    if len(waits) > 3 or not all(0 < wait <= 7 * 86_400 for wait in waits):
+        reason = "must be at most three waits, each above 0 and at most 604800 (a week)"
+        raise SettingsFileError("webhook_retry_seconds", reason)
+    if settings.webhooks_proxy and not _is_proxy(settings.webhooks_proxy):
+        raise SettingsFileError("webhooks_proxy", "must have the form http://HOST:PORT")
+
+
+def _is_proxy(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        if "[" in parts.netloc:
+            ipaddress.IPv6Address(parts.hostname or "")
+        # A port that is none raises.
+        return _PROXY.fullmatch(text) is not None and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _check_plans(plans: tuple[PlanTable, ...]) -> None:
+    if not plans or len({plan.name for plan in plans}) != len(plans):
+        raise SettingsFileError("plans", "must be given, each with a name of its own")
+    for index, plan in enumerate(plans):
+        if not plan.name or plan.concurrent_jobs < 1:
+            reason = "needs a name, and concurrent_jobs of at least 1"
+            raise SettingsFileError(f"plans[{index}]", reason)
+
+
+def _check_addresses(settings: Settings) -> None:
+    if not settings.host.strip():
+        raise SettingsFileError("host", "must name an address to listen on")
+    if not 0 <= settings.port <= _HIGHEST_PORT:
+        raise SettingsFileError("port", "must be between 0 and 65535")
+    port = settings.metrics_bind.rpartition(":")[2]
+    if settings.metrics_bind and not (port.isdecimal() and int(port) <= _HIGHEST_PORT):
+        raise SettingsFileError("metrics_bind", "must have the form HOST:PORT")
+    if settings.public_url and urlsplit(settings.public_url).scheme not in {"http", "https"}:
+        raise SettingsFileError("public_url", "must start with http:// or https://")
+    if not settings.effective_database_url.startswith(("sqlite:///", "postgresql://")):
+        raise SettingsFileError(
+            "database_url", "must start with postgresql:// or sqlite:/// (or be left out)"
+        )
+
+
+def _check_oidc(settings: Settings) -> None:
+    if settings.oidc_join_role and settings.oidc_join_role not in ROLES:
+        reason = f"must be one of: {', '.join(ROLES)} (or be left out)"
+        raise SettingsFileError("oidc_join_role", reason)
+    if not settings.oidc_issuer:
+        return
+    issuer = urlsplit(settings.oidc_issuer)
+    is_here = issuer.scheme == "http" and is_loopback(issuer.hostname or "")
+    if issuer.scheme != "https" and not is_here:
+        raise SettingsFileError("oidc_issuer", "must start with https://")
+    if not settings.oidc_client_id:
+        raise SettingsFileError("oidc_client_id", "must be given together with oidc_issuer")

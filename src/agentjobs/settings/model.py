@@ -1,0 +1,130 @@
+"""What can be set: names, defaults, types, and what follows from them.
+
+Refuses to know where a value comes from, or what a feature does with it.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, PriceTable
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data_dir: str
+    config_file: str = ""
+    database_url: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    public_url: str = ""
+    trusted_proxies: list[str] = []
+    log_level: str = "info"
+
+    plans: tuple[PlanTable, ...] = DEFAULT_PLANS
+    agents: tuple[AgentTable, ...] = ()
+    prices: tuple[PriceTable, ...] = ()
+    queue_limit: int = 1_000
+    rate_limit_per_second: float = 100
+    rate_limit_burst: int = 500
+
+    slots: int = 0
+    lease_seconds: float = 10
+    lease_renew_seconds: float = 3
+    lost_worker_retries: int = 2
+    drain_grace_seconds: float = 30
+    sandbox: str = "bubblewrap"
+    sandbox_uid_base: int = 900_000
+    max_job_log_bytes: int = 16 * 1024 * 1024
+    cache_max_bytes: int = 20 * 1024**3
+
+    limit_memory_mib: int = 4_096
+    limit_processes: int = 1_024
+    limit_file_mib: int = 4_096
+    limit_scratch_mib: int = 2_048
+    limit_workspace_mib: int = 10_240
+    limit_cpu_seconds: int = 0
+
+    send_webhooks: bool = True
+    webhooks_allow: list[str] = []
+    webhooks_proxy: str = ""
+    webhook_timeout_seconds: float = 15
+    webhook_connect_seconds: float = 5
+    webhook_lease_seconds: float = 30
+    webhook_retry_seconds: tuple[float, ...] = (5, 60, 720)
+    webhook_concurrency: int = 256
+    webhook_endpoint_concurrency: int = 8
+    webhook_disable_days: float = 5
+
+    egress_allow: list[str] = []
+    ca_file: str = ""
+    encryption_key: str = ""
+
+    session_idle_hours: float = 12
+    session_days: float = 14
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    oidc_name: str = "single sign-on"
+    oidc_join_role: str = ""
+    oidc_join_organization: str = "default"
+    oidc_email_domains: list[str] = []
+
+    author_name: str = "agentjobs"
+    author_email: str = "agentjobs@localhost"
+    committer_name: str = ""
+    committer_email: str = ""
+
+    log_retention_days: int = 30
+    job_retention_days: int = 365
+    delivery_retention_days: int = 30
+
+    metrics_token: str = ""
+    metrics_bind: str = ""
+
+    @property
+    def data_path(self) -> Path:
+        return Path(self.data_dir)
+
+    @property
+    def effective_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_path / 'agentjobs.db'}"
+
+    @property
+    def effective_public_url(self) -> str:
+        """The address every link is made from, without a trailing slash."""
+        return (self.public_url or f"http://{_in_url(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def own_url(self) -> str:
+        """Where a worker in this process reaches the API half of this process."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - a comparison, not a bind
+        return f"http://{_in_url(host)}:{self.port}"
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """None: no address of their own. Checked when the settings were read."""
+        host, _, port = self.metrics_bind.rpartition(":")
+        return (host.strip("[]") or "127.0.0.1", int(port)) if port else None
+
+    @property
+    def has_sandbox(self) -> bool:
+        return self.sandbox.lower() != "none"
+
+    @property
+    def effective_slots(self) -> int:
+        return self.slots or os.cpu_count() or 1
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
