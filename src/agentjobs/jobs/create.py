@@ -65,7 +65,7 @@ async def _create(
         typical_duration_ms=fleet.typical_duration_ms,
     )
     job_id = new_id("job")
-    await _insert(tx, job_id, caller.organization_id, found["id"], body)
+    await insert_job(tx, job_id, caller, found["id"], body)
     receipt = Receipt(job_id, QUEUED, estimate)
     if idempotency is not None:
         await remember(tx, caller.organization_id, idempotency, msgspec.json.encode(receipt))
@@ -146,29 +146,41 @@ def branch_of(job_id: str, agent: str) -> str:
     return f"agentjobs/{agent}/{job_id[-_SHORT_ID_LENGTH:]}"
 
 
-async def _insert(
-    tx: Transaction, job_id: str, organization_id: str, repo_id: str, body: CreateJobRequest
+async def insert_job(
+    tx: Transaction,
+    job_id: str,
+    caller: Caller,
+    repo_id: str,
+    body: CreateJobRequest,
+    *,
+    branch: str | None = None,
+    follows: str | None = None,
 ) -> None:
+    """`follows` is the job whose `branch` it goes on with."""
     now = now_ms()
     await tx.execute(
         "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
-        " status, created_at, queued_at, branch, last_sequence)"
-        " VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id, :config_override,"
-        " 'queued', :now, :now, :branch, 1)",
+        " status, created_at, queued_at, branch, last_sequence, created_by, created_by_name,"
+        " follows) VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id,"
+        " :config_override, 'queued', :now, :now, :branch, 1, :created_by, :created_by_name,"
+        " :follows)",
         id=job_id,
-        organization_id=organization_id,
+        organization_id=caller.organization_id,
         repo_id=repo_id,
         repo=body.repo,
         agent=body.agent,
         ticket_id=body.ticket_id,
         config_override=msgspec.json.encode(body.config_override or {}).decode(),
         now=now,
-        branch=branch_of(job_id, body.agent),
+        branch=branch or branch_of(job_id, body.agent),
+        created_by=caller.key_id,
+        created_by_name=caller.name,
+        follows=follows,
     )
     await events.record_event(
         tx,
         events.JOB_QUEUED,
-        organization_id=organization_id,
+        organization_id=caller.organization_id,
         job_id=job_id,
         sequence=1,
         repo=body.repo,

@@ -16,7 +16,10 @@ _MOST_REMEMBERED = 10_000
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """An organization as seen through one of its keys."""
+    """An organization as seen through one of its keys, or by one of its people.
+
+    `key_id` is the identifier of the key or the user, `name` what people call it.
+    """
 
     organization_id: str
     organization: str
@@ -24,6 +27,7 @@ class Caller(msgspec.Struct, frozen=True):
     key_id: str
     scope: str
     git_write: bool
+    name: str = ""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -70,8 +74,8 @@ class KeyRing:
     async def _read(self, hashed: bytes) -> _Known | None:
         generation = self._generation
         row = await self._db.fetch_one(
-            "SELECT k.id, k.hash, k.scope, k.git_write, k.expires_at, o.id AS organization_id,"
-            " o.name AS organization, o.plan"
+            "SELECT k.id, k.hash, k.name, k.scope, k.git_write, k.expires_at,"
+            " o.id AS organization_id, o.name AS organization, o.plan"
             " FROM api_keys k JOIN organizations o ON o.id = k.organization_id"
             " WHERE k.hash = :hash AND k.revoked_at IS NULL",
             hash=hashed,
@@ -85,6 +89,7 @@ class KeyRing:
             key_id=row["id"],
             scope=row["scope"],
             git_write=bool(row["git_write"]),
+            name=row["name"],
         )
         known = _Known(caller, row["expires_at"])
         # A change that arrived while we read may be about this very key: do not remember then.
