@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from agentjobs.cli import (  # noqa: F401 - some hold verbs of `webhooks` alone
+from agentjobs.cli import (  # noqa: F401 - some hold verbs of another noun alone
     deliveries,
     failures,
     ping,
+    user_access,
     webhook_secrets,
 )
 from agentjobs.cli.agents import agents
@@ -24,6 +25,7 @@ from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
 from agentjobs.cli.upkeep import backup, migrate
+from agentjobs.cli.users import users
 from agentjobs.cli.webhooks import webhooks
 
 app = typer.Typer(
@@ -40,6 +42,7 @@ for command in (up, serve, worker, demo):
 for name, noun in {
     "jobs": jobs,
     "orgs": orgs,
+    "users": users,
     "keys": keys,
     "repos": repos,
     "agents": agents,

@@ -184,6 +184,7 @@ def _create_pull_comments() -> None:
         _number("created_at"),
     )
     op.create_index("comments_of_pull", "pull_comments", ["repo_id", "number", "id"])
+    op.create_index("pulls_by_time", "pulls", ["repo_id", "created_at", "number", "state"])
     # Who merged or closed it.
     op.add_column("pulls", _text("ended_by", null=True))
 
@@ -194,9 +195,9 @@ def _add_to_jobs() -> None:
     op.add_column("jobs", _text("created_by_name", null=True))
     # The job whose pull request this one goes on with.
     op.add_column("jobs", _text("follows", null=True))
-    # By an expression, so that nobody who looks for what waits is led into all that is done.
-    of_status = sa.text("(status || '')")
-    op.create_index("jobs_of_status", "jobs", ["organization_id", of_status, "id"])
+    # By expressions, so that nobody who looks for what waits is led into all that is done.
+    owner, status = sa.text("(organization_id || '')"), sa.text("(status || '')")
+    op.create_index("jobs_of_status", "jobs", [owner, status, "id"])
     op.create_index("jobs_of_repo", "jobs", ["organization_id", "repo", "id"])
     op.create_index("jobs_of_agent", "jobs", ["organization_id", "agent", "id"])
     _partial_index(
@@ -208,6 +209,7 @@ def _add_to_jobs() -> None:
         ["organization_id", "completed_at"],
         "completed_at IS NOT NULL",
     )
+    _partial_index("jobs_of_pull", "jobs", ["repo_id", "pr_number"], "pr_number IS NOT NULL")
     _partial_index("jobs_that_follow", "jobs", ["follows"], "follows IS NOT NULL")
 
 

@@ -1,0 +1,167 @@
+"""`agentjobs users`: people, and what they are in an organization."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, answer_table, remark
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.memberships import Membership
+    from agentjobs.organizations.users import User
+
+users = typer.Typer(no_args_is_help=True, help="People, their roles, and how they sign in.")
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+_ROLES = "viewer|member|admin"
+Role = Annotated[str, typer.Option("--role", metavar=_ROLES, help="What they may do.")]
+
+
+@users.command("add")
+def add_user(
+    email: Email,
+    role: Role = "member",
+    org: Org = DEFAULT_ORG,
+    name: Annotated[str, typer.Option("--name", help="What they are called.")] = "",
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Add somebody to an organization; who is in another one already is the same user."""
+
+    async def work(admin: Admin) -> "tuple[User, list[Membership]]":
+        from agentjobs.organizations import users as stored
+        from agentjobs.organizations.memberships import memberships_of
+        from agentjobs.organizations.organizations import find_organization
+
+        owner = await find_organization(admin.db, org)
+        user = await stored.add_user(admin.db, owner.id, email, role, name=name)
+        return user, await memberships_of(admin.db, user.id)
+
+    user, memberships = with_store(data_dir, work)
+    if json:
+        answer_json(_document(user, memberships))
+        return
+    answer(user.email)
+    remark(f"{user.email} is in {org} as {role}.")
+    if not (user.has_password or user.has_provider):
+        remark(f"They can sign in with a link: agentjobs users sign-in-link {user.email}")
+
+
+@users.command("list")
+def list_users(
+    org: Annotated[
+        str | None, typer.Option("--org", metavar="NAME", help="Only who is in this one.")
+    ] = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """List people and the organizations they are in."""
+
+    async def work(admin: Admin) -> "list[tuple[User, list[Membership]]]":
+        from agentjobs.organizations import users as stored
+        from agentjobs.organizations.memberships import memberships_by_user
+        from agentjobs.organizations.organizations import find_organization
+
+        if org is not None:
+            await find_organization(admin.db, org)
+        memberships = await memberships_by_user(admin.db)
+        return [(user, memberships.get(user.id, [])) for user in await stored.list_users(admin.db)]
+
+    found = [
+        (user, memberships)
+        for user, memberships in with_store(data_dir, work)
+        if org is None or org in {each.organization for each in memberships}
+    ]
+    if json:
+        answer_json({"users": [_document(*each) for each in found]})
+        return
+    answer_table(
+        ("email", "name", "organizations", "password", "provider", "last sign-in", "created"),
+        [_cells(*each) for each in found],
+    )
+
+
+@users.command("set-role")
+def set_user_role(
+    email: Email,
+    role: Annotated[str, typer.Argument(metavar=_ROLES)],
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Change what somebody may do in an organization."""
+
+    async def work(admin: Admin) -> "User":
+        from agentjobs.organizations.memberships import set_role
+        from agentjobs.organizations.organizations import find_organization
+
+        owner = await find_organization(admin.db, org)
+        user = await find(admin, email)
+        await set_role(admin.db, owner.id, user.id, role)
+        return user
+
+    user = with_store(data_dir, work)
+    if json:
+        answer_json({"email": user.email, "organization": org, "role": role})
+        return
+    answer(user.email)
+    remark(f"{user.email} is in {org} as {role}.")
+
+
+@users.command("remove")
+def remove_user(
+    email: Email, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Remove somebody from an organization; they are signed out of it at once."""
+
+    async def work(admin: Admin) -> "User":
+        from agentjobs.organizations.memberships import remove_member
+        from agentjobs.organizations.organizations import find_organization
+
+        owner = await find_organization(admin.db, org)
+        user = await find(admin, email)
+        await remove_member(admin.db, owner.id, user.id)
+        return user
+
+    user = with_store(data_dir, work)
+    if json:
+        answer_json({"email": user.email, "organization": org, "removed": True})
+        return
+    answer(user.email)
+    remark(f"{user.email} is no longer in {org}.")
+
+
+async def find(admin: Admin, email: str) -> "User":
+    from agentjobs.organizations.users import find_user
+    from agentjobs.problems import Problem
+
+    user = await find_user(admin.db, email)
+    if user is None:
+        reason = f"There is no user {email!r}; `agentjobs users list` shows those there are."
+        raise Problem("user_not_found", reason)
+    return user
+
+
+def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:
+    document = _document(user, memberships)
+    places = ", ".join(f"{each.organization} ({each.role})" for each in memberships)
+    ways = (user.has_password, user.has_provider)
+    times = (document["last_sign_in_at"], document["created_at"])
+    return [user.email, user.name or None, places or None, *ways, *times]
+
+
+def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:
+    from agentjobs.clock import iso_utc, iso_utc_or_none
+
+    return {
+        "id": user.id,
+        "email": user.email,
+        "name": user.name,
+        "organizations": {each.organization: each.role for each in memberships},
+        "has_password": user.has_password,
+        "has_provider": user.has_provider,
+        "created_at": iso_utc(user.created_at),
+        "last_sign_in_at": iso_utc_or_none(user.last_sign_in_at),
+    }

@@ -1,0 +1,218 @@
+"""Invitations: a link by which one e-mail address joins an organization, within seven days."""
+
+import msgspec
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
+from agentjobs.organizations.memberships import check_role, insert_membership, lock_organization
+from agentjobs.organizations.tokens import new_token, token_hash
+from agentjobs.organizations.user_audit import acting_user
+from agentjobs.organizations.users import (
+    ADMINISTRATOR,
+    NewUser,
+    User,
+    insert_member,
+    new_user,
+    normal_email,
+)
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+INVITATION_PREFIX = "aji_"
+
+_LIFE_MS = 7 * DAY_MS
+_OPEN = "i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > :now"
+_SELECT = (
+    "SELECT i.*, o.name AS organization,"
+    " EXISTS (SELECT 1 FROM users u WHERE u.email = i.email) AS has_account"
+    f" FROM invitations i JOIN organizations o ON o.id = i.organization_id WHERE {_OPEN}"
+)
+
+
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+    """`has_account`: there is a user of this address, who has to sign in to accept it."""
+
+    id: str
+    organization_id: str
+    organization: str
+    email: str
+    role: str
+    invited_by: str
+    created_at: int
+    expires_at: int
+    has_account: bool
+
+
+async def invite(
+    db: Database, organization_id: str, email: str, role: str
+) -> tuple[Invitation, str]:
+    """The invitation, and its token. It takes the place of an earlier one to the same address."""
+    check_role(role)
+    normal = normal_email(email)
+    if normal == ADMINISTRATOR:
+        # Whoever held it would be made an admin of organizations that have none.
+        raise Problem("invalid_email", f"{ADMINISTRATOR} is the operator; invite somebody else.")
+    token = new_token(INVITATION_PREFIX)
+    hashed, entry = token_hash(token), audit.entry("invitation.created", normal, role=role)
+    row = await db.transact(_insert, organization_id, normal, role, hashed, entry)
+    return _invitation(row), token
+
+
+async def list_invitations(db: Database, organization_id: str) -> list[Invitation]:
+    """The open ones, oldest first."""
+    rows = await db.fetch_all(
+        f"{_SELECT} AND i.organization_id = :organization_id ORDER BY i.id",
+        organization_id=organization_id,
+        now=now_ms(),
+    )
+    return [_invitation(row) for row in rows]
+
+
+async def revoke_invitation(db: Database, organization_id: str, invitation_id: str) -> None:
+    await db.transact(_revoke, organization_id, invitation_id, audit.current_actor())
+
+
+async def find_invitation(db: Database, token: str) -> Invitation:
+    row = await db.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=token_hash(token), now=now_ms())
+    if row is None:
+        raise _not_valid()
+    return _invitation(row)
+
+
+async def accept_invitation(db: Database, token: str, user: User) -> Invitation:
+    """By somebody who is signed in as `user`."""
+    address = audit.current_actor().address
+    actor = acting_user(user.id, user.name or user.email, address)
+    return await db.transact(_accept, token_hash(token), user, actor)
+
+
+async def accept_as_new(db: Database, token: str, *, name: str, password: str) -> User:
+    """By somebody who had no account before."""
+    invitation = await find_invitation(db, token)
+    new = await new_user(invitation.email, name=name, password=password)
+    return await join_as_new(db, token, new)
+
+
+async def join_as_new(db: Database, token: str, new: NewUser) -> User:
+    """The user, the membership and the end of the invitation: all of it, or nothing."""
+    return await db.transact(_join, token_hash(token), new, audit.current_actor().address)
+
+
+async def _insert(
+    tx: Transaction, organization_id: str, email: str, role: str, hashed: bytes, entry: audit.Entry
+) -> Row:
+    await lock_organization(tx, organization_id)
+    member = await tx.fetch_one(
+        "SELECT u.id FROM memberships m JOIN users u ON u.id = m.user_id"
+        " WHERE m.organization_id = :organization_id AND u.email = :email",
+        organization_id=organization_id,
+        email=email,
+    )
+    if member is not None:
+        raise Problem(
+            "already_member", f"{email} is in the organization already; change their role instead."
+        )
+    now = now_ms()
+    await tx.execute(
+        "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
+        " AND email = :email AND accepted_at IS NULL AND revoked_at IS NULL",
+        organization_id=organization_id,
+        email=email,
+        now=now,
+    )
+    await tx.execute(
+        "INSERT INTO invitations"
+        " (id, organization_id, email, role, hash, invited_by, created_at, expires_at)"
+        " VALUES (:id, :organization_id, :email, :role, :hash, :invited_by, :now, :expires_at)",
+        id=new_id("inv"),
+        organization_id=organization_id,
+        email=email,
+        role=role,
+        hash=hashed,
+        invited_by=entry.actor.name,
+        now=now,
+        expires_at=now + _LIFE_MS,
+    )
+    await audit.write(tx, organization_id, entry)
+    row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
+    assert row is not None
+    return row
+
+
+async def _revoke(
+    tx: Transaction, organization_id: str, invitation_id: str, actor: audit.Actor
+) -> None:
+    row = await tx.fetch_one(
+        "UPDATE invitations SET revoked_at = :now WHERE id = :id"
+        " AND organization_id = :organization_id AND accepted_at IS NULL AND revoked_at IS NULL"
+        " RETURNING email, role",
+        id=invitation_id,
+        organization_id=organization_id,
+        now=now_ms(),
+    )
+    if row is None:
+        raise Problem(
+            "invitation_not_found",
+            "The organization has no such open invitation; it was accepted or revoked before.",
+        )
+    entry = audit.Entry(actor, "invitation.revoked", row["email"], {"role": row["role"]})
+    await audit.write(tx, organization_id, entry)
+
+
+async def _take(tx: Transaction, hashed: bytes, email: str) -> Invitation:
+    """Of two at once, one finds nothing."""
+    now = now_ms()
+    found = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
+    taken = await tx.execute(
+        "UPDATE invitations SET accepted_at = :now"
+        " WHERE hash = :hash AND accepted_at IS NULL AND revoked_at IS NULL",
+        hash=hashed,
+        now=now,
+    )
+    if found is None or not taken:
+        raise _not_valid()
+    if found["email"] != email:
+        raise Problem(
+            "other_invitation",
+            f"This invitation is for {found['email']}, and you are {email}; "
+            "sign in as the one invited, or ask for an invitation of your own.",
+        )
+    return _invitation(found)
+
+
+async def _accept(tx: Transaction, hashed: bytes, user: User, actor: audit.Actor) -> Invitation:
+    invitation = await _take(tx, hashed, user.email)
+    organization_id, role = invitation.organization_id, invitation.role
+    await _write_accepted(tx, invitation, actor)
+    await insert_membership(tx, organization_id, user.id, user.email, role, actor)
+    return invitation
+
+
+async def _join(tx: Transaction, hashed: bytes, new: NewUser, address: str) -> User:
+    invitation = await _take(tx, hashed, new.email)
+    user = await insert_member(
+        tx, invitation.organization_id, invitation.role, new, address=address
+    )
+    actor = acting_user(user.id, user.name or user.email, address)
+    await _write_accepted(tx, invitation, actor)
+    return user
+
+
+async def _write_accepted(tx: Transaction, invitation: Invitation, actor: audit.Actor) -> None:
+    details = {"role": invitation.role, "invited_by": invitation.invited_by}
+    entry = audit.Entry(actor, "invitation.accepted", invitation.email, details)
+    await audit.write(tx, invitation.organization_id, entry)
+
+
+def _invitation(row: Row) -> Invitation:
+    fields = {name: row[name] for name in Invitation.__struct_fields__}
+    return Invitation(**{**fields, "has_account": bool(row["has_account"])})
+
+
+def _not_valid() -> Problem:
+    return Problem(
+        "invitation_not_valid",
+        "This invitation was accepted, was taken back or is older than 7 days; ask an "
+        "administrator of the organization for another one.",
+    )

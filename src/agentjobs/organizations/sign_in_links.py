@@ -1,0 +1,72 @@
+"""Sign-in links: a token that signs one user in, once, within minutes. Only its hash is stored."""
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.organizations.session_changes import Origin, open_session
+from agentjobs.organizations.tokens import new_token, token_hash
+from agentjobs.problems import Problem
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+
+LINK_PREFIX = "ajl_"
+
+_MINUTE_MS = 60 * SECOND_MS
+
+
+async def create_link(db: Database, user_id: str, *, minutes: int = 10) -> str:
+    """The token, for the hands of the user alone."""
+    token = new_token(LINK_PREFIX)
+    await db.transact(_insert, token_hash(token), user_id, minutes)
+    return token
+
+
+async def use_link(
+    db: Database, settings: Settings, token: str, origin: Origin, *, replacing: str | None = None
+) -> str:
+    """The token of the new session. The link is no longer valid."""
+    return await db.transact(_use, settings, token_hash(token), origin, replacing)
+
+
+async def revoke_link(db: Database, token: str) -> None:
+    await db.transact(_delete, token_hash(token))
+
+
+async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) -> None:
+    member = await tx.fetch_one(
+        "SELECT COUNT(*) AS organizations FROM memberships WHERE user_id = :user_id",
+        user_id=user_id,
+    )
+    if member is None or not member["organizations"]:
+        raise Problem(
+            "no_membership", "There is no such user in any organization; add them to one first."
+        )
+    now = now_ms()
+    await tx.execute(
+        "INSERT INTO sign_in_links (hash, user_id, created_at, expires_at)"
+        " VALUES (:hash, :user_id, :now, :expires_at)",
+        hash=hashed,
+        user_id=user_id,
+        now=now,
+        expires_at=now + minutes * _MINUTE_MS,
+    )
+
+
+async def _use(
+    tx: Transaction, settings: Settings, hashed: bytes, origin: Origin, replacing: str | None
+) -> str:
+    # Deleting is taking: of two at once, one finds nothing.
+    row = await tx.fetch_one(
+        "DELETE FROM sign_in_links WHERE hash = :hash AND expires_at > :now RETURNING user_id",
+        hash=hashed,
+        now=now_ms(),
+    )
+    if row is None:
+        raise Problem(
+            "link_not_valid",
+            "This sign-in link was used already or is older than 10 minutes; get another one with "
+            "`agentjobs users sign-in-link EMAIL`, or sign in with your password.",
+        )
+    return await open_session(tx, settings, row["user_id"], origin, replacing=replacing, how="link")
+
+
+async def _delete(tx: Transaction, hashed: bytes) -> None:
+    await tx.execute("DELETE FROM sign_in_links WHERE hash = :hash", hash=hashed)

@@ -1,0 +1,234 @@
+"""Users: people, by e-mail address, the same in every organization they are in."""
+
+import re
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
+from agentjobs.organizations.memberships import (
+    ADMIN,
+    add_member,
+    check_role,
+    insert_membership,
+    lock_organization,
+)
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.password_changes import change_password, set_password
+from agentjobs.organizations.passwords import check_password, hash_password
+from agentjobs.organizations.user_audit import acting_user
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+__all__ = ["change_password", "set_password"]
+
+ADMINISTRATOR = "admin@localhost"
+
+_MOST_EMAIL_LENGTH = 254
+_MOST_NAME_LENGTH = 200
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_EMAIL = re.compile(
+    r"(?=[^@]{1,64}@)"
+    rf"[a-z0-9!#$%&'*+/=?^_`{{|}}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{{|}}~-]+)*@{_LABEL}(?:\.{_LABEL})*"
+)
+COLUMNS = "id, email, name, password_hash, oidc_subject, created_at, last_sign_in_at"
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    email: str
+    name: str
+    has_password: bool
+    has_provider: bool
+    created_at: int
+    last_sign_in_at: int | None
+
+
+class NewUser(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of somebody before there is a user."""
+
+    email: str
+    name: str = ""
+    password_hash: str | None = None
+    oidc_issuer: str | None = None
+    oidc_subject: str | None = None
+
+
+def normal_email(text: str) -> str:
+    """The form in which it is kept and looked for."""
+    # Before it is in lower case: a few letters that are not ASCII turn into ones that are.
+    email = text.strip().lower() if text.isascii() else ""
+    if len(email) > _MOST_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
+        raise Problem(
+            "invalid_email",
+            "This is no e-mail address; write it like ada@example.com, in ASCII letters.",
+        )
+    return email
+
+
+def normal_name(text: str) -> str:
+    name = text.strip()
+    if len(name) > _MOST_NAME_LENGTH or not name.isprintable():
+        raise Problem(
+            "invalid_name",
+            f"A name is one line of at most {_MOST_NAME_LENGTH} printable characters.",
+        )
+    return name
+
+
+async def create_user(
+    db: Database, email: str, *, name: str = "", password: str | None = None
+) -> User:
+    """Somebody who is in no organization yet, so no audit log hears of it."""
+    return await db.transact(insert_user, await new_user(email, name=name, password=password))
+
+
+async def add_user(
+    db: Database, organization_id: str, email: str, role: str, *, name: str = ""
+) -> User:
+    """In the organization from now on; made, if there is none of this address yet."""
+    check_role(role)
+    new = await new_user(email, name=name)
+    user = await find_user(db, new.email)
+    if user is None:
+        actor = audit.current_actor()
+        return await db.transact(insert_member, organization_id, role, new, actor=actor)
+    await add_member(db, organization_id, user.id, role)
+    return user
+
+
+async def find_user(db: Database, email: str) -> User | None:
+    try:
+        normal = normal_email(email)
+    except Problem:
+        return None
+    row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=normal)
+    return None if row is None else user_of(row)
+
+
+async def get_user(db: Database, user_id: str) -> User:
+    row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id", id=user_id)
+    if row is None:
+        raise Problem("user_not_found", "There is no such user; look for them among the members.")
+    return user_of(row)
+
+
+async def list_users(db: Database) -> list[User]:
+    """Of every organization, and of none; by e-mail address. For the operator."""
+    rows = await db.fetch_all(f"SELECT {COLUMNS} FROM users ORDER BY email")
+    return [user_of(row) for row in rows]
+
+
+async def rename_user(db: Database, user_id: str, name: str) -> User:
+    await db.transact(_rename, user_id, normal_name(name))
+    return await get_user(db, user_id)
+
+
+async def ensure_administrator(db: Database, organization: str) -> User:
+    """The admin who signed in last, or else the oldest, or else a new one."""
+    owner = await find_organization(db, organization)
+    return await db.transact(_ensure_administrator, owner.id, audit.current_actor())
+
+
+async def new_user(email: str, *, name: str = "", password: str | None = None) -> NewUser:
+    """Checked; to be made before the transaction, since a password takes its time."""
+    email, name = normal_email(email), normal_name(name)
+    if password is None:
+        return NewUser(email=email, name=name)
+    check_password(password, email)
+    return NewUser(email=email, name=name, password_hash=await hash_password(password))
+
+
+async def insert_user(tx: Transaction, new: NewUser) -> User:
+    row = await tx.fetch_one(
+        "INSERT INTO users"
+        " (id, email, name, password_hash, oidc_issuer, oidc_subject, created_at)"
+        " VALUES (:id, :email, :name, :password_hash, :oidc_issuer, :oidc_subject, :now)"
+        f" ON CONFLICT (email) DO NOTHING RETURNING {COLUMNS}",
+        id=new_id("usr"),
+        now=now_ms(),
+        **msgspec.structs.asdict(new),
+    )
+    if row is None:
+        raise Problem(
+            "email_taken", f"There is a user {new.email} already; sign in as that user instead."
+        )
+    return user_of(row)
+
+
+async def insert_member(
+    tx: Transaction,
+    organization_id: str,
+    role: str,
+    new: NewUser,
+    *,
+    actor: audit.Actor | None = None,
+    address: str = "",
+) -> User:
+    """A user who is in an organization from the start; by `actor`, or by themselves."""
+    user = await insert_user(tx, new)
+    who = actor or acting_user(user.id, user.name or user.email, address)
+    await audit.write(tx, organization_id, audit.Entry(who, "user.created", user.email, {}))
+    await insert_membership(tx, organization_id, user.id, user.email, role, who)
+    return user
+
+
+def user_of(row: Row) -> User:
+    return User(
+        id=row["id"],
+        email=row["email"],
+        name=row["name"],
+        has_password=row["password_hash"] is not None,
+        has_provider=row["oidc_subject"] is not None,
+        created_at=row["created_at"],
+        last_sign_in_at=row["last_sign_in_at"],
+    )
+
+
+async def _rename(tx: Transaction, user_id: str, name: str) -> None:
+    await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
+
+
+async def _ensure_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
+    await lock_organization(tx, organization_id)
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM users WHERE id IN (SELECT user_id FROM memberships"
+        "  WHERE organization_id = :organization_id AND role = :admin)"
+        " ORDER BY COALESCE(last_sign_in_at, 0) DESC, id LIMIT 1",
+        organization_id=organization_id,
+        admin=ADMIN,
+    )
+    if row is not None:
+        return user_of(row)
+    return await _make_administrator(tx, organization_id, actor)
+
+
+async def _make_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
+    """There may be this user already: elsewhere, or here as something less."""
+    user = await _by_email(tx, ADMINISTRATOR)
+    if user is None:
+        new = NewUser(email=ADMINISTRATOR, name="Administrator")
+        try:
+            return await insert_member(tx, organization_id, ADMIN, new, actor=actor)
+        except Problem:
+            # Made by another process meanwhile, for another organization.
+            user = await _by_email(tx, ADMINISTRATOR)
+            assert user is not None
+    if not await insert_membership(tx, organization_id, user.id, user.email, ADMIN, actor):
+        await tx.execute(
+            "UPDATE memberships SET role = :role"
+            " WHERE organization_id = :organization_id AND user_id = :user_id",
+            organization_id=organization_id,
+            user_id=user.id,
+            role=ADMIN,
+        )
+        entry = audit.Entry(actor, "member.role_changed", user.email, {"role": ADMIN})
+        await audit.write(tx, organization_id, entry)
+        await tx.invalidate("sessions")
+    return user
+
+
+async def _by_email(tx: Transaction, email: str) -> User | None:
+    row = await tx.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=email)
+    return None if row is None else user_of(row)
