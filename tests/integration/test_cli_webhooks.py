@@ -1,12 +1,19 @@
 """`agentjobs webhooks` as an operator types it; pings reach a real receiver."""
 
 import base64
+import getpass
+import os
 import shutil
+import socket
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentjobs.cli.admin import operator
+from agentjobs.organizations.audit import Actor
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signature import body_signature
 from tests.cli_process import PROGRAM, CommandLine, CommandLineInside
@@ -197,6 +204,69 @@ def test_an_endpoint_is_disabled_enabled_and_removed(agentjobs, listed):
     removed = agentjobs("webhooks", "remove", endpoint_id, "--json")
     assert removed.document == {"id": endpoint_id, "url": URL, "removed": True}
     assert listed() == []
+
+
+def test_an_endpoint_is_edited_and_keeps_what_is_not_named(agentjobs, listed):
+    agentjobs("webhooks", "add", URL, "--events", "job.failed", "--description", "The bot")
+    (before,) = listed()
+    edited = agentjobs("webhooks", "edit", URL, "--url", URL + "/2")
+    assert (edited.exit_code, edited.out) == (0, before["id"] + "\n")
+    assert f"{before['id']} is for job.failed at {URL}/2 now." in edited.err
+    assert listed() == [{**before, "url": URL + "/2"}]
+    edited = agentjobs(
+        *("webhooks", "edit", before["id"], "--events", "job.queued,job.failed"),
+        *("--description", "", "--json"),
+    )
+    assert edited.document.pop("warning") is None
+    assert (edited.document["events"], edited.document["description"]) == (
+        ["job.queued", "job.failed"],
+        "",
+    )
+    agentjobs("webhooks", "edit", before["id"], "--events", "all")
+    assert listed()[0]["events"] == []
+    agentjobs("webhooks", "add", URL)
+    assert "Warning: " in agentjobs("webhooks", "edit", before["id"], "--url", URL).err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "--url, --events or --description"),
+        (("--url", "https://10.0.0.1/"), "AGENTJOBS_WEBHOOKS_ALLOW"),
+        (("--events", "job.done"), "job.completed"),
+        (("--events", "all,job.failed"), "'all'"),
+        (("--description", "two\nlines"), "one line"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_one_line_and_changes_nothing(agentjobs, listed, options, words):
+    agentjobs("webhooks", "add", URL)
+    before = listed()
+    refused = agentjobs("webhooks", "edit", URL, *options)
+    assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert words in refused.err
+    assert listed() == before
+
+
+@pytest.mark.parametrize(
+    ("sudo_user", "name"),
+    [("ada", "ada"), ("", getpass.getuser()), ("\udc80", f"uid {os.getuid()}")],
+)
+def test_what_a_command_changes_is_told_of_who_typed_it(agentjobs, monkeypatch, sudo_user, name):
+    monkeypatch.setenv("SUDO_USER", sudo_user)
+    agentjobs("webhooks", "add", URL)
+    with closing(sqlite3.connect(agentjobs.data_dir / "agentjobs.db")) as store:
+        told = store.execute("SELECT action, actor_kind, actor, address FROM audit_log ORDER BY id")
+        assert told.fetchall() == [
+            ("organization.created", "service", "agentjobs", ""),
+            ("webhook.added", "operator", name, socket.gethostname()),
+        ]
+
+
+def test_a_user_without_a_name_is_told_by_number(monkeypatch):
+    for variable in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    assert operator() == Actor("operator", "uid 4000000000", address=socket.gethostname())
 
 
 def test_another_organizations_endpoint_is_not_found_by_any_verb(agentjobs, listed):

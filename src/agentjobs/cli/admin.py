@@ -1,6 +1,9 @@
 """Opens the store for one administrative command, beside a running service or without one."""
 
 import asyncio
+import getpass
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -8,11 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agentjobs.cli.output import remark
 
 if TYPE_CHECKING:
+    from agentjobs.organizations.audit import Actor
     from agentjobs.organizations.plans import Plans
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
 
 T = TypeVar("T")
+
+_MOST_NAME_LENGTH = 100
 
 
 class Admin(NamedTuple):
@@ -34,6 +40,7 @@ def with_store(data_dir: Path | None, work: Callable[[Admin], Awaitable[T]]) -> 
 
 
 async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]]) -> T:
+    from agentjobs.organizations.audit import acting_as
     from agentjobs.organizations.organizations import ensure_default
     from agentjobs.organizations.plans import Plans
     from agentjobs.store.opening import open_database
@@ -50,6 +57,28 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
     try:
         # So that a key can be made before the service was ever started.
         await ensure_default(db, plans)
-        return await work(Admin(db, settings, plans))
+        with acting_as(operator()):
+            return await work(Admin(db, settings, plans))
     finally:
         await db.close()
+
+
+def operator() -> "Actor":
+    """Who typed the command, as far as this machine knows: for the audit log, not for a check."""
+    from agentjobs.organizations.audit import Actor
+
+    return Actor("operator", _login_name(), address=_plain(socket.gethostname()) or "unknown host")
+
+
+def _login_name() -> str:
+    try:
+        name = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user need have no name.
+        name = ""
+    return _plain(name) or f"uid {os.getuid()}"
+
+
+def _plain(text: str) -> str:
+    """Nothing, if it is what no store or page would take."""
+    return text[:_MOST_NAME_LENGTH] if text.isprintable() else ""

@@ -19,6 +19,7 @@ jobs = typer.Typer(
 )
 
 JobId = Annotated[str, typer.Argument(metavar="JOB")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 1 unless it completed.")]
 
 # Read as text even where the value looks like a number: `--set title=42`.
 TEXT_OVERRIDES = frozenset({"prompt", "base_branch", "title", "auto_trigger_on_cve_severity"})
@@ -40,22 +41,40 @@ def create_job(
             help="A config_override: JSON where it is valid JSON, else text. Repeatable.",
         ),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end; exit 1 unless it completed.")
-    ] = False,
+    wait: Wait = False,
     json: Json = False,
 ) -> None:
     """Create a job and print its identifier (with --wait, its pull request's address)."""
     override = config_override(overrides or [])
     with _client() as client:
         receipt = client.create_job(repo, agent, ticket_id=ticket, config_override=override)
-        if wait:
-            remark(f"{receipt.job_id} is {receipt.status}")
-            _answer_finished(_follow_status(client, receipt), json)
-        elif json:
-            answer_json(receipt)
-        else:
-            answer(receipt.job_id)
+        _answer_receipt(client, receipt, wait, json)
+
+
+@jobs.command("follow-up")
+def follow_up_job(
+    job_id: JobId,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What to do now.")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Another than the job's.")
+    ] = None,
+    timeout_seconds: Annotated[
+        int | None, typer.Option("--timeout-seconds", metavar="SECONDS")
+    ] = None,
+    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", metavar="USD")] = None,
+    wait: Wait = False,
+    json: Json = False,
+) -> None:
+    """Go on with the pull request of a completed job; print the new job's identifier."""
+    with _client() as client:
+        receipt = client.follow_up(
+            job_id,
+            prompt,
+            agent=agent,
+            timeout_seconds=timeout_seconds,
+            max_cost_usd=max_cost_usd,
+        )
+        _answer_receipt(client, receipt, wait, json)
 
 
 @jobs.command("show")
@@ -163,6 +182,16 @@ def _client() -> "Client":
     from agentjobs_client import Client
 
     return Client.from_environment()
+
+
+def _answer_receipt(client: "Client", receipt: "JobReceipt", wait: bool, json: bool) -> None:
+    if wait:
+        remark(f"{receipt.job_id} is {receipt.status}")
+        _answer_finished(_follow_status(client, receipt), json)
+    elif json:
+        answer_json(receipt)
+    else:
+        answer(receipt.job_id)
 
 
 def _follow_status(client: "Client", receipt: "JobReceipt") -> "Job":

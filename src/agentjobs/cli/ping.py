@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.endpoint_text import flag
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, on_one_line, remark
-from agentjobs.cli.webhooks import EndpointName, flag, sealing_keys, webhooks
+from agentjobs.cli.webhooks import EndpointName, sealing_keys, webhooks
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint

@@ -16,8 +16,13 @@ def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
     settings = _load(data_dir, host=host, port=port)
     from agentjobs.app import run_up
 
-    def ready(base_url: str) -> None:
+    def ready(base_url: str, sign_in_link: str | None) -> None:
         answer(base_url)
+        if sign_in_link is not None:
+            answer(sign_in_link)
+            remark("Open the second address in a browser: it signs you in once, for 10 minutes.")
+        else:
+            remark("To sign in to the dashboard: agentjobs users sign-in-link E-MAIL")
         remark(f"Make a key with: agentjobs keys create --data-dir {settings.data_dir}")
 
     _run(run_up(settings, on_ready=ready))
@@ -29,7 +34,7 @@ def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> Non
     _require_public_url(settings)
     from agentjobs.app import run_serve
 
-    _run(run_serve(settings, on_ready=answer))
+    _run(run_serve(settings, on_ready=lambda base_url, _: answer(base_url)))
 
 
 def worker(slots: Slots = None, data_dir: DataDir = None) -> None:

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.endpoint_text import document, flag
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
 from agentjobs.cli.webhooks import (
     EndpointName,
     answer_changed,
     change,
-    document,
-    flag,
     sealing_keys,
     tell_of_key,
     webhooks,

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.endpoint_text import TABLE, document, events_text, flag, line
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
 
@@ -18,15 +19,8 @@ if TYPE_CHECKING:
 
 webhooks = typer.Typer(no_args_is_help=True, help="Where events are sent, signed.")
 
-TABLE = (
-    *("id", "url", "events", "state", "last success", "last failure", "failing since"),
-    *("next secret signs alone from", "description"),
-)
-FIELDS = ("id", "url", "description", "events", "enabled", "disabled_reason", "has_pending_secret")
-TIMES = (
-    *("disabled_at", "last_success_at", "last_failure_at", "failing_since", "promote_at"),
-    "created_at",
-)
+# No event has this name.
+_ALL = "all"
 
 EndpointName = Annotated[
     str, typer.Argument(metavar="ENDPOINT", help="Its identifier, or its exact address.")
@@ -87,7 +81,50 @@ def list_endpoints(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
     if json:
         answer_json({"webhooks": [document(endpoint) for endpoint in found]})
         return
-    answer_table(TABLE, [_line(endpoint) for endpoint in found])
+    answer_table(TABLE, [line(endpoint) for endpoint in found])
+
+
+@webhooks.command("edit")
+def edit_endpoint(
+    endpoint: EndpointName,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Where to send.")] = None,
+    events: Annotated[
+        list[str] | None,
+        typer.Option("--events", metavar="NAMES", help=f"Only these, as a,b; or {_ALL}."),
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="What it is for.")
+    ] = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Change where an endpoint is, what it gets or what it is for; its secret stays."""
+    if url is None and not events and description is None:
+        raise typer.BadParameter("say what to change: --url, --events or --description")
+
+    async def work(admin: Admin) -> "tuple[Endpoint, str | None]":
+        from agentjobs.webhooks.allowance import stored_allowance
+        from agentjobs.webhooks.editing import update_endpoint
+
+        return await update_endpoint(
+            admin.db,
+            org,
+            endpoint,
+            url=url,
+            description=description,
+            events=_chosen(events),
+            allowed=await stored_allowance(admin.db, admin.settings),
+            has_proxy=bool(admin.settings.webhooks_proxy),
+        )
+
+    changed, warning = with_store(data_dir, work)
+    if json:
+        answer_json({**document(changed), "warning": warning})
+        return
+    if warning:
+        remark(f"Warning: {warning}")
+    answer_changed(changed, f"is for {events_text(changed)} at {changed.url} now.", json=False)
 
 
 @webhooks.command("disable")
@@ -173,7 +210,7 @@ def _show_created(created: "CreatedEndpoint", *, json: bool) -> None:
     if warning:
         remark(f"Warning: {warning}")
     remark(
-        f"{endpoint.id}, an endpoint of {endpoint.organization} for {_events(endpoint)}. Its "
+        f"{endpoint.id}, an endpoint of {endpoint.organization} for {events_text(endpoint)}. Its "
         "secret is shown this once; the receiver checks signatures with it."
     )
     remark(f"To try it: agentjobs webhooks test {endpoint.id}{flag(endpoint)}")
@@ -192,39 +229,11 @@ def _take_back(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None
     )
 
 
+def _chosen(texts: list[str] | None) -> list[str] | None:
+    """None: they stay; none of them: all of them."""
+    names = _names(texts) if texts else None
+    return [] if names == [_ALL] else names
+
+
 def _names(texts: list[str]) -> list[str]:
     return [name.strip() for text in texts for name in text.split(",")]
-
-
-def flag(endpoint: "Endpoint") -> str:
-    from agentjobs.webhooks.endpoints import org_flag
-
-    return org_flag(endpoint.organization)
-
-
-def _events(endpoint: "Endpoint") -> str:
-    return ", ".join(endpoint.events) or "all events"
-
-
-def document(endpoint: "Endpoint") -> dict[str, Any]:
-    from agentjobs.clock import iso_utc_or_none
-
-    fields: dict[str, Any] = {field: getattr(endpoint, field) for field in FIELDS}
-    fields.update({field: iso_utc_or_none(getattr(endpoint, field)) for field in TIMES})
-    return fields
-
-
-def _line(endpoint: "Endpoint") -> list[Any]:
-    from agentjobs.webhooks.endpoints import reason_text
-
-    fields = document(endpoint)
-    reason = reason_text(endpoint)
-    return [
-        endpoint.id,
-        endpoint.url,
-        _events(endpoint),
-        f"disabled: {reason}" if reason else "enabled",
-        *(fields[time] for time in ("last_success_at", "last_failure_at", "failing_since")),
-        fields["promote_at"],
-        endpoint.description or None,
-    ]

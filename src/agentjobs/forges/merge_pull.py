@@ -11,6 +11,7 @@ from agentjobs.forges.pushes import record_heads, record_push
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError
 from agentjobs.git.refs import HEADS, list_branches
+from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -33,7 +34,8 @@ async def merge_pull(
     made_by = Identity(settings.author_name, settings.author_email)
     tips, commit = await _merge(git_dir, pull, made_by)
     heads = await list_branches(git_dir)
-    await db.transact(_record_merge, pull, tips, commit, heads)
+    entry = audit.entry("pull.merged", pull.short_name)
+    await db.transact(_record_merge, pull, tips, commit, heads, entry)
     # A push may have come between reading the branches and writing them down.
     await record_push(db, settings.data_path, pull.repo_id, [HEADS + pull.base_branch])
     return await get_pull(db, organization, full_name, number)
@@ -76,18 +78,21 @@ def _conflict(pull: Pull, files: tuple[str, ...]) -> Problem:
 
 
 async def _record_merge(
-    tx: Transaction, pull: Pull, tips: Tips, commit: str, heads: dict[str, str]
+    tx: Transaction, pull: Pull, tips: Tips, commit: str, heads: dict[str, str], entry: audit.Entry
 ) -> None:
     # Whatever the row says by now: the branch has it, and that is what counts.
-    await tx.execute(
+    changed = await tx.execute(
         "UPDATE pulls SET state = 'merged', merge_commit = :commit, merged_at = :now,"
-        " base_commit = :base, head_commit = :head"
+        " base_commit = :base, head_commit = :head, ended_by = :ended_by"
         " WHERE repo_id = :repo_id AND number = :number AND state <> 'merged'",
         commit=commit,
         now=now_ms(),
         base=tips.base,
         head=tips.head,
+        ended_by=entry.actor.name,
         repo_id=pull.repo_id,
         number=pull.number,
     )
+    if changed:
+        await audit.write(tx, pull.organization_id, entry)
     await record_heads(tx, pull.repo_id, heads)

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS, iso_utc_or_none, now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
 from agentjobs.problems import Problem
@@ -56,7 +57,15 @@ async def create_key(
         revoked_at=None,
         last_used_at=None,
     )
-    await db.transact(_insert, owner.id, token_hash(key), record)
+    entry = audit.entry(
+        "api_key.created",
+        record.name,
+        key=record.id,
+        scope=scope,
+        git_write=git_write,
+        expires_at=iso_utc_or_none(record.expires_at),
+    )
+    await db.transact(_insert, owner.id, token_hash(key), record, entry)
     return CreatedKey(key, record)
 
 
@@ -72,7 +81,9 @@ async def list_keys(db: Database, organization: str) -> list[ApiKey]:
 async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
     """`key` is its identifier, or the key itself for one who has nothing else at hand."""
     owner = await find_organization(db, organization)
-    revoked = await db.transact(_revoke, owner.id, key)
+    # Whose it is shows inside the transaction: `key` may be the key itself, which is kept nowhere.
+    entry = audit.entry("api_key.revoked", "")
+    revoked = await db.transact(_revoke, owner.id, key, entry)
     if revoked is None:
         raise Problem(
             "key_not_found",
@@ -96,7 +107,9 @@ def _check(name: str, scope: str, git_write: bool, expires_days: int | None) -> 
         raise Problem("invalid_expiry", f"A key expires after 1 to {_MAX_EXPIRES_DAYS} days.")
 
 
-async def _insert(tx: Transaction, organization_id: str, hashed: bytes, key: ApiKey) -> None:
+async def _insert(
+    tx: Transaction, organization_id: str, hashed: bytes, key: ApiKey, entry: audit.Entry
+) -> None:
     await tx.execute(
         "INSERT INTO api_keys"
         " (id, organization_id, name, hint, hash, scope, git_write, created_at, expires_at)"
@@ -112,12 +125,16 @@ async def _insert(tx: Transaction, organization_id: str, hashed: bytes, key: Api
         created_at=key.created_at,
         expires_at=key.expires_at,
     )
+    await audit.write(tx, organization_id, entry)
 
 
-async def _revoke(tx: Transaction, organization_id: str, key: str) -> ApiKey | None:
+async def _revoke(
+    tx: Transaction, organization_id: str, key: str, entry: audit.Entry
+) -> ApiKey | None:
     row = await tx.fetch_one(
         "SELECT * FROM api_keys"
-        " WHERE organization_id = :organization_id AND (id = :key OR hash = :hash)",
+        " WHERE organization_id = :organization_id AND (id = :key OR hash = :hash)"
+        " /*postgresql FOR UPDATE */",
         organization_id=organization_id,
         key=key,
         hash=token_hash(key),
@@ -129,6 +146,8 @@ async def _revoke(tx: Transaction, organization_id: str, key: str) -> ApiKey | N
         return record
     now = now_ms()
     await tx.execute("UPDATE api_keys SET revoked_at = :now WHERE id = :id", id=record.id, now=now)
+    revoked = msgspec.structs.replace(entry, target=record.name, details={"key": record.id})
+    await audit.write(tx, organization_id, revoked)
     await tx.invalidate("keys")
     return msgspec.structs.replace(record, revoked_at=now)
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
@@ -32,6 +33,15 @@ async def list_budgets(db: Database) -> dict[str, Budget]:
     return {row["id"]: _budget(row) for row in rows}
 
 
+async def find_budget(db: Database, organization_id: str) -> Budget:
+    row = await db.fetch_one(
+        "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
+        id=organization_id,
+    )
+    assert row is not None, "organizations are never removed"
+    return _budget(row)
+
+
 async def set_budget(
     db: Database, organization: str, *, daily: str | None = None, job: str | None = None
 ) -> Budget:
@@ -42,7 +52,7 @@ async def set_budget(
         changes["daily_nanousd"] = parse_limit(daily)
     if job is not None:
         changes["job_nanousd"] = parse_limit(job)
-    return await db.transact(_update, owner.id, changes)
+    return await db.transact(_update, owner.id, changes, audit.entry("budget.changed", owner.name))
 
 
 def parse_limit(text: str) -> int | None:
@@ -82,14 +92,19 @@ def usd_text(nanousd: int | None) -> str | None:
     return f"{dollars}.{decimals:0<2}"
 
 
-async def _update(tx: Transaction, organization_id: str, changes: dict[str, int | None]) -> Budget:
+async def _update(
+    tx: Transaction, organization_id: str, changes: dict[str, int | None], entry: audit.Entry
+) -> Budget:
     row = await tx.fetch_one(
         "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id"
         " /*postgresql FOR UPDATE */",
         id=organization_id,
     )
     assert row is not None
-    budget: Budget = msgspec.structs.replace(_budget(row), **changes)
+    before = _budget(row)
+    budget: Budget = msgspec.structs.replace(before, **changes)
+    if budget == before:
+        return budget
     await tx.execute(
         "UPDATE organizations SET daily_budget_nanousd = :daily, job_budget_nanousd = :job"
         " WHERE id = :id",
@@ -97,6 +112,11 @@ async def _update(tx: Transaction, organization_id: str, changes: dict[str, int 
         daily=budget.daily_nanousd,
         job=budget.job_nanousd,
     )
+    details = {
+        "daily": usd_text(budget.daily_nanousd) or NO_LIMIT,
+        "job": usd_text(budget.job_nanousd) or NO_LIMIT,
+    }
+    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
     return budget
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, IntegrityError, Row, Transaction
@@ -16,8 +17,9 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 # These would shadow the service's own addresses, since pages live at /<org>/….
 _RESERVED = frozenset(
     {
-        *("agents", "docs", "git", "healthz", "hooks", "jobs", "metrics", "pulls", "readyz"),
-        *("repos", "settings", "sign-in", "sign-out", "static", "v1"),
+        *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs"),
+        *("metrics", "pulls", "readyz", "repos", "settings", "sign-in", "sign-out", "static"),
+        *("stream", "v1"),
     }
 )
 
@@ -39,7 +41,9 @@ async def create_organization(db: Database, plans: Plans, name: str, plan: str) 
     plans.check(plan)
     organization = Organization(new_id("org"), name, plan, now_ms())
     try:
-        await db.transact(_insert, organization)
+        await db.transact(
+            _insert, organization, audit.entry("organization.created", name, plan=plan)
+        )
     except IntegrityError:
         raise Problem("name_taken", f"An organization named {name!r} exists already.") from None
     return organization
@@ -79,22 +83,33 @@ async def list_organizations(db: Database) -> list[Organization]:
 async def set_plan(db: Database, plans: Plans, name: str, plan: str) -> Organization:
     plans.check(plan)
     organization = await find_organization(db, name)
-    await db.transact(_update_plan, organization.id, plan)
+    await db.transact(_update_plan, organization.id, plan, audit.entry("plan.changed", name))
     return msgspec.structs.replace(organization, plan=plan)
 
 
-async def _insert(tx: Transaction, organization: Organization) -> None:
+async def _insert(tx: Transaction, organization: Organization, entry: audit.Entry) -> None:
     await tx.execute(
         "INSERT INTO organizations (id, name, plan, created_at)"
         " VALUES (:id, :name, :plan, :created_at)",
         **msgspec.structs.asdict(organization),
     )
+    await audit.write(tx, organization.id, entry)
 
 
-async def _update_plan(tx: Transaction, organization_id: str, plan: str) -> None:
+async def _update_plan(
+    tx: Transaction, organization_id: str, plan: str, entry: audit.Entry
+) -> None:
+    row = await tx.fetch_one(
+        "SELECT plan FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
+        id=organization_id,
+    )
+    if row is None or row["plan"] == plan:
+        return
     await tx.execute(
         "UPDATE organizations SET plan = :plan WHERE id = :id", id=organization_id, plan=plan
     )
+    details = {"from": row["plan"], "to": plan}
+    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
     await tx.invalidate("organizations")
     tx.announce("jobs")
 

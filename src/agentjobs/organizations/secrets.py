@@ -6,6 +6,7 @@ import re
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
@@ -32,7 +33,8 @@ async def set_secret(
     _check(name, value)
     owner = await find_organization(db, organization)
     sealed = keys.seal(value, *_context(owner.id, name))
-    return _secret(await db.transact(_upsert, owner.id, name, sealed))
+    entry = audit.entry("secret.set", name)
+    return _secret(await db.transact(_upsert, owner.id, name, sealed, entry))
 
 
 async def list_secrets(db: Database, organization: str) -> list[Secret]:
@@ -47,7 +49,8 @@ async def list_secrets(db: Database, organization: str) -> list[Secret]:
 
 async def remove_secret(db: Database, organization: str, name: str) -> None:
     owner = await find_organization(db, organization)
-    if not await db.transact(_delete, owner.id, name):
+    entry = audit.entry("secret.removed", name)
+    if not await db.transact(_delete, owner.id, name, entry):
         raise Problem(
             "secret_not_found",
             f"The organization {organization!r} has no secret {name!r}; "
@@ -104,7 +107,9 @@ def _check(name: str, value: str) -> None:
         )
 
 
-async def _upsert(tx: Transaction, organization_id: str, name: str, sealed: Sealed) -> Row:
+async def _upsert(
+    tx: Transaction, organization_id: str, name: str, sealed: Sealed, entry: audit.Entry
+) -> Row:
     now = now_ms()
     row = await tx.fetch_one(
         "INSERT INTO secrets (organization_id, name, sealed, key_id, created_at, updated_at)"
@@ -119,15 +124,18 @@ async def _upsert(tx: Transaction, organization_id: str, name: str, sealed: Seal
         now=now,
     )
     assert row is not None
+    await audit.write(tx, organization_id, entry)
     return row
 
 
-async def _delete(tx: Transaction, organization_id: str, name: str) -> bool:
+async def _delete(tx: Transaction, organization_id: str, name: str, entry: audit.Entry) -> bool:
     deleted = await tx.execute(
         "DELETE FROM secrets WHERE organization_id = :organization_id AND name = :name",
         organization_id=organization_id,
         name=name,
     )
+    if deleted:
+        await audit.write(tx, organization_id, entry)
     return deleted > 0
 
 

@@ -10,6 +10,7 @@ from agentjobs.clock import now_ms
 from agentjobs.forges import local_repositories
 from agentjobs.git.remote import without_credentials
 from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.names import checked_name, name_from
@@ -20,7 +21,7 @@ from agentjobs.store.database import Database, IntegrityError, StoreError, Trans
 InSameTransaction = Callable[[Transaction, str], Awaitable[None]]
 
 
-class _NewRepo(msgspec.Struct, frozen=True):
+class NewRepo(msgspec.Struct, frozen=True):
     id: str
     organization_id: str
     full_name: str
@@ -41,7 +42,7 @@ async def connect_repository(
     repo_id = new_id("repo")
     directory = local_repositories.path(settings.data_path, repo_id)
     imported = await local_repositories.import_repository(source, directory)
-    repo = _NewRepo(
+    repo = NewRepo(
         id=repo_id,
         organization_id=owner.id,
         full_name=full_name,
@@ -50,7 +51,7 @@ async def connect_repository(
         head_commit=imported.head_commit,
     )
     try:
-        await db.transact(_insert, repo)
+        await db.transact(insert_repository, repo, audit.entry("repo.connected", full_name))
     except StoreError as error:
         # Not on a cancel: the row may have been committed, and needs its directory then.
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
@@ -66,7 +67,8 @@ async def disconnect_repository(
     """Its jobs, pull requests and bare repository stay; nothing new is accepted for it."""
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
-    await db.transact(_disconnect, repo.id, also)
+    entry = audit.entry("repo.disconnected", full_name)
+    await db.transact(_disconnect, owner.id, repo.id, also, entry)
     return repo
 
 
@@ -86,7 +88,7 @@ def _taken(full_name: str) -> Problem:
     )
 
 
-async def _insert(tx: Transaction, repo: _NewRepo) -> None:
+async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
         " head_commit, index_status, index_due_at, created_at, next_pull_number)"
@@ -98,15 +100,26 @@ async def _insert(tx: Transaction, repo: _NewRepo) -> None:
         **msgspec.structs.asdict(repo),
         now=now_ms(),
     )
+    await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")
     tx.announce("index")
 
 
-async def _disconnect(tx: Transaction, repo_id: str, also: InSameTransaction) -> None:
-    await tx.execute(
-        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL WHERE id = :id",
+async def _disconnect(
+    tx: Transaction,
+    organization_id: str,
+    repo_id: str,
+    also: InSameTransaction,
+    entry: audit.Entry,
+) -> None:
+    changed = await tx.execute(
+        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL"
+        " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         now=now_ms(),
     )
+    if not changed:
+        return
     await also(tx, repo_id)
+    await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")

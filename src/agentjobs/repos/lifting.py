@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView, find_repo
@@ -27,43 +28,62 @@ async def lift(db: Database, organization: str, full_name: str, pattern: str) ->
         Pattern.parse(pattern)
     except ValueError as error:
         raise Problem("invalid_pattern", f"{error}.") from None
-    return await _change(db, organization, full_name, lambda lifted: _with(lifted, pattern))
+    entry = audit.entry("repo.path_lifted", full_name, pattern=pattern)
+    return await _change(db, organization, full_name, lambda lifted: _with(lifted, pattern), entry)
 
 
 async def protect(db: Database, organization: str, full_name: str, pattern: str) -> RepoView:
     """Undo a lift; the pattern must be one that was lifted, word for word."""
-    return await _change(db, organization, full_name, lambda lifted: _without(lifted, pattern))
+    entry = audit.entry("repo.path_protected", full_name, pattern=pattern)
+    return await _change(
+        db, organization, full_name, lambda lifted: _without(lifted, pattern), entry
+    )
 
 
 async def _change(
-    db: Database, organization: str, full_name: str, change: Callable[[Patterns], Patterns]
+    db: Database,
+    organization: str,
+    full_name: str,
+    change: Callable[[Patterns], Patterns],
+    entry: audit.Entry,
 ) -> RepoView:
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
-    lifted = await db.transact(_store, repo.id, change)
+    lifted = await db.transact(_store, owner.id, repo.id, change, entry)
     _log.info("lifted paths of %s are now: %s", full_name, ", ".join(lifted) or "none")
     return msgspec.structs.replace(repo, lifted_paths=lifted)
 
 
-async def _store(tx: Transaction, repo_id: str, change: Callable[[Patterns], Patterns]) -> Patterns:
+async def _store(
+    tx: Transaction,
+    organization_id: str,
+    repo_id: str,
+    change: Callable[[Patterns], Patterns],
+    entry: audit.Entry,
+) -> Patterns:
     row = await tx.fetch_one(
         "SELECT lifted_paths FROM repos WHERE id = :id /*postgresql FOR UPDATE */", id=repo_id
     )
     before = () if row is None else msgspec.json.decode(row["lifted_paths"], type=Patterns)
     lifted = change(before)
+    if lifted == before:
+        return lifted
     await tx.execute(
         "UPDATE repos SET lifted_paths = :lifted WHERE id = :id",
         id=repo_id,
         lifted=msgspec.json.encode(lifted).decode(),
     )
+    await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
     return lifted
 
 
 def _with(lifted: Patterns, pattern: str) -> Patterns:
+    if pattern in lifted:
+        return lifted
     if len(lifted) >= MOST_LIFTED:
         raise Problem("too_many_patterns", f"A repository has at most {MOST_LIFTED} lifted paths.")
-    return lifted if pattern in lifted else (*lifted, pattern)
+    return (*lifted, pattern)
 
 
 def _without(lifted: Patterns, pattern: str) -> Patterns:

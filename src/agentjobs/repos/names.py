@@ -21,8 +21,8 @@ def checked_name(full_name: str) -> str:
     if not fits or full_name.endswith((".git", ".lock", ".")) or ".." in full_name:
         raise Problem(
             "invalid_name",
-            f"{full_name!r} cannot name a repository: give --name in the form <owner>/<name>, "
-            "made of letters, digits, and _ . - inside.",
+            f"{full_name!r} cannot name a repository: give a name (--name) in the form "
+            "<owner>/<name>, made of letters, digits, and _ . - inside.",
         )
     return full_name
 

@@ -8,12 +8,15 @@ from typing import Any
 import msgspec
 
 from agentjobs.clock import iso_utc, now_ms
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.closing import fail_waiting
 from agentjobs.webhooks.events import decode_filter
 from agentjobs.webhooks.model import DisabledReason
+
+_MOST_TARGET_LENGTH = 500
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpo
 async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """By hand. One that is disabled already keeps its time and reason."""
     found = await find_endpoint(db, organization, endpoint)
-    disabled = await db.transact(_disable_by_hand, found)
+    disabled = await db.transact(_disable_by_hand, found, entry("webhook.disabled", found))
     await _finish_closing(db, found.id)
     return disabled
 
@@ -82,39 +85,55 @@ async def disable_endpoint(db: Database, organization: str, endpoint: str) -> En
 async def enable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """Its health starts anew; what was not sent meanwhile is not made up for."""
     found = await find_endpoint(db, organization, endpoint)
-    return await db.transact(
-        change, found, "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL"
-    )
+    return await db.transact(_enable, found, entry("webhook.enabled", found))
 
 
 async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """Its secrets are wiped; its deliveries stay in the log until they are pruned."""
     found = await find_endpoint(db, organization, endpoint)
-    await db.transact(_remove, found)
+    await db.transact(_remove, found, entry("webhook.removed", found))
     await _finish_closing(db, found.id)
     return found
 
 
-async def disable(tx: Transaction, endpoint_id: str, reason: DisabledReason, at_ms: int) -> bool:
+async def disable(
+    tx: Transaction,
+    endpoint_id: str,
+    reason: DisabledReason,
+    at_ms: int,
+    by: audit.Entry | None = None,
+) -> bool:
     """Fails what waits for it, too; of a long queue the senders' upkeep does the rest.
 
+    `by` tells who asked for it; nobody: the service does it by itself.
     False: it was disabled, with its own reason, or is removed.
     """
-    changed = await tx.execute(
+    row = await tx.fetch_one(
         "UPDATE webhook_endpoints SET disabled_at = :now, disabled_reason = :reason,"
-        " updated_at = :now WHERE id = :id AND disabled_at IS NULL AND removed_at IS NULL",
+        " updated_at = :now WHERE id = :id AND disabled_at IS NULL AND removed_at IS NULL"
+        " RETURNING organization_id, url",
         id=endpoint_id,
         reason=reason,
         now=at_ms,
     )
-    if changed:
-        await fail_waiting(tx, endpoint_id, at_ms)
-    return changed > 0
+    if row is None:
+        return False
+    details = {"endpoint": endpoint_id, "reason": reason}
+    by_itself = audit.Entry(audit.SERVICE, "webhook.disabled", target_of(row["url"]), details)
+    await audit.write(tx, row["organization_id"], by or by_itself)
+    await fail_waiting(tx, endpoint_id, at_ms)
+    return True
 
 
 async def change(
-    tx: Transaction, endpoint: Endpoint, assignments: str, /, **values: Any
+    tx: Transaction,
+    endpoint: Endpoint,
+    entry: audit.Entry | None,
+    assignments: str,
+    /,
+    **values: Any,
 ) -> Endpoint:
+    """Without an entry nobody is told who did it: for what changes nothing that people see."""
     row = await tx.fetch_one(
         f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now"
         " WHERE id = :id AND removed_at IS NULL RETURNING *",
@@ -124,7 +143,19 @@ async def change(
     )
     if row is None:
         raise Problem("endpoint_not_found", f"{endpoint.id} has just been removed.")
+    if entry is not None:
+        await audit.write(tx, row["organization_id"], entry)
     return _endpoint(row, endpoint.organization)
+
+
+def entry(action: str, endpoint: Endpoint, **details: Any) -> audit.Entry:
+    """For the audit log, in which an endpoint is found by its address or its identifier."""
+    return audit.entry(action, target_of(endpoint.url), endpoint=endpoint.id, **details)
+
+
+def target_of(url: str) -> str:
+    """What the audit log calls an endpoint: without a query, where some keep a token."""
+    return url.partition("?")[0][:_MOST_TARGET_LENGTH]
 
 
 def reason_text(endpoint: Endpoint) -> str | None:
@@ -146,15 +177,30 @@ def org_flag(organization: str) -> str:
     return "" if organization == DEFAULT_ORGANIZATION else f" --org {organization}"
 
 
-async def _disable_by_hand(tx: Transaction, endpoint: Endpoint) -> Endpoint:
-    await disable(tx, endpoint.id, "by_hand", now_ms())
-    return await change(tx, endpoint, "url = url")
+async def _disable_by_hand(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
+    await disable(tx, endpoint.id, "by_hand", now_ms(), entry)
+    return await change(tx, endpoint, None, "url = url")
 
 
-async def _remove(tx: Transaction, endpoint: Endpoint) -> None:
+async def _enable(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
+    disabled = await tx.fetch_one(
+        "SELECT id FROM webhook_endpoints WHERE id = :id AND disabled_at IS NOT NULL"
+        " /*postgresql FOR UPDATE */",
+        id=endpoint.id,
+    )
+    return await change(
+        tx,
+        endpoint,
+        None if disabled is None else entry,
+        "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL",
+    )
+
+
+async def _remove(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> None:
     await change(
         tx,
         endpoint,
+        entry,
         "removed_at = :now, sealed = :nothing, key_id = '',"
         " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
         nothing=b"",

@@ -21,6 +21,8 @@ PING = "ping"
 
 # Announced when there is something to send.
 TOPIC = "deliveries"
+# Announced when any job changed its state.
+HAPPENED = "events"
 
 # The events an endpoint wants, as its row holds them; none of them: all of them.
 decode_filter = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -57,6 +59,7 @@ async def record_event(
 ) -> None:
     payload = Payload(event, job_id, repo, pr_url, iso_utc(at_ms))
     recorded = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
+    tx.announce(HAPPENED)
     endpoints = await _endpoints_for(tx, organization_id, event)
     if endpoints:
         await _add_deliveries(tx, recorded, organization_id, endpoints)

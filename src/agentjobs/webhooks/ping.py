@@ -2,6 +2,7 @@
 
 from agentjobs.clock import SECOND_MS, iso_utc, now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.problems import Problem
@@ -10,6 +11,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.claim import CLOCK, read_claimed
 from agentjobs.webhooks.closing import give_up
 from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.endpoints import target_of
 from agentjobs.webhooks.events import PING, Payload, store_event
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Finished, record
@@ -33,8 +35,14 @@ async def send_ping(
     finally:
         await connections.close()
     finished = Finished(delivery, attempt, judge(attempt, 0, ()))
-    days = settings.webhook_disable_days
-    await db.transact(record, [finished], owner=owner, disable_days=days)
+    entry = audit.entry(
+        "webhook.tested",
+        target_of(delivery.url),
+        endpoint=endpoint_id,
+        delivery=delivery.id,
+        succeeded=attempt.succeeded,
+    )
+    await db.transact(_record, finished, owner, settings.webhook_disable_days, entry)
     return delivery.id, attempt
 
 
@@ -63,6 +71,13 @@ async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) ->
     if not claimed:
         raise Problem("endpoint_not_found", f"The endpoint {endpoint_id} was removed.")
     return claimed[0]
+
+
+async def _record(
+    tx: Transaction, finished: Finished, owner: str, disable_days: float, entry: audit.Entry
+) -> None:
+    await record(tx, [finished], owner=owner, disable_days=disable_days)
+    await audit.write(tx, finished.delivery.organization_id, entry)
 
 
 async def _send(

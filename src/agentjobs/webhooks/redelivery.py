@@ -5,14 +5,17 @@ Sends nothing itself: whoever sends is told.
 
 import msgspec
 
+from agentjobs.clock import iso_utc
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks.endpoints import org_flag
+from agentjobs.webhooks.endpoints import org_flag, target_of
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.log import delivery_not_found
 
 _BATCH = 100
+_ACTION = "webhook.redelivered"
 
 
 class Redelivered(msgspec.Struct, frozen=True):
@@ -24,20 +27,37 @@ class Redelivered(msgspec.Struct, frozen=True):
 
 async def redeliver(db: Database, organization: Organization, delivery_id: str) -> None:
     """Whatever became of it, unless it is being sent at this moment."""
-    await db.transact(_redeliver_one, organization, delivery_id)
+    entry = audit.entry(_ACTION, delivery_id, delivery=delivery_id, count=1)
+    await db.transact(_redeliver_one, organization, delivery_id, entry)
 
 
 async def redeliver_failed(
     db: Database, organization_id: str, since_ms: int, endpoint_id: str | None = None
 ) -> Redelivered:
-    """All that failed for good since then, whenever their events happened."""
+    """All that failed for good since then, whenever their events happened.
+
+    In batches, each a transaction with an entry of its own in the audit log.
+    """
+    target = await _target(db, organization_id, endpoint_id)
+    entry = audit.entry(_ACTION, target, failed_since=iso_utc(since_ms))
     count = skipped = 0
     after = ""
     while ids := await _failed(db, organization_id, since_ms, endpoint_id, after):
-        done = await db.transact(_redeliver_batch, ids)
+        done = await db.transact(_redeliver_batch, organization_id, ids, entry)
         count, skipped = count + done.count, skipped + done.skipped
         after = ids[-1]
     return Redelivered(count, skipped)
+
+
+async def _target(db: Database, organization_id: str, endpoint_id: str | None) -> str:
+    if endpoint_id is None:
+        return "all endpoints"
+    row = await db.fetch_one(
+        "SELECT url FROM webhook_endpoints WHERE id = :id AND organization_id = :organization_id",
+        id=endpoint_id,
+        organization_id=organization_id,
+    )
+    return endpoint_id if row is None else target_of(row["url"])
 
 
 async def _failed(
@@ -60,7 +80,9 @@ async def _failed(
     return [row["id"] for row in rows]
 
 
-async def _redeliver_one(tx: Transaction, organization: Organization, delivery_id: str) -> None:
+async def _redeliver_one(
+    tx: Transaction, organization: Organization, delivery_id: str, entry: audit.Entry
+) -> None:
     row = await tx.fetch_one(
         "SELECT d.event, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
         " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
@@ -76,9 +98,13 @@ async def _redeliver_one(tx: Transaction, organization: Organization, delivery_i
             "delivery_in_progress",
             f"{delivery_id} is being sent at this moment; look at it again in a few seconds.",
         )
+    target = target_of(row["url"])
+    await audit.write(tx, organization.id, msgspec.structs.replace(entry, target=target))
 
 
-async def _redeliver_batch(tx: Transaction, ids: list[str]) -> Redelivered:
+async def _redeliver_batch(
+    tx: Transaction, organization_id: str, ids: list[str], entry: audit.Entry
+) -> Redelivered:
     rows = await tx.fetch_all(
         "SELECT d.id, COALESCE(e.removed_at, e.disabled_at) AS closed_at FROM deliveries d"
         " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
@@ -88,7 +114,11 @@ async def _redeliver_batch(tx: Transaction, ids: list[str]) -> Redelivered:
         ids=ids,
     )
     due = [row["id"] for row in rows if row["closed_at"] is None]
-    return Redelivered(await _make_due(tx, due), len(rows) - len(due))
+    count = await _make_due(tx, due)
+    if count:
+        details = {**entry.details, "count": count}
+        await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
+    return Redelivered(count, len(rows) - len(due))
 
 
 async def _make_due(tx: Transaction, ids: list[str]) -> int:

@@ -7,13 +7,14 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.lookups import LookUp, system_addresses
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.endpoints import Endpoint
+from agentjobs.webhooks.endpoints import Endpoint, entry
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.rotation import seal_secret
 from agentjobs.webhooks.signature import new_secret
@@ -42,7 +43,7 @@ async def add_endpoint(
     look_up: LookUp = system_addresses,
     has_proxy: bool = False,
 ) -> CreatedEndpoint:
-    _check_words(description, events)
+    check_words(description, events)
     owner = await find_organization(db, organization)
     warning = await check_target(url, allowed, look_up=look_up, has_proxy=has_proxy)
     endpoint = Endpoint(
@@ -50,19 +51,30 @@ async def add_endpoint(
         organization=owner.name,
         url=url,
         description=description,
-        events=tuple(event for event in EVENTS if event in events),
+        events=in_order(events),
         created_at=now_ms(),
     )
     secret = new_secret()
     sealed = seal_secret(keys, owner.id, endpoint.id, secret)
-    same = await db.transact(_insert, owner.id, endpoint, sealed)
-    warnings = [warning] if warning else []
+    added = entry("webhook.added", endpoint, events=endpoint.events)
+    same = await db.transact(_insert, owner.id, endpoint, sealed, added)
+    return CreatedEndpoint(endpoint, secret, warning_of(warning, same))
+
+
+def warning_of(of_address: str | None, same: Sequence[str]) -> str | None:
+    """`same`: the identifiers of others that send to the same address."""
+    warnings = [of_address] if of_address else []
     if same:
         warnings.append(f"{', '.join(same)} sends to this address, too: events arrive twice.")
-    return CreatedEndpoint(endpoint, secret, " ".join(warnings) or None)
+    return " ".join(warnings) or None
 
 
-def _check_words(description: str, events: Sequence[str]) -> None:
+def in_order(events: Sequence[str]) -> tuple[str, ...]:
+    """Each once, in the order of a job's life."""
+    return tuple(event for event in EVENTS if event in events)
+
+
+def check_words(description: str, events: Sequence[str]) -> None:
     if len(description) > _MOST_DESCRIPTION_LENGTH or not description.isprintable():
         raise Problem(
             "invalid_description",
@@ -77,7 +89,7 @@ def _check_words(description: str, events: Sequence[str]) -> None:
 
 
 async def _insert(
-    tx: Transaction, organization_id: str, endpoint: Endpoint, sealed: Sealed
+    tx: Transaction, organization_id: str, endpoint: Endpoint, sealed: Sealed, entry: audit.Entry
 ) -> list[str]:
     """Those that have the same address."""
     await tx.fetch_one(
@@ -108,4 +120,5 @@ async def _insert(
         key_id=sealed.key_id,
         now=endpoint.created_at,
     )
+    await audit.write(tx, organization_id, entry)
     return [row["id"] for row in rows if row["url"] == endpoint.url]

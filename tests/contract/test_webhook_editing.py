@@ -1,0 +1,174 @@
+"""Changing endpoints, on both stores."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
+from agentjobs.organizations.organizations import create_organization, find_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.problems import Problem
+from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.editing import update_endpoint
+from agentjobs.webhooks.endpoints import Endpoint, disable, find_endpoint, remove_endpoint
+from agentjobs.webhooks.registration import add_endpoint
+
+URL = "https://hooks.example.com/agentjobs"
+OTHER_URL = "https://elsewhere.example.com/hook"
+ADA = Actor("user", "ada@example.com", "usr_1", "203.0.113.9")
+
+
+def public(_: str) -> Sequence[str]:
+    return ["93.184.215.14"]
+
+
+def unknown(_: str) -> Sequence[str]:
+    raise OSError("no such name")
+
+
+class Room:
+    """The endpoints of `acme`, changed by Ada."""
+
+    def __init__(self, db: Database, keys: SealingKeys) -> None:
+        self.db = db
+        self._keys = keys
+
+    async def add(self, url: str = URL) -> Endpoint:
+        added = await add_endpoint(
+            self.db,
+            self._keys,
+            "acme",
+            url,
+            description="The bot",
+            events=["job.failed"],
+            allowed=Allowed(),
+            look_up=public,
+        )
+        return added.endpoint
+
+    async def edit(self, endpoint: str, **changes: object) -> tuple[Endpoint, str | None]:
+        how = {"organization": "acme", "look_up": public, **changes}
+        with acting_as(ADA):
+            return await update_endpoint(
+                self.db,
+                endpoint_id=endpoint,
+                allowed=Allowed(),
+                **how,  # type: ignore[arg-type] # as each test has it
+            )
+
+    async def told(self) -> list[tuple[str, str, dict[str, object]]]:
+        """Of changes, the newest first."""
+        owner = await find_organization(self.db, "acme")
+        wanted = AuditFilter(action="webhook.changed")
+        found = await list_entries(self.db, owner.id, wanted, limit=100)
+        return [(one.actor, one.target, one.details) for one in found]
+
+    async def set(self, sql: str) -> None:
+        await self.db.transact(_execute, sql)
+
+
+@pytest.fixture
+async def room(database: Database, tmp_path: Path) -> Room:
+    for name in ("acme", "other"):
+        await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
+    keys = SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
+    return Room(database, keys)
+
+
+async def test_what_is_given_changes_and_what_is_not_stays(room: Room) -> None:
+    endpoint = await room.add()
+    described, warning = await room.edit(endpoint.id, description="")
+    assert (described.description, described.events, described.url) == ("", ("job.failed",), URL)
+    assert warning is None
+    chosen, _ = await room.edit(URL, events=["job.failed", "job.queued", "job.queued"])
+    assert chosen.events == ("job.queued", "job.failed")
+    everything, _ = await room.edit(URL, events=[])
+    assert everything.events == ()
+    moved, warning = await room.edit(endpoint.id, url=OTHER_URL, description="Moved")
+    assert warning is None
+    assert (moved.url, moved.description, moved.id) == (OTHER_URL, "Moved", endpoint.id)
+    assert await find_endpoint(room.db, "acme", endpoint.id) == moved
+    this = {"endpoint": endpoint.id}
+    assert await room.told() == [
+        (
+            ADA.name,
+            OTHER_URL,
+            {**this, "what": ["url", "description"], "former_url": URL},
+        ),
+        (ADA.name, URL, {**this, "what": ["events"]}),
+        (ADA.name, URL, {**this, "what": ["events"]}),
+        (ADA.name, URL, {**this, "what": ["description"]}),
+    ]
+
+
+async def test_what_is_so_already_is_no_change_and_asks_nobody(room: Room) -> None:
+    endpoint = await room.add()
+    same, warning = await room.edit(
+        endpoint.id, url=URL, description="The bot", events=["job.failed"], look_up=unknown
+    )
+    assert (same, warning) == (endpoint, None)
+    assert await room.edit(endpoint.id) == (endpoint, None)
+    assert await room.told() == []
+
+
+async def test_an_address_is_judged_as_a_new_one_would_be(room: Room) -> None:
+    endpoint = await room.add()
+    for changes, code in (
+        ({"url": "https://10.0.0.1/"}, "blocked_address"),
+        ({"url": "http://hooks.example.com/"}, "blocked_address"),
+        ({"url": OTHER_URL, "look_up": lambda _: ["127.0.0.1"]}, "blocked_address"),
+        ({"url": ""}, "invalid_url"),
+        ({"url": "https://a:b@hooks.example.com/"}, "invalid_url"),
+        ({"url": OTHER_URL, "description": "two\nlines"}, "invalid_description"),
+        ({"url": OTHER_URL, "events": ["ping"]}, "unknown_event"),
+        ({"url": OTHER_URL, "organization": "other"}, "endpoint_not_found"),
+    ):
+        with pytest.raises(Problem) as refused:
+            await room.edit(endpoint.id, **changes)  # type: ignore[arg-type] # of several kinds
+        assert refused.value.code == code
+    assert await find_endpoint(room.db, "acme", endpoint.id) == endpoint
+    assert await room.told() == []
+
+
+async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(room: Room) -> None:
+    first = await room.add()
+    second = await room.add(OTHER_URL)
+    _, warning = await room.edit(first.id, url=OTHER_URL)
+    assert f"{second.id} sends to this address, too" in (warning or "")
+    _, warning = await room.edit(first.id, url="https://nobody.example.com/", look_up=unknown)
+    assert "nobody.example.com has no address now" in (warning or "")
+
+
+async def test_failures_at_the_former_address_do_not_count_at_the_new_one(room: Room) -> None:
+    endpoint = await room.add()
+    await room.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
+    described, _ = await room.edit(endpoint.id, description="x")
+    assert described.failing_since == 5_000
+    moved, _ = await room.edit(endpoint.id, url=OTHER_URL)
+    assert (moved.failing_since, moved.last_failure_at) == (None, 9_000)
+
+
+async def test_a_disabled_endpoint_stays_disabled_with_its_reason(room: Room) -> None:
+    endpoint = await room.add()
+    await room.set("UPDATE webhook_endpoints SET failing_since = 5000")
+    await room.db.transact(disable, endpoint.id, "failing", now_ms())
+    moved, _ = await room.edit(endpoint.id, url=OTHER_URL)
+    assert (moved.disabled_reason, moved.failing_since) == ("failing", 5_000)
+
+
+async def test_a_removed_endpoint_cannot_be_changed(room: Room) -> None:
+    endpoint = await room.add()
+    await remove_endpoint(room.db, "acme", endpoint.id)
+    with pytest.raises(Problem) as refused:
+        await room.edit(endpoint.id, description="x")
+    assert refused.value.code == "endpoint_not_found"
+
+
+async def _execute(tx: Transaction, sql: str) -> None:
+    await tx.execute(sql)
