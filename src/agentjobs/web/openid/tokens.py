@@ -1,0 +1,121 @@
+"""From the code of a callback to the person: the token endpoint, and userinfo where it must be."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote_plus
+
+import msgspec
+
+from agentjobs.clock import SECOND_MS
+from agentjobs.organizations.providers import Identity
+from agentjobs.problems import Problem
+from agentjobs.web.openid.exchange import Answer, Exchange
+from agentjobs.web.openid.id_token import Expected, UnknownKey, verified_claims
+from agentjobs.web.openid.pending import Pending
+from agentjobs.web.openid.people import identity_of
+from agentjobs.web.openid.provider import Document, Provider
+from agentjobs.web.openid.refusals import begin_again, refused_by_provider, unusable_answer
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """We, as the provider knows us. Without a secret: a public client."""
+
+    id: str
+    secret: str
+    redirect_uri: str
+
+    def __repr__(self) -> str:
+        """Without the secret: this may end up in a log."""
+        return f"Client(id={self.id!r})"
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    id_token: str
+    access_token: str = ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
+    error_description: str = ""
+
+
+class TokenEndpoint:
+    def __init__(
+        self, client: Client, exchange: Exchange, provider: Provider, clock: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._exchange = exchange
+        self._provider = provider
+        self._clock = clock
+
+    async def identity_for(self, document: Document, code: str, pending: Pending) -> Identity:
+        tokens = await self._redeem(document, code, pending.verifier)
+        expected = Expected(
+            issuer=document.issuer,
+            client_id=self._client.id,
+            nonce=pending.nonce,
+            access_token=tokens.access_token,
+            algorithms=document.id_token_signing_alg_values_supported,
+            now_seconds=self._clock() // SECOND_MS,
+        )
+        claims = await self._verified(tokens.id_token, expected)
+        userinfo: dict[str, Any] = {}
+        if not claims.get("email") and document.userinfo_endpoint and tokens.access_token:
+            userinfo = await self._userinfo(document.userinfo_endpoint, tokens.access_token)
+        return identity_of(document.issuer, claims, userinfo)
+
+    async def _redeem(self, document: Document, code: str, verifier: str) -> _Tokens:
+        methods = document.token_endpoint_auth_methods_supported
+        headers, credentials = client_authentication(self._client, methods)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._client.redirect_uri,
+            "code_verifier": verifier,
+            **credentials,
+        }
+        answer = await self._exchange.post(document.token_endpoint, headers, form)
+        if answer.status != 200:
+            raise _refusal_in(answer)
+        return answer.read_as(_Tokens)
+
+    async def _verified(self, id_token: str, expected: Expected) -> dict[str, Any]:
+        try:
+            return verified_claims(id_token, await self._provider.keys(), expected)
+        except UnknownKey:
+            pass
+        # Providers change their keys.
+        try:
+            return verified_claims(id_token, await self._provider.renewed_keys(), expected)
+        except UnknownKey:
+            reason = "the ID token is signed with a key that the provider does not publish"
+            raise unusable_answer(reason) from None
+
+    async def _userinfo(self, url: str, access_token: str) -> dict[str, Any]:
+        if not (access_token.isascii() and access_token.isprintable()):
+            raise unusable_answer("the access token is not printable")
+        answer = await self._exchange.get(url, {"Authorization": f"Bearer {access_token}"})
+        if answer.status != 200:
+            raise unusable_answer(f"{url} answered {answer.status}")
+        return answer.read_as(dict[str, Any])
+
+
+def client_authentication(
+    client: Client, methods: tuple[str, ...]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Headers and fields of the form that say who asks."""
+    if not client.secret:
+        return {}, {"client_id": client.id}
+    if "client_secret_post" in methods and "client_secret_basic" not in methods:
+        return {}, {"client_id": client.id, "client_secret": client.secret}
+    # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
+    pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {}
+
+
+def _refusal_in(answer: Answer) -> Problem:
+    refusal = answer.read_as(_Refusal)
+    if refusal.error == "invalid_grant":
+        return begin_again(f"the provider refused the code: {refusal.error_description}")
+    return refused_by_provider(refusal.error, refusal.error_description)

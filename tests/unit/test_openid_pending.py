@@ -1,0 +1,159 @@
+"""What a sign-in remembers while somebody is at the provider, and for how long."""
+
+import base64
+import logging
+
+import pytest
+
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.web.openid.pending import (
+    KEPT_MS,
+    MOST_COOKIE_CHARACTERS,
+    new_pending,
+    open_pending,
+    seal_pending,
+)
+from agentjobs.web.openid.refusals import refused_by_provider
+from agentjobs.web.openid.remembered import FAILURE_KEPT_MS, RENEWED_AFTER_MS, Remembered
+from agentjobs.web.openid.remembered import KEPT_MS as REMEMBERED_MS
+
+ISSUER = "https://id.example.com"
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return SealingKeys([], tmp_path / "encryption.key")
+
+
+def refused(keys, cookie, issuer=ISSUER, now=NOW) -> None:
+    with pytest.raises(Problem) as problem:
+        open_pending(keys, cookie, issuer, now)
+    assert problem.value.code == "sign_in_failed"
+    assert "Begin it again" in problem.value.message
+
+
+def test_what_is_sealed_comes_back_for_ten_minutes(keys):
+    pending = new_pending("/jobs?page=2", "inv_token", NOW)
+    cookie = seal_pending(keys, pending, ISSUER)
+    assert open_pending(keys, cookie, ISSUER, NOW + KEPT_MS) == pending
+    refused(keys, cookie, now=NOW + KEPT_MS + 1)
+
+
+def test_a_cookie_is_of_one_provider_and_of_one_service(keys, tmp_path):
+    cookie = seal_pending(keys, new_pending("/", None, NOW), ISSUER)
+    refused(keys, cookie, issuer="https://other.example.com")
+    refused(SealingKeys([], tmp_path / "another.key"), cookie)
+
+
+def test_nothing_else_that_is_sealed_here_is_taken_for_a_sign_in(keys):
+    sealed = keys.seal('{"state": "s"}', "secret", ISSUER).data
+    refused(keys, base64.urlsafe_b64encode(sealed).decode())
+
+
+@pytest.mark.parametrize(
+    "cookie", ["", "=", "x", "A" * 40, "A" * 10_000, "🙂", "\ud800", "a b", "AAAA\n", "%00"]
+)
+def test_a_cookie_that_is_none_of_ours_is_refused(keys, cookie):
+    refused(keys, cookie)
+
+
+def test_a_changed_cookie_is_refused(keys):
+    cookie = seal_pending(keys, new_pending("/", None, NOW), ISSUER)
+    for place in range(0, len(cookie), 7):
+        changed = "A" if cookie[place] != "A" else "B"
+        refused(keys, cookie[:place] + changed + cookie[place + 1 :])
+
+
+def test_every_sign_in_has_secrets_of_its_own():
+    pairs = [new_pending("/", None, NOW) for _ in range(3)]
+    assert len({secret for one in pairs for secret in (one.state, one.nonce, one.verifier)}) == 9
+
+
+def test_a_place_that_no_cookie_can_hold_is_forgotten(keys):
+    for place in ("/" + "x" * 1_500, "/\r\nSet-Cookie: a=b", "/\ud800", "/" + "🙂" * 400):
+        assert new_pending(place, None, NOW).next == "/"
+    fullest = new_pending("/" + '"' * 748, '"' * 249, NOW)
+    assert len(fullest.next) == 749
+    assert len(seal_pending(keys, fullest, ISSUER)) <= MOST_COOKIE_CHARACTERS
+
+
+def test_an_invitation_that_cannot_be_one_is_refused():
+    for invitation in ("x" * 501, "a\nb", "\ud800"):
+        with pytest.raises(Problem) as problem:
+            new_pending("/", invitation, NOW)
+        assert problem.value.code == "sign_in_failed"
+
+
+def test_a_key_that_cannot_be_used_is_the_operators_matter(tmp_path, caplog):
+    path = tmp_path / "encryption.key"
+    path.write_text("x")
+    path.chmod(0o644)
+    with pytest.raises(Problem) as problem:
+        seal_pending(SealingKeys([], path), new_pending("/", None, NOW), ISSUER)
+    assert problem.value.code == "sign_in_failed"
+    assert str(path) not in problem.value.message
+    assert "chmod 600" in caplog.text
+
+
+def test_what_the_provider_says_is_cut_and_printable(caplog):
+    with caplog.at_level(logging.WARNING):
+        problem = refused_by_provider("a\x1b[31m\u202e" + "b" * 9_999, "c\n" * 9_999)
+    assert problem.message.startswith("The sign-in provider refused: a?[31m?bbb")
+    assert len(problem.message) < 350
+    assert "\n" not in caplog.messages[0]
+    assert len(caplog.messages[0]) < 250
+
+
+class Source:
+    """Counts how often it was asked; `now` is the clock."""
+
+    def __init__(self):
+        self.asked = 0
+        self.now = NOW
+        self.is_down = False
+
+    async def fetch(self):
+        self.asked += 1
+        if self.is_down:
+            raise Problem("provider_unavailable", "down", retry_after_seconds=60)
+        return self.asked
+
+
+async def test_what_was_fetched_is_kept_for_an_hour():
+    source = Source()
+    remembered = Remembered(source.fetch, lambda: source.now)
+    assert [await remembered.value(), await remembered.value()] == [1, 1]
+    source.now += REMEMBERED_MS - 1
+    assert await remembered.value() == 1
+    source.now += 1
+    assert await remembered.value() == 2
+    source.now -= 10 * REMEMBERED_MS
+    assert await remembered.value() == 3
+
+
+async def test_it_is_renewed_at_most_once_a_minute():
+    source = Source()
+    remembered = Remembered(source.fetch, lambda: source.now)
+    assert await remembered.value() == 1
+    assert [await remembered.renewed(), await remembered.renewed()] == [2, 2]
+    source.now += RENEWED_AFTER_MS
+    assert [await remembered.renewed(), await remembered.value()] == [3, 3]
+
+
+async def test_a_failure_is_remembered_for_a_moment_only():
+    source = Source()
+    remembered = Remembered(source.fetch, lambda: source.now)
+    source.is_down = True
+    for _ in range(3):
+        with pytest.raises(Problem) as problem:
+            await remembered.value()
+        assert (problem.value.code, problem.value.retry_after_seconds) == (
+            "provider_unavailable",
+            60,
+        )
+    assert source.asked == 1
+    source.is_down = False
+    source.now += FAILURE_KEPT_MS
+    assert await remembered.value() == 2
