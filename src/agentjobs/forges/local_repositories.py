@@ -12,14 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.git.process import GitError, git
+from agentjobs.forges.import_refusals import unreadable
+from agentjobs.git.process import GitError, OnStderr, git
 from agentjobs.git.refs import HEADS, list_branches
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, remote_at, without_credentials
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, remote_at
 from agentjobs.problems import Problem
 
 # What was acknowledged must survive a power cut: by default git leaves small objects to luck.
 DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
-
+# Unpacked, a small pack could become any number of large files.
+_AS_RECEIVED: Mapping[str, str] = {"fetch.unpackLimit": "1"}
 _IMPORTED = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
 _USUAL_BRANCHES = ("main", "master", "trunk", "develop")
@@ -46,6 +48,11 @@ def path(data_dir: Path, repo_id: str) -> Path:
     return repositories_root(data_dir) / repository_name(repo_id)
 
 
+def incoming_path(target: Path) -> Path:
+    """Where it grows until it is whole."""
+    return target.with_name(f".incoming-{target.name}")
+
+
 def present_path(data_dir: Path, repo_id: str) -> Path:
     """The path, or a refusal that says where the files must be sought."""
     git_dir = path(data_dir, repo_id)
@@ -64,14 +71,24 @@ async def import_repository(source: str, target: Path) -> ImportedRepository:
     All of it appears at once, or nothing does.
     """
     remote, protocols = _remote(source)
-    shown = without_credentials(source)
+    return await import_from(remote, target, protocols=protocols)
+
+
+async def import_from(
+    remote: Remote,
+    target: Path,
+    *,
+    protocols: str = NETWORK_PROTOCOLS,
+    on_stderr: OnStderr | None = None,
+) -> ImportedRepository:
+    """The same from a remote as it is; `on_stderr` hears git's own words on how far it is."""
     with _incoming(target) as incoming:
         await git("init", "--quiet", "--bare", "--template=", str(incoming))
-        await _fetch(incoming, remote, protocols, shown)
+        await _fetch(incoming, remote, protocols, on_stderr)
         branches = await list_branches(incoming)
         if not branches:
             raise Problem(
-                "repo_empty", f"{shown} has no commits on any branch; commit something first."
+                "repo_empty", f"{remote.url} has no commits on any branch; commit something first."
             )
         branch = _chosen_branch(await _head_of(remote, protocols), branches)
         await git("symbolic-ref", "HEAD", HEADS + branch, git_dir=incoming)
@@ -81,7 +98,7 @@ async def import_repository(source: str, target: Path) -> ImportedRepository:
 
 @contextmanager
 def _incoming(target: Path) -> Iterator[Path]:
-    incoming = target.with_name(f".incoming-{target.name}")
+    incoming = incoming_path(target)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.rmtree(incoming, ignore_errors=True)
     try:
@@ -106,11 +123,13 @@ def _remote(source: str) -> tuple[Remote, str]:
     return Remote(str(place)), "file"
 
 
-async def _fetch(incoming: Path, remote: Remote, protocols: str, shown: str) -> None:
+async def _fetch(
+    incoming: Path, remote: Remote, protocols: str, on_stderr: OnStderr | None
+) -> None:
     try:
         await git(
             "fetch",
-            "--quiet",
+            "--quiet" if on_stderr is None else "--progress",
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",
@@ -119,14 +138,14 @@ async def _fetch(incoming: Path, remote: Remote, protocols: str, shown: str) -> 
             remote.url,
             *_IMPORTED,
             git_dir=incoming,
-            configuration={**DURABLE, **remote.configuration},
+            configuration={**DURABLE, **_AS_RECEIVED, **remote.configuration},
+            environment=remote.environment,
             protocols=protocols,
             timeout_seconds=_IMPORT_SECONDS,
+            on_stderr=on_stderr,
         )
     except GitError as error:
-        raise Problem(
-            "repo_unavailable", f"{shown} cannot be read as a git repository: {error.reason}"
-        ) from None
+        raise unreadable(remote.url, error) from None
 
 
 async def _head_of(remote: Remote, protocols: str) -> str | None:
@@ -139,6 +158,7 @@ async def _head_of(remote: Remote, protocols: str) -> str | None:
         remote.url,
         "HEAD",
         configuration=remote.configuration,
+        environment=remote.environment,
         protocols=protocols,
         allowed_exit_codes=(0, 128),
     )
@@ -156,7 +176,7 @@ def _chosen_branch(head: str | None, branches: dict[str, str]) -> str:
 
 async def tidy_repositories(data_dir: Path) -> None:
     """Pack what many pushes left; git's own rules say when, and nothing young is dropped."""
-    for git_dir in sorted(repositories_root(data_dir).glob("*.git")):
+    for git_dir in sorted(repositories_root(data_dir).glob("[!.]*.git")):
         try:
             await git(
                 "gc",

@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from agentjobs.git.remote import without_credentials
 
 STDERR_KEPT_BYTES = 64 * 1024
 STREAM_BUFFER_BYTES = 256 * 1024
+
+OnStderr = Callable[[bytes], None]
 
 _AUTHORIZATION = re.compile(r"(?i)(authorization:\s*)[^\r\n']*")
 
@@ -68,8 +70,12 @@ async def git(
     protocols: str = "",
     timeout_seconds: float = 120,
     allowed_exit_codes: Collection[int] = (0,),
+    on_stderr: OnStderr | None = None,
 ) -> GitResult:
-    """Run one command to its end; raise GitError for any exit code that is not allowed."""
+    """Run one command to its end; raise GitError for any exit code that is not allowed.
+
+    `on_stderr` is given what git says while it says it.
+    """
     process = await open_git(
         *arguments,
         git_dir=git_dir,
@@ -83,7 +89,7 @@ async def git(
     )
     try:
         async with asyncio.timeout(timeout_seconds):
-            stdout, stderr = await _converse(process, input)
+            stdout, stderr = await _converse(process, input, on_stderr)
     except TimeoutError:
         raise GitTimeout(arguments, -signal.SIGKILL, f"no end in {timeout_seconds} s") from None
     finally:
@@ -147,21 +153,25 @@ async def stop_git(process: GitChild) -> None:
     process.close()
 
 
-async def _converse(process: GitChild, given: bytes | None) -> tuple[bytes, str]:
+async def _converse(
+    process: GitChild, given: bytes | None, on_stderr: OnStderr | None
+) -> tuple[bytes, str]:
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr, _ = await asyncio.gather(
-        process.stdout.read(), _last_bytes(process.stderr), _feed(process, given)
+        process.stdout.read(), _last_bytes(process.stderr, on_stderr), _feed(process, given)
     )
     await process.wait()
     return stdout, stderr.decode("utf-8", "replace")
 
 
-async def _last_bytes(stream: asyncio.StreamReader) -> bytes:
+async def _last_bytes(stream: asyncio.StreamReader, on_stderr: OnStderr | None) -> bytes:
     """All of a short stream, the end of a long one: a remote may talk without end."""
     kept = b""
     while chunk := await stream.read(STDERR_KEPT_BYTES):
         kept = (kept + chunk)[-STDERR_KEPT_BYTES:]
+        if on_stderr is not None:
+            on_stderr(chunk)
     return kept
 
 

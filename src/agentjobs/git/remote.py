@@ -6,6 +6,7 @@ The right travels in the environment of one git process: never in an argument, n
 import base64
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import unquote
 
 NETWORK_PROTOCOLS = "http:https"
@@ -24,16 +25,31 @@ _NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """`authorization` is the whole value of the header, such as "Basic …"."""
+    """`authorization` is the whole value of the header, such as "Basic …".
+
+    `proxy` is an address with a name and a password; `certificates` a file instead of the system's.
+    """
 
     url: str
     authorization: str | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    certificates: Path | None = None
 
     @property
     def configuration(self) -> dict[str, str]:
-        if self.authorization is None:
-            return {}
-        return {"http.extraHeader": f"Authorization: {self.authorization}"}
+        found = {}
+        if self.authorization is not None:
+            found["http.extraHeader"] = f"Authorization: {self.authorization}"
+        if self.proxy is not None:
+            found["http.proxy"] = self.proxy
+            # Shown at once: nothing is asked of a proxy that is known to want it.
+            found["http.proxyAuthMethod"] = "basic"
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A variable, because that one of the service's own would outdo a configuration."""
+        return {} if self.certificates is None else {"GIT_SSL_CAINFO": str(self.certificates)}
 
 
 def remote_at(address: str) -> Remote:
@@ -42,8 +58,12 @@ def remote_at(address: str) -> Remote:
     if found is None:
         return Remote(address)
     user, _, password = found[0][len("://") : -1].partition(":")
-    pair = f"{unquote(user)}:{unquote(password)}".encode()
-    return Remote(without_credentials(address), f"Basic {base64.b64encode(pair).decode()}")
+    return Remote(without_credentials(address), basic(unquote(user), unquote(password)))
+
+
+def basic(user: str, password: str) -> str:
+    """As the header of HTTP's simplest authentication has it."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
 def without_credentials(text: str) -> str:

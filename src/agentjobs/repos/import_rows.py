@@ -1,0 +1,159 @@
+"""Repositories on their way in, as rows: one for each until it is connected or its failure is read.
+
+Knows no git. A row that runs means that its repository is not connected.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+ImportState = Literal["running", "failed"]
+
+MOST_RUNNING = 5
+MOST_FAILED = 20
+STOPPED = "The service stopped meanwhile; connect it again."
+WAITING = "Waiting for its turn"
+
+
+class ImportView(msgspec.Struct, frozen=True):
+    """`message` says how far it is, or why it failed; `source` holds no credential."""
+
+    id: str
+    full_name: str
+    source: str
+    state: ImportState
+    message: str
+    started_by: str
+    created_at: int
+    updated_at: int
+
+
+async def list_imports(db: Database, organization_id: str) -> list[ImportView]:
+    """Newest first."""
+    rows = await db.fetch_all(
+        "SELECT * FROM repo_imports WHERE organization_id = :organization_id ORDER BY id DESC",
+        organization_id=organization_id,
+    )
+    return [_view(row) for row in rows]
+
+
+async def dismiss(db: Database, organization_id: str, import_id: str) -> None:
+    """Only what failed; raises Problem when there is no such import."""
+    if not await db.transact(_delete, organization_id, import_id, "failed"):
+        raise Problem("import_not_found", "This import runs, or is gone; look at the list again.")
+
+
+async def is_running(db: Database, import_id: str) -> bool:
+    row = await db.fetch_one("SELECT state FROM repo_imports WHERE id = :id", id=import_id)
+    return row is not None and row["state"] == "running"
+
+
+async def insert(tx: Transaction, organization_id: str, view: ImportView) -> None:
+    """Raises Problem unless the name is free; what failed under this name before is forgotten."""
+    await _refuse_taken(tx, organization_id, view.full_name)
+    await tx.execute(
+        "DELETE FROM repo_imports WHERE organization_id = :organization_id AND state = 'failed'"
+        " AND (full_name = :full_name OR id NOT IN (SELECT f.id FROM repo_imports f"
+        "  WHERE f.organization_id = :organization_id AND f.state = 'failed'"
+        "  ORDER BY f.id DESC LIMIT :most))",
+        organization_id=organization_id,
+        full_name=view.full_name,
+        most=MOST_FAILED - 1,
+    )
+    await tx.execute(
+        "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
+        " started_by, created_at, updated_at) VALUES (:id, :organization_id, :full_name, :source,"
+        " :state, :message, :started_by, :created_at, :updated_at)",
+        **msgspec.structs.asdict(view),
+        organization_id=organization_id,
+    )
+    tx.announce("index")
+
+
+async def note(tx: Transaction, import_id: str, message: str, state: ImportState) -> bool:
+    """On one that runs; False, and nothing happens, for any other."""
+    changed = await tx.execute(
+        "UPDATE repo_imports SET message = :message, state = :state, updated_at = :now"
+        " WHERE id = :id AND state = 'running'",
+        id=import_id,
+        message=message,
+        state=state,
+        now=now_ms(),
+    )
+    tx.announce("index")
+    return changed > 0
+
+
+async def end(tx: Transaction, organization_id: str, import_id: str) -> bool:
+    """With the connection of its repository. False: it does not run any more."""
+    return await _delete(tx, organization_id, import_id, "running")
+
+
+async def fail_all_running(tx: Transaction) -> list[str]:
+    """The identifiers of those that nobody works on any more."""
+    rows = await tx.fetch_all("SELECT id FROM repo_imports WHERE state = 'running'")
+    for row in rows:
+        await note(tx, row["id"], STOPPED, "failed")
+    return [row["id"] for row in rows]
+
+
+async def _delete(
+    tx: Transaction, organization_id: str, import_id: str, state: ImportState
+) -> bool:
+    deleted = await tx.execute(
+        "DELETE FROM repo_imports"
+        " WHERE organization_id = :organization_id AND id = :id AND state = :state",
+        organization_id=organization_id,
+        id=import_id,
+        state=state,
+    )
+    tx.announce("index")
+    return deleted > 0
+
+
+async def _refuse_taken(tx: Transaction, organization_id: str, full_name: str) -> None:
+    connected = await tx.fetch_one(
+        "SELECT id FROM repos WHERE organization_id = :organization_id"
+        " AND full_name = :full_name AND disconnected_at IS NULL",
+        organization_id=organization_id,
+        full_name=full_name,
+    )
+    if connected is not None:
+        raise name_taken(full_name)
+    rows = await tx.fetch_all(
+        "SELECT full_name FROM repo_imports"
+        " WHERE organization_id = :organization_id AND state = 'running'",
+        organization_id=organization_id,
+    )
+    if any(row["full_name"] == full_name for row in rows):
+        raise Problem("name_taken", f"{full_name!r} is being connected already; wait for it.")
+    if len(rows) >= MOST_RUNNING:
+        raise Problem(
+            "too_many_imports",
+            f"{len(rows)} repositories are being connected already; wait for one of them.",
+        )
+
+
+def name_taken(full_name: str) -> Problem:
+    return Problem(
+        "name_taken",
+        f"A repository named {full_name!r} is connected already; choose another name,"
+        " or disconnect that one first.",
+    )
+
+
+def _view(row: Row) -> ImportView:
+    return ImportView(
+        id=row["id"],
+        full_name=row["full_name"],
+        source=row["source"],
+        state=row["state"],
+        message=row["message"] or "",
+        started_by=row["started_by"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

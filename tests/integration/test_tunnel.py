@@ -1,0 +1,169 @@
+"""The way out for one git process: who may use it, where it leads, and how much comes back."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.tunnel import MOST_CONNECTIONS, Tunnel, open_tunnel
+
+HERE = Allowed.parse(["127.0.0.0/8"])
+
+
+@asynccontextmanager
+async def echoing() -> AsyncIterator[tuple[int, list[bytes]]]:
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(65536):
+            heard.append(chunk)
+            writer.write(chunk)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], heard
+
+
+def to_here(host: str) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+async def said(proxy: str, request: bytes, then: bytes = b"") -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
+    try:
+        writer.write(request)
+        if then:
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            writer.write(then)
+        writer.write_eof()
+        return await rest_of(reader)
+    finally:
+        writer.close()
+
+
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """Until the other side is gone, politely or not."""
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionError:
+        return b""
+
+
+def connect(proxy: str, target: str, credential: str | None = None) -> bytes:
+    parts = urlsplit(proxy)
+    pair = f"{parts.username}:{parts.password}" if credential is None else credential
+    shown = base64.b64encode(pair.encode()).decode()
+    return f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Basic {shown}\r\n\r\n".encode()
+
+
+async def test_it_leads_to_its_host_and_counts_what_comes_back() -> None:
+    async with (
+        echoing() as (port, heard),
+        open_tunnel("git.test", port, HERE, most_bytes=100, look_up=to_here) as (tunnel, proxy),
+    ):
+        assert await said(proxy, connect(proxy, f"GIT.test:{port}"), b"hello") == b"hello"
+        assert (b"".join(heard), tunnel.received_bytes, tunnel.refusal) == (b"hello", 5, None)
+
+
+async def test_a_stranger_on_this_machine_gets_nowhere_and_spoils_nothing() -> None:
+    async with (
+        echoing() as (port, heard),
+        open_tunnel("git.test", port, HERE, most_bytes=100, look_up=to_here) as (tunnel, proxy),
+    ):
+        for credential in ("", "agentjobs:", "agentjobs:guess", "agentjobs"):
+            answer = await said(proxy, connect(proxy, f"git.test:{port}", credential))
+            assert answer.startswith(b"HTTP/1.1 407 ")
+        bare = f"CONNECT git.test:{port} HTTP/1.1\r\n\r\n".encode()
+        assert (await said(proxy, bare)).startswith(b"HTTP/1.1 407 ")
+        assert await said(proxy, b"nonsense\r\n\r\n") == b""
+        assert (heard, tunnel.refusal) == ([], None)
+
+
+@pytest.mark.parametrize("target", ["other.test:{port}", "git.test:1", "127.0.0.1:{port}"])
+async def test_it_leads_nowhere_else(target: str) -> None:
+    async with (
+        echoing() as (port, heard),
+        open_tunnel("git.test", port, HERE, most_bytes=100, look_up=to_here) as (tunnel, proxy),
+    ):
+        answer = await said(proxy, connect(proxy, target.format(port=port)))
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        assert heard == []
+        assert "which is not followed" in (tunnel.refusal or "")
+
+
+async def test_a_plain_request_is_not_passed_on() -> None:
+    async with (
+        echoing() as (port, heard),
+        open_tunnel("git.test", port, HERE, most_bytes=100, look_up=to_here) as (_, proxy),
+    ):
+        request = connect(proxy, "x").replace(b"CONNECT x", f"GET http://git.test:{port}/".encode())
+        assert (await said(proxy, request)).startswith(b"HTTP/1.1 403 ")
+        assert heard == []
+
+
+async def refusal_of(tunnel: Tunnel, proxy: str, port: int) -> str:
+    assert (await said(proxy, connect(proxy, f"git.test:{port}"))).startswith(b"HTTP/1.1 403 ")
+    return tunnel.refusal or ""
+
+
+async def test_a_private_address_behind_a_name_is_refused_in_words() -> None:
+    async with (
+        echoing() as (port, heard),
+        open_tunnel("git.test", port, Allowed(), most_bytes=9, look_up=to_here) as (tunnel, proxy),
+    ):
+        told = await refusal_of(tunnel, proxy, port)
+        assert told == (
+            "git.test: 127.0.0.1 is a loopback address; AGENTJOBS_EGRESS_ALLOW lists what may be"
+            " reached. Ask the operator to allow it."
+        )
+        assert heard == []
+
+
+async def test_a_name_that_changes_its_mind_is_judged_each_time() -> None:
+    answers = iter((["127.0.0.1"], ["10.0.0.1"]))
+    async with (
+        echoing() as (port, heard),
+        open_tunnel(
+            "git.test", port, HERE, most_bytes=9, look_up=lambda _: next(answers)
+        ) as (tunnel, proxy),
+    ):  # fmt: skip
+        assert await said(proxy, connect(proxy, f"git.test:{port}"), b"one") == b"one"
+        assert "10.0.0.1 is a private address" in await refusal_of(tunnel, proxy, port)
+        assert heard == [b"one"]
+
+
+async def test_more_than_was_granted_does_not_arrive() -> None:
+    async with (
+        echoing() as (port, _),
+        open_tunnel("git.test", port, HERE, most_bytes=2**20, look_up=to_here) as (tunnel, proxy),
+    ):
+        arrived = await said(proxy, connect(proxy, f"git.test:{port}"), bytes(3 * 2**20))
+        assert len(arrived) <= 2**20
+        assert tunnel.refusal == "It is larger than the 1 MiB that may be fetched."
+
+
+async def test_its_end_ends_all_that_is_under_way() -> None:
+    async with echoing() as (port, _):
+        async with open_tunnel("git.test", port, HERE, most_bytes=9, look_up=to_here) as (_, proxy):
+            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
+            writer.write(connect(proxy, f"git.test:{port}"))
+            await reader.readuntil(b"\r\n\r\n")
+        assert await rest_of(reader) == b""
+        writer.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
+
+
+async def test_there_is_a_bound_on_connections() -> None:
+    async with open_tunnel("git.test", 1, HERE, most_bytes=9, look_up=to_here) as (_, proxy):
+        port = urlsplit(proxy).port
+        many = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 1)
+        ]
+        assert await rest_of(many[-1][0]) == b""
+        for _, writer in many:
+            writer.close()
