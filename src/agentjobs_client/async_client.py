@@ -94,6 +94,22 @@ class AsyncClient:
         call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
         return await self._ask(call, JobReceipt)
 
+    async def follow_up(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        timeout_seconds: int | None = None,
+        max_cost_usd: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobReceipt:
+        """Queue a job that goes on with the pull request of a completed one."""
+        call = calls.follow_up(
+            job_id, prompt, agent, timeout_seconds, max_cost_usd, idempotency_key
+        )
+        return await self._ask(call, JobReceipt)
+
     async def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
         """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
         return await self._ask(calls.get_job(job_id, wait_seconds), Job)

@@ -78,12 +78,34 @@ def create_job(
         body["ticket_id"] = ticket_id
     if config_override is not None:
         body["config_override"] = dict(config_override)
+    return _new_job("/jobs", body, idempotency_key)
+
+
+def follow_up(
+    job_id: str,
+    prompt: str,
+    agent: str | None,
+    timeout_seconds: int | None,
+    max_cost_usd: float | None,
+    idempotency_key: str | None,
+) -> Call:
+    given = {
+        "prompt": prompt,
+        "agent": agent,
+        "timeout_seconds": timeout_seconds,
+        "max_cost_usd": max_cost_usd,
+    }
+    body = {name: value for name, value in given.items() if value is not None}
+    return _new_job(job_path(job_id, "follow-ups"), body, idempotency_key)
+
+
+def _new_job(path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Call:
     headers = {
         "Content-Type": "application/json",
         # Without it, repeating a call whose answer was lost would make a second job.
         "Idempotency-Key": idempotency_key or str(uuid.uuid4()),
     }
-    return Call("POST", "/jobs", headers=headers, content=msgspec.json.encode(body))
+    return Call("POST", path, headers=headers, content=msgspec.json.encode(body))
 
 
 def job_path(job_id: str, *more: str) -> str:

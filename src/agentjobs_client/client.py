@@ -98,6 +98,22 @@ class Client:
         call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
         return self._ask(call, JobReceipt)
 
+    def follow_up(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        timeout_seconds: int | None = None,
+        max_cost_usd: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobReceipt:
+        """Queue a job that goes on with the pull request of a completed one."""
+        call = calls.follow_up(
+            job_id, prompt, agent, timeout_seconds, max_cost_usd, idempotency_key
+        )
+        return self._ask(call, JobReceipt)
+
     def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
         """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
         return self._ask(calls.get_job(job_id, wait_seconds), Job)

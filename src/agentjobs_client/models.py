@@ -60,6 +60,8 @@ class Job(msgspec.Struct, frozen=True):
     usage: dict[str, Any] | None = None
     queue_reason: str | None = None
     verification: dict[str, Any] | None = None
+    # The job whose pull request this one goes on with.
+    follows: str | None = None
 
     @property
     def finished(self) -> bool:

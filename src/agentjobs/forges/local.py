@@ -4,13 +4,23 @@ import base64
 from collections.abc import Awaitable, Callable
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.forges.protocol import (
+    BranchPull,
+    ForgeError,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
 from agentjobs.forges.pulls import pull_path
 from agentjobs.git.remote import Remote
 from agentjobs.store.database import Database, Row, Transaction
 
 _MAX_TITLE_LENGTH = 256
 _MAX_BODY_LENGTH = 256 * 1024
+_OF_BRANCH = (
+    "SELECT number, title, state, draft, head_commit FROM pulls"
+    " WHERE repo_id = :repo_id AND head_branch = :head_branch"
+)
 
 # Of a transaction: the repository's identifier, the branch and the credential that is shown.
 MayWriteBranch = Callable[[Transaction, str, str, str], Awaitable[bool]]
@@ -43,12 +53,24 @@ class LocalForge:
         path = pull_path(repo.organization, repo.full_name, number)
         return PullRequest(number, f"{self._public_url}{path}", draft)
 
+    async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
+        row = await self._db.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=branch)
+        return None if row is None else _branch_pull(row)
+
     async def _open(
         self, tx: Transaction, repo: RepoAddress, credential: str, request: PullRequestRequest
     ) -> tuple[int, bool]:
         if not await self._may_write_branch(tx, repo.repo_id, request.head_branch, credential):
             raise ForgeError("The credential of this job is not valid any more.")
         return await _open(tx, repo, request)
+
+
+async def hold_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | None:
+    """The branch's pull request, which nobody else holds or changes until the transaction ends."""
+    row = await tx.fetch_one(
+        f"{_OF_BRANCH} /*postgresql FOR NO KEY UPDATE */", repo_id=repo_id, head_branch=branch
+    )
+    return None if row is None else _branch_pull(row)
 
 
 async def _open(
@@ -62,14 +84,11 @@ async def _open(
     )
     if row is None:
         raise ForgeError(f"The repository {repo.full_name!r} is not connected any more.")
-    existing = await tx.fetch_one(
-        "SELECT number, draft, state FROM pulls"
-        " WHERE repo_id = :repo_id AND head_branch = :head_branch",
-        repo_id=repo.repo_id,
-        head_branch=request.head_branch,
-    )
+    existing = await tx.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=request.head_branch)
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
+    if request.goes_on:
+        raise ForgeError(f"The branch {request.head_branch!r} has no pull request any more.")
     number: int = row["next_pull_number"]
     await _insert(tx, repo, request, number)
     return number, request.draft
@@ -83,14 +102,22 @@ async def _adopt(
         raise ForgeError(
             f"Pull request {number} of the branch {request.head_branch!r} was closed unmerged."
         )
+    is_left_out = existing["state"] == "merged" and existing["head_commit"] != request.head_commit
+    if request.goes_on and is_left_out:
+        raise ForgeError(
+            f"Pull request {number} was merged before {request.head_commit[:12]} was part of it; "
+            f"that commit is on the branch {request.head_branch!r}."
+        )
+    becomes_draft = request.goes_on and request.draft
     await tx.execute(
-        "UPDATE pulls SET head_commit = :head_commit"
+        "UPDATE pulls SET head_commit = :head_commit, draft = (draft OR :becomes_draft)"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
         head_commit=request.head_commit,
+        becomes_draft=becomes_draft,
         repo_id=repo.repo_id,
         number=number,
     )
-    return number, bool(existing["draft"])
+    return number, bool(existing["draft"]) or becomes_draft
 
 
 async def _insert(
@@ -117,6 +144,10 @@ async def _insert(
         next=number + 1,
         repo_id=repo.repo_id,
     )
+
+
+def _branch_pull(row: Row) -> BranchPull:
+    return BranchPull(row["number"], row["title"], row["state"])
 
 
 def _title(request: PullRequestRequest) -> str:

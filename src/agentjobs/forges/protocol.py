@@ -33,12 +33,23 @@ class PullRequestRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: str
     draft: bool = False
     reviewers: tuple[str, ...] = ()
+    # The branch has its pull request already, which must still be open: none is opened for it. A
+    # draft makes it one again.
+    goes_on: bool = False
 
 
 class PullRequest(msgspec.Struct, frozen=True):
     number: int
     url: str
     draft: bool
+
+
+class BranchPull(msgspec.Struct, frozen=True):
+    """A branch's pull request as it is now; `state` is open, merged or closed."""
+
+    number: int
+    title: str
+    state: str
 
 
 class Forge(Protocol):
@@ -55,3 +66,6 @@ class Forge(Protocol):
 
         Raises ForgeError.
         """
+
+    async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
+        """The one whose head the branch is, whatever became of it. Raises ForgeError."""

@@ -12,7 +12,7 @@ from agentjobs.agents.certificates import trusting
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.invocation import prepare
 from agentjobs.agents.judgement import watch_of
-from agentjobs.agents.prompt import JobFacts
+from agentjobs.agents.prompt import JobFacts, PullSoFar
 from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.watching import Watch
 from agentjobs.jobs.claim import ClaimedJob
@@ -37,6 +37,7 @@ class AgentRun:
     tools: JobTools
     slot: int
     log: LogWriter
+    pull: PullSoFar | None = None
     watch: Watch = dataclasses.field(init=False)
     _sandboxed: asyncio.Task[SandboxReport] | None = None
     _budget_message: str | None = None
@@ -83,12 +84,32 @@ class AgentRun:
     def _task(self, checkout: Checkout, facts: RepoFacts) -> SandboxTask:
         return prepare(
             self.agent,
-            _job_facts(self.job, self.agent, self.plan, checkout.commit, facts),
+            self._job_facts(checkout.commit, facts),
             workspace=checkout.tree,
             run_dir=_run_dir(checkout),
             owner_uid=self.tools.sandbox.owner_uid(self.slot),
             timeout_seconds=self.plan.timeout_seconds,
             slot=self.slot,
+        )
+
+    def _job_facts(self, base_commit: str, facts: RepoFacts) -> JobFacts:
+        job, agent = self.job, self.agent
+        checks = " && ".join(shlex.join(check.command) for check in self.plan.checks)
+        return JobFacts(
+            job_id=job.id,
+            repo=job.repo,
+            agent=agent.id,
+            agent_name=agent.name,
+            base_branch=job.base_branch,
+            base_commit=base_commit,
+            attempt=job.attempt + 1,
+            ticket_id=job.ticket_id,
+            config_override=job.config_override,
+            languages=facts.languages,
+            guidance_files=facts.guidance,
+            test_command=facts.test_command,
+            verify_command=checks or None,
+            pull=self.pull,
         )
 
     def _fitted(self, task: SandboxTask, reach: Reach) -> SandboxTask:
@@ -187,25 +208,4 @@ def _joined(before: Verification | None, found: Verification) -> Verification:
         duration_ms=before.duration_ms + found.duration_ms,
         stopped_by=found.stopped_by,
         output=found.output,
-    )
-
-
-def _job_facts(
-    job: ClaimedJob, agent: Agent, plan: RunPlan, base_commit: str, facts: RepoFacts
-) -> JobFacts:
-    checks = " && ".join(shlex.join(check.command) for check in plan.checks)
-    return JobFacts(
-        job_id=job.id,
-        repo=job.repo,
-        agent=agent.id,
-        agent_name=agent.name,
-        base_branch=job.base_branch,
-        base_commit=base_commit,
-        attempt=job.attempt + 1,
-        ticket_id=job.ticket_id,
-        config_override=job.config_override,
-        languages=facts.languages,
-        guidance_files=facts.guidance,
-        test_command=facts.test_command,
-        verify_command=checks or None,
     )

@@ -1,23 +1,27 @@
 """Cancelling: at once for a job that waits; for a running one a wish its worker carries out."""
 
 from agentjobs.clock import now_ms
+from agentjobs.jobs.auditing import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.queries import get_job, job_not_found
 from agentjobs.jobs.states import FINAL, QUEUED
 from agentjobs.jobs.transition import apply, cancelled
+from agentjobs.organizations.audit import Entry
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 
 
 async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    await context.db.transact(_cancel, organization_id, job_id)
+    entry = entry_in_person("job.cancelled", job_id)
+    await context.db.transact(_cancel, organization_id, job_id, entry)
     return await get_job(context, organization_id, job_id)
 
 
-async def _cancel(tx: Transaction, organization_id: str, job_id: str) -> None:
+async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:
     row = await tx.fetch_one(
-        "SELECT status FROM jobs WHERE id = :job_id AND organization_id = :organization_id"
+        "SELECT status, cancel_requested_at FROM jobs"
+        " WHERE id = :job_id AND organization_id = :organization_id"
         " /*postgresql FOR UPDATE */",
         job_id=job_id,
         organization_id=organization_id,
@@ -29,6 +33,8 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str) -> None:
             "job_finished",
             f"The job is {row['status']} already; only a queued or running job can be cancelled.",
         )
+    if row["cancel_requested_at"] is None:
+        await write_about(tx, organization_id, job_id, entry)
     now = now_ms()
     if row["status"] == QUEUED:
         # Claimed or not, its agent has not begun; a worker preparing it finds its fence moved on.

@@ -82,9 +82,13 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     job_budget_nanousd: int | None = None
     # What an earlier attempt found, which got as far as its branch.
     verification: Verification | None = None
+    # The job whose branch and pull request this one goes on with.
+    follows: str | None = None
 
     @property
     def base_branch(self) -> str:
+        if self.follows is not None:
+            return self.branch
         return str(self.config_override.get("base_branch") or self.default_branch)
 
     @property
@@ -178,4 +182,5 @@ def _claimed(row: Row, credential: str) -> ClaimedJob:
         daily_budget_nanousd=row["daily_budget_nanousd"],
         job_budget_nanousd=row["job_budget_nanousd"],
         verification=stored_verification(row["verification"]),
+        follows=row["follows"],
     )

@@ -4,12 +4,14 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.jobs.auditing import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.estimate import QueueState, estimated_start_ms
 from agentjobs.jobs.fleet import FleetState
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import CreateJobRequest, Receipt
 from agentjobs.jobs.states import QUEUED
+from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
@@ -35,7 +37,8 @@ async def create_job(
 ) -> CreatedJob:
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
-        return await context.db.transact(_create, context, caller, body, idempotency, fleet)
+        entry = entry_in_person("job.created", repo=body.repo, agent=body.agent)
+        return await context.db.transact(_create, context, caller, body, idempotency, fleet, entry)
 
 
 async def _create(
@@ -45,13 +48,14 @@ async def _create(
     body: CreateJobRequest,
     idempotency: IdempotencyClaim | None,
     fleet: FleetState,
+    entry: Entry | None,
 ) -> CreatedJob:
     if idempotency is not None:
         earlier = await recall(tx, caller.organization_id, idempotency)
         if earlier is not None:
             return CreatedJob(msgspec.json.decode(earlier, type=Receipt), replayed=True)
-    found = await _surroundings(tx, caller.organization_id, body.repo)
-    _check(context, caller, body, found)
+    found = await surroundings(tx, caller.organization_id, body.repo)
+    check_acceptable(context, caller, body, found)
     estimate = estimated_start_ms(
         QueueState(
             waiting=fleet.startable_of_others(caller.organization_id)
@@ -66,6 +70,7 @@ async def _create(
     )
     job_id = new_id("job")
     await insert_job(tx, job_id, caller, found["id"], body)
+    await write_about(tx, caller.organization_id, job_id, entry)
     receipt = Receipt(job_id, QUEUED, estimate)
     if idempotency is not None:
         await remember(tx, caller.organization_id, idempotency, msgspec.json.encode(receipt))
@@ -73,7 +78,9 @@ async def _create(
     return CreatedJob(receipt, replayed=False)
 
 
-def _check(context: JobsContext, caller: Caller, body: CreateJobRequest, found: Row) -> None:
+def check_acceptable(
+    context: JobsContext, caller: Caller, body: CreateJobRequest, found: Row
+) -> None:
     _check_cost(body, found["job_budget_nanousd"])
     if found["id"] is None:
         raise Problem(
@@ -122,14 +129,15 @@ def _check_cost(body: CreateJobRequest, budget_nanousd: int | None) -> None:
         )
 
 
-async def _surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
+async def surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
     """The repository and the queue, in one round trip; a row even when there is no repository."""
     row = await tx.fetch_one(
         "SELECT r.id, r.index_status, o.job_budget_nanousd,"
-        " (SELECT COUNT(*) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
-        "  AND organization_id = o.id) AS organization_waiting,"
-        " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL"
-        "  AND organization_id = o.id) AS organization_active"
+        # Left to itself SQLite walks all jobs of the organization instead.
+        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting */ WHERE status = 'queued'"
+        "  AND lease_owner IS NULL AND organization_id = o.id) AS organization_waiting,"
+        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
+        "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS organization_active"
         " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"
         "  AND r.full_name = :repo AND r.disconnected_at IS NULL"
         " WHERE o.id = :organization_id",

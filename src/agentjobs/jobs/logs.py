@@ -18,6 +18,28 @@ async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list
     return [LogChunk(row["sequence"], row["created_at"], row["text"]) for row in rows]
 
 
+async def read_last_chunks(db: Database, job_id: str, most_length: int) -> list[LogChunk]:
+    """The end of a log, about that much of it; the first chunk of all has the number 1."""
+    newest_first: list[LogChunk] = []
+    length = 0
+    before = 2**62
+    while length < most_length:
+        rows = await db.fetch_all(
+            "SELECT sequence, created_at, text FROM job_logs"
+            " WHERE job_id = :job_id AND sequence < :before ORDER BY sequence DESC LIMIT 64",
+            job_id=job_id,
+            before=before,
+        )
+        for row in rows:
+            if length < most_length:
+                newest_first.append(LogChunk(row["sequence"], row["created_at"], row["text"]))
+            length += len(row["text"])
+        if len(rows) < 64:
+            break
+        before = rows[-1]["sequence"]
+    return newest_first[::-1]
+
+
 async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
     """The number is the store's to give: a second attempt goes on where the first stopped.
 

@@ -54,6 +54,8 @@ class JobView(msgspec.Struct, frozen=True):
     usage: Usage | None
     queue_reason: str | None
     verification: Verification | None = None
+    # The job whose pull request this one goes on with.
+    follows: str | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ def job_view(row: Row, queue_reason: str | None = None) -> JobView:
         usage=None if row["usage"] is None else msgspec.json.decode(row["usage"], type=Usage),
         queue_reason=queue_reason,
         verification=stored_verification(row["verification"]),
+        follows=row["follows"],
     )
 
 

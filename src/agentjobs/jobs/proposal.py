@@ -13,6 +13,7 @@ from agentjobs.git.remote import Remote
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Completed, Stopped
+from agentjobs.jobs.own_commit import own_commit
 from agentjobs.jobs.patience import patiently
 from agentjobs.jobs.plan import RunPlan
 from agentjobs.jobs.pull_text import PullText, commit_message, from_commit_message, pull_body
@@ -22,6 +23,15 @@ from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.publish import branch_head, commit_changes, push
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What an earlier attempt left on the branch, made from `base`; people may have gone on."""
+
+    base: str
+    commit: str
+    head: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +47,16 @@ class Proposal:
     def _mirror(self) -> Path:
         return self.tools.mirrors.path(self.job.repo_id)
 
-    async def pushed_before(self) -> str | None:
+    async def pushed_before(self, base: str) -> Pushed | None:
         """An earlier attempt may have got as far as its branch; that work is not done twice."""
         if not self.job.was_started_before:
             return None
-        return await self._own_head()
+        if self.job.follows is None:
+            head = await self._head()
+            return None if head is None else Pushed(base, head, head)
+        # Here the branch was there before the job, so that its base is the branch's head.
+        own = await own_commit(self._mirror, base, self.job)
+        return None if own is None else Pushed(own.base, own.commit, base)
 
     async def commit(self, checkout: Checkout, text: PullText, plan: RunPlan) -> str:
         """Only in the mirror yet. What comes after it in the tree is not part of it."""
@@ -59,24 +74,23 @@ class Proposal:
             raise Stopped("no_changes", "The agent finished without proposing a change.")
         return commit
 
-    async def push(self, commit: str) -> None:
+    async def push(self, commit: str, base: str) -> None:
+        follows = self.job.follows is not None
         try:
-            await self._push(commit, expected=None)
+            await self._push(commit, expected=base if follows else None)
         except PushRejected:
-            # Only this job writes its branch: what is there is its own, from a push whose end
-            # it did not learn.
-            own = await self._own_head()
+            # A push whose end it did not learn may have left this job's own there: nobody else
+            # writes a branch that it made, and on an earlier job's its commits are told by name.
+            own = await (self._own_since(base, commit) if follows else self._head())
             if own is None:
                 raise
-            await self._push(commit, expected=own)
+            if own != commit:
+                await self._push(commit, expected=own)
         self.log.say(f"pushed {commit[:12]} to {self.job.branch}")
 
     async def words_of(self, pushed: str) -> PullText:
         """Those of an earlier attempt, from its commit."""
-        mirrors = self.tools.mirrors
-        await mirrors.commit_of(
-            self.job.repo_id, self.remote, branch=self.job.branch, known_head=pushed
-        )
+        await self._fetched(pushed)
         shown = await git("show", "-s", "--format=%B", pushed, git_dir=self._mirror)
         return from_commit_message(shown.stdout.decode(errors="replace"))
 
@@ -87,26 +101,53 @@ class Proposal:
         text: PullText,
         plan: RunPlan,
         verification: Verification | None,
+        head: str | None = None,
     ) -> Completed:
+        """`head` is where the branch is, if it is beyond the commit."""
         is_unproven = verification is not None and not verification.passed
+        follows = self.job.follows is not None
         pull = await self.forge.open_pull_request(
             self.address,
             self.job.credential,
             PullRequestRequest(
                 head_branch=self.job.branch,
                 base_branch=self.job.base_branch,
-                head_commit=commit,
+                head_commit=head or commit,
                 base_commit=base,
                 title=text.title,
                 body=pull_body(self.job, text, verification),
-                draft=plan.draft or is_unproven,
+                # Whether to open a draft was decided when the pull request was opened.
+                draft=is_unproven or (plan.draft and not follows),
                 reviewers=plan.reviewers,
+                goes_on=follows,
             ),
         )
-        self.log.say(f"opened pull request #{pull.number}: {pull.url}")
+        done = "went on with" if follows else "opened"
+        self.log.say(f"{done} pull request #{pull.number}: {pull.url}")
         return Completed(pull.url, pull.number, commit, pull.draft)
 
-    async def _own_head(self) -> str | None:
+    async def _own_since(self, base: str, commit: str) -> str | None:
+        """This job's commit on a branch that others write too; None when it is as it was seen."""
+        head = await self._head()
+        if head == base:
+            return None
+        if head is not None:
+            await self._fetched(head)
+            own = await own_commit(self._mirror, head, self.job)
+            if own is not None and own.commit in (head, commit):
+                return own.commit
+        now = "is gone" if head is None else f"is at {head[:12]}, not at {base[:12]}"
+        raise PushRejected(
+            f"the branch {self.job.branch!r} moved while the agent worked: it {now} any more; "
+            "start another follow-up to go on from there"
+        )
+
+    async def _fetched(self, head: str) -> None:
+        await self.tools.mirrors.commit_of(
+            self.job.repo_id, self.remote, branch=self.job.branch, known_head=head
+        )
+
+    async def _head(self) -> str | None:
         return await patiently(lambda: branch_head(self.remote, self.job.branch), self.log.say)
 
     async def _push(self, commit: str, expected: str | None) -> None:

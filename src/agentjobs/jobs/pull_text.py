@@ -33,7 +33,15 @@ def pull_text(job: ClaimedJob, agent_name: str, report: Report | None) -> PullTe
 
 def commit_message(job: ClaimedJob, text: PullText) -> str:
     """Trailers last, so that git and people can tell which job and agent made the commit."""
-    return f"{text.title}\n\n{text.body}\n\nJob: {job.id}\nAgent: {job.agent}\n"
+    return f"{text.title}\n\n{text.body}{_trailers(job)}"
+
+
+def is_message_of(job: ClaimedJob, message: str) -> bool:
+    return message.rstrip().endswith(_trailers(job).rstrip())
+
+
+def _trailers(job: ClaimedJob) -> str:
+    return f"\n\nJob: {job.id}\nAgent: {job.agent}\n"
 
 
 def from_commit_message(message: str) -> PullText:

@@ -1,26 +1,27 @@
 """Reading jobs and their events, always through the organization that owns them."""
 
-from typing import Any
-
 import msgspec
 
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
 from agentjobs.jobs.states import QUEUED, JobStatus
+from agentjobs.jobs.walks import NO_BOUND, found_jobs
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
 
 # Evaluated only for a job that waits; a finished job costs no second look-up.
 _ACTIVE = (
     "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    " (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    # Left to itself SQLite walks all jobs of the organization instead.
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL"
     "  AND a.organization_id = j.organization_id) END AS organization_active"
 )
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
     " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
-    " j.verification, o.plan,"
+    " j.verification, j.follows, o.plan,"
     f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
@@ -52,16 +53,16 @@ async def list_jobs(
 ) -> list[JobView]:
     """Newest first; `before` is the identifier of the last job already seen."""
     conditions = {"status": status, "repo": repo, "agent": agent}
-    given: dict[str, Any] = {name: value for name, value in conditions.items() if value is not None}
-    where = "".join(f" AND j.{name} = :{name}" for name in given)
-    if before is not None:
-        where += " AND j.id < :before"
-        given["before"] = before
+    given = {name: value for name, value in conditions.items() if value is not None}
+    # Few statements, whatever limits are asked for.
+    found = found_jobs(tuple(given), limit=1 << limit.bit_length(), bounded=False)
     rows = await context.db.fetch_all(
-        f"{_SELECT} WHERE j.organization_id = :organization_id{where}"
-        " ORDER BY j.id DESC LIMIT :limit",
+        f"{found} {_SELECT} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
+        " ON shown.id = j.id ORDER BY j.id DESC",
         organization_id=organization_id,
         limit=limit,
+        before=NO_BOUND if before is None else before,
+        since="",
         **given,
     )
     return [job_view(row, await _queue_reason(context, row)) for row in rows]

@@ -1,4 +1,4 @@
-"""A draft that is marked ready asks for its review: `pr.review_requested`, once per job."""
+"""A draft that is marked ready asks for its review: `pr.review_requested`, by its latest job."""
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.pulls import Pull, ready_pull
@@ -13,11 +13,12 @@ async def mark_ready(db: Database, organization: str, full_name: str, number: in
 async def _request_review(tx: Transaction, pull: Pull) -> None:
     job = await tx.fetch_one(
         "UPDATE jobs SET last_sequence = last_sequence + 1"
-        " WHERE repo_id = :repo_id AND branch = :branch AND status = 'completed'"
+        " WHERE id = (SELECT MAX(j.id) FROM jobs j WHERE j.repo_id = :repo_id"
+        "  AND j.pr_number = :number AND j.status = 'completed')"
         " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.job_id = jobs.id AND e.event = :event)"
         " RETURNING id, organization_id, last_sequence, repo, pr_url",
         repo_id=pull.repo_id,
-        branch=pull.head_branch,
+        number=pull.number,
         event=events.PR_REVIEW_REQUESTED,
     )
     if job is not None:

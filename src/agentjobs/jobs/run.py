@@ -11,11 +11,12 @@ from agentjobs.git.process import GitError
 from agentjobs.git.remote import Remote
 from agentjobs.jobs.agent_run import AgentRun
 from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.earlier_work import pull_so_far
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Failed, Outcome, Stopped
 from agentjobs.jobs.patience import patiently
 from agentjobs.jobs.plan import RunPlan, plan_run
-from agentjobs.jobs.proposal import Proposal
+from agentjobs.jobs.proposal import Proposal, Pushed
 from agentjobs.jobs.pull_text import PullText, pull_text
 from agentjobs.jobs.start import start_job
 from agentjobs.jobs.tools import JobTools
@@ -82,10 +83,12 @@ class Run:
     async def _from(self, base: str, agent: Agent, proposal: Proposal) -> Outcome:
         facts = await self._facts(base)
         plan = self._plan(agent, facts)
-        pushed = await proposal.pushed_before()
+        pushed = await proposal.pushed_before(base)
         if pushed is not None:
-            return await self._adopt(proposal, plan, base, pushed)
-        work = AgentRun(self.job, agent, plan, self.tools, self.slot, self.log)
+            return await self._adopt(proposal, plan, pushed)
+        db = self.tools.context.db
+        pull = await pull_so_far(db, proposal.forge, proposal.address, self.job)
+        work = AgentRun(self.job, agent, plan, self.tools, self.slot, self.log, pull)
         async with self.tools.workspaces.checkout(
             self.job.repo_id, base, owner_uid=self.tools.sandbox.owner_uid(self.slot)
         ) as checkout:
@@ -95,16 +98,18 @@ class Run:
             # Before it is checked: what a check leaves in the tree is nobody's proposal.
             commit = await proposal.commit(checkout, text, plan)
             verification = await work.verify(checkout)
-        await proposal.push(commit)
+        await proposal.push(commit, base)
         self.is_irrevocable = True
         return await proposal.open(base, commit, text, plan, verification)
 
-    async def _adopt(self, proposal: Proposal, plan: RunPlan, base: str, pushed: str) -> Outcome:
-        await start_job(self.tools.context.db, self.job, base)
-        self.log.say(f"{self.job.branch} is there already at {pushed[:12]}: adopted")
-        text = await proposal.words_of(pushed)
+    async def _adopt(self, proposal: Proposal, plan: RunPlan, pushed: Pushed) -> Outcome:
+        await start_job(self.tools.context.db, self.job, pushed.base)
+        self.log.say(f"{self.job.branch} is there already at {pushed.commit[:12]}: adopted")
+        text = await proposal.words_of(pushed.commit)
         self.is_irrevocable = True
-        return await proposal.open(base, pushed, text, plan, self.job.verification)
+        return await proposal.open(
+            pushed.base, pushed.commit, text, plan, self.job.verification, pushed.head
+        )
 
     def _agent(self) -> Agent:
         agent = self.tools.context.catalog.get(self.job.agent)
@@ -135,6 +140,8 @@ class Run:
             )
         except BaseBranchMissing:
             message = f"The repository {self.job.repo!r} has no branch {branch!r}."
+            if self.job.follows is not None:
+                raise Stopped("forge_error", f"{message} Create a new job.") from None
             raise Stopped(
                 "repo_unavailable" if is_default else "invalid_configuration", message
             ) from None

@@ -13,17 +13,33 @@ STATUS_OF: Mapping[str, int] = {
     "invalid_json": 400,
     "bad_request": 400,
     "unauthorized": 401,
+    "not_signed_in": 401,
+    "sign_in_failed": 401,
+    "wrong_password": 401,
     "insufficient_scope": 403,
+    "foreign_origin": 403,
+    "form_expired": 403,
+    "https_required": 403,
+    "role_required": 403,
     "plan_required": 403,
     "job_not_found": 404,
     "repo_not_found": 404,
     "pull_not_found": 404,
     "organization_not_found": 404,
+    "delivery_not_found": 404,
+    "endpoint_not_found": 404,
+    "key_not_found": 404,
+    "member_not_found": 404,
+    "secret_not_found": 404,
+    "user_not_found": 404,
     "not_found": 404,
+    "import_not_found": 404,
     "method_not_allowed": 405,
     "request_timeout": 408,
     "idempotency_in_progress": 409,
+    "follow_up_active": 409,
     "job_finished": 409,
+    "name_taken": 409,
     "merge_conflict": 409,
     "pull_is_draft": 409,
     "pull_not_open": 409,
@@ -31,13 +47,18 @@ STATUS_OF: Mapping[str, int] = {
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "idempotency_key_reused": 422,
+    "invalid_credential": 422,
+    "invalid_source": 422,
     "repo_not_connected": 422,
     "unknown_agent": 422,
     "validation_failed": 422,
     "queue_full": 429,
     "rate_limited": 429,
+    "too_many_attempts": 429,
+    "too_many_imports": 429,
     "headers_too_large": 431,
     "internal_error": 500,
+    "provider_unavailable": 503,
     "repo_unavailable": 503,
     "unavailable": 503,
 }
@@ -95,7 +116,7 @@ def error_response(
     return Response(
         msgspec.json.encode(ErrorBody(fields)),
         status_code=status_of(problem),
-        headers={**_headers_of(problem), **(headers or {})},
+        headers={**headers_of(problem), **(headers or {})},
         media_type="application/json",
     )
 
@@ -154,7 +175,7 @@ def stopping() -> Problem:
     )
 
 
-def _headers_of(problem: Problem) -> dict[str, str]:
+def headers_of(problem: Problem) -> dict[str, str]:
     headers = {"Cache-Control": "no-store"}
     if problem.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"

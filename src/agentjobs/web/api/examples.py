@@ -13,6 +13,8 @@ CREATE_JOB: Mapping[str, Any] = {
     "config_override": {"auto_trigger_on_cve_severity": "high", "draft": False},
 }
 
+FOLLOW_UP: Mapping[str, Any] = {"prompt": "Use a constant for the path, and test it."}
+
 RECEIPT: Mapping[str, Any] = {"job_id": JOB_ID, "status": "queued", "estimated_start_ms": 0}
 
 JOB: Mapping[str, Any] = {
@@ -38,6 +40,7 @@ JOB: Mapping[str, Any] = {
         "output": "",
         "stopped_by": None,
     },
+    "follows": None,
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
@@ -119,6 +122,8 @@ ERROR_MEANINGS: Mapping[str, str] = {
     "queue_full": "Too many jobs of this organization are queued already.",
     "job_not_found": "There is no such job in this organization.",
     "job_finished": "The job is completed, failed or cancelled already.",
+    "pull_not_open": "The job has no pull request, or it is merged or closed.",
+    "follow_up_active": "Another job is at work on this pull request.",
     "payload_too_large": "The body is larger than 64 KiB.",
     "request_timeout": "The body did not arrive in time.",
     "unsupported_media_type": "The body is not announced as application/json.",
@@ -129,6 +134,7 @@ ERROR_MEANINGS: Mapping[str, str] = {
 ERROR_DETAILS: Mapping[str, Any] = {
     "validation_failed": [{"field": "repo", "message": "is required"}],
     "plan_required": {"plan_required": "enterprise"},
+    "follow_up_active": {"job_id": JOB_ID},
 }
 
 

@@ -90,6 +90,7 @@ _JOB: Notes = {
         "Why a queued job cannot start: `plan_limit` or `no_worker`. Null: it waits for its turn."
     ),
     "verification": _note("What the check after the agent found; null when there is none yet."),
+    "follows": _note("The job whose pull request this one goes on with."),
 }
 
 FIELD_NOTES: Mapping[str, Notes] = {
@@ -107,6 +108,20 @@ FIELD_NOTES: Mapping[str, Notes] = {
             "here are handed to the agent.",
             properties=_OVERRIDES,
         ),
+    },
+    "FollowUpRequest": {
+        "prompt": _note(
+            "What the agent should do to the pull request, at most 16 KiB.",
+            pattern=_OVERRIDES["prompt"]["pattern"],
+        ),
+        "agent": _note(
+            "Agent identifier; without it the agent of the earlier job.",
+            pattern="^[a-z0-9][a-z0-9-]{0,62}$",
+        ),
+        **{
+            name: {**_OVERRIDES[name], "type": [_OVERRIDES[name]["type"], "null"]}
+            for name in ("timeout_seconds", "max_cost_usd")
+        },
     },
     "Receipt": {
         "job_id": _note("Job identifier.", pattern=JOB_ID_PATTERN),

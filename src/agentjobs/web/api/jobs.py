@@ -8,7 +8,13 @@ from starlette.responses import Response
 
 from agentjobs.jobs import queries
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.create import create_job
+from agentjobs.jobs.create import CreatedJob, create_job
+from agentjobs.jobs.follow_up import (
+    FollowUpRequest,
+    earlier_job,
+    follow_up_faults,
+    follow_up_job,
+)
 from agentjobs.jobs.model import CreateJobRequest, EventView, JobView
 from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.validation import faults_in
@@ -62,7 +68,29 @@ async def create(call: Call) -> Response:
         msgspec.convert(body, CreateJobRequest),
         idempotency=read_claim(call.scope, body),
     )
-    return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
+    return _accepted(created)
+
+
+async def follow_up(call: Call) -> Response:
+    job_id = job_id_of(call)
+    body = await read_object(call.scope, call.receive)
+    earlier = await earlier_job(call.context.db, call.caller.organization_id, job_id)
+    faults = [
+        *follow_up_faults(body, earlier, call.context.catalog),
+        *null_character_faults(body),
+        *key_faults(call.scope),
+    ]
+    if faults:
+        raise validation_failed(faults)
+    created = await follow_up_job(
+        call.context.jobs,
+        call.caller,
+        job_id,
+        msgspec.convert(body, FollowUpRequest),
+        # The same words to another job are another request.
+        idempotency=read_claim(call.scope, {"follows": job_id, "body": body}),
+    )
+    return _accepted(created)
 
 
 async def show(call: Call) -> Response:
@@ -118,6 +146,10 @@ def job_id_of(call: Call) -> str:
     if not _is_job_id(job_id):
         raise queries.job_not_found(job_id)
     return job_id
+
+
+def _accepted(created: CreatedJob) -> Response:
+    return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
 
 
 def _wait_seconds(call: Call) -> int:

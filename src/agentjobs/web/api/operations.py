@@ -2,6 +2,7 @@
 
 from starlette.routing import BaseRoute, Route
 
+from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.states import STATUSES
 from agentjobs.web.api import agents, examples, idempotency, jobs, logs, pagination, repos
@@ -37,6 +38,7 @@ _IDEMPOTENCY_KEY = Parameter(
     "answered again, with `Idempotent-Replay: true`, and makes no second job. Kept for 24 hours.",
     schema={"type": "string", "pattern": idempotency.PATTERN},
 )
+_REPLAY = {"Idempotent-Replay": "`true` when this is the answer to an earlier request."}
 _LAST_EVENT_ID = Parameter(
     name="Last-Event-ID",
     where="header",
@@ -112,7 +114,7 @@ OPERATIONS: tuple[Operation, ...] = (
             description="The job is queued.",
             type=Receipt,
             example=examples.RECEIPT,
-            headers={"Idempotent-Replay": "`true` when this is the answer to an earlier request."},
+            headers=_REPLAY,
         ),
         errors=(
             "insufficient_scope",
@@ -175,6 +177,46 @@ OPERATIONS: tuple[Operation, ...] = (
             example=examples.CANCELLED_JOB,
         ),
         errors=("insufficient_scope", "job_not_found", "job_finished"),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}/follow-ups",
+        handler=jobs.follow_up,
+        id="followUpJob",
+        tag="Jobs",
+        summary="Go on with a job's pull request",
+        description="Queues a job that starts from the branch of a completed job and adds a "
+        "commit to its pull request, which must still be open. The repository and the ticket stay "
+        "the same, and so does the agent unless another is named. Only one job at a time works on "
+        "a pull request.",
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        request=FollowUpRequest,
+        request_example=examples.FOLLOW_UP,
+        answer=Answer(
+            status=202,
+            description="The job is queued.",
+            type=Receipt,
+            example=examples.RECEIPT,
+            headers=_REPLAY,
+        ),
+        errors=(
+            "insufficient_scope",
+            "job_not_found",
+            "unsupported_media_type",
+            "payload_too_large",
+            "request_timeout",
+            "invalid_json",
+            "validation_failed",
+            "pull_not_open",
+            "follow_up_active",
+            "repo_not_connected",
+            "unknown_agent",
+            "plan_required",
+            "repo_indexing",
+            "queue_full",
+            "idempotency_key_reused",
+            "idempotency_in_progress",
+        ),
     ),
     Operation(
         method="GET",

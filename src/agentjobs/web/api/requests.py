@@ -42,13 +42,13 @@ def check_content_type(scope: Scope) -> None:
     )
 
 
-async def read_body(scope: Scope, receive: Receive) -> bytes:
+async def read_body(scope: Scope, receive: Receive, most: int = MOST_BODY_BYTES) -> bytes:
     announced = header(scope, b"content-length") or ""
     if announced.isdecimal() and int(announced) > MOST_DRAINED_BYTES:
-        raise _too_large(all_read=False)
+        raise _too_large(most, all_read=False)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _received(receive)
+            return await _received(receive, most)
     except TimeoutError:
         raise HttpProblem(
             "request_timeout",
@@ -57,7 +57,7 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         ) from None
 
 
-async def _received(receive: Receive) -> bytes:
+async def _received(receive: Receive, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -68,12 +68,12 @@ async def _received(receive: Receive) -> bytes:
         chunk: bytes = message.get("body", b"")
         more = message.get("more_body", False)
         size += len(chunk)
-        if size <= MOST_BODY_BYTES:
+        if size <= most:
             chunks.append(chunk)
         elif size > MOST_DRAINED_BYTES:
             break
-    if size > MOST_BODY_BYTES:
-        raise _too_large(all_read=not more)
+    if size > most:
+        raise _too_large(most, all_read=not more)
     return b"".join(chunks)
 
 
@@ -151,10 +151,10 @@ def _too_deep() -> Problem:
     return _invalid_json(f"The body nests deeper than {MOST_NESTING} levels.")
 
 
-def _too_large(*, all_read: bool) -> Problem:
+def _too_large(most: int, *, all_read: bool) -> Problem:
     return HttpProblem(
         "payload_too_large",
-        f"The body is larger than {MOST_BODY_BYTES} bytes; send less.",
+        f"The body is larger than {most} bytes; send less.",
         # The rest is still on its way: this connection cannot carry another request.
         headers={} if all_read else _CLOSING,
     )

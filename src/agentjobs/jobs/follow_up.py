@@ -1,0 +1,230 @@
+"""A further job on the branch of an earlier one: what may go on, and only one at a time.
+
+Accepts and queues it as any other job; how it runs is `run`'s, and the words are `earlier_work`'s.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agentjobs.agents.catalog import Catalog
+from agentjobs.forges.local import hold_pull
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.auditing import entry_in_person, write_about
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.create import CreatedJob, check_acceptable, insert_job, surroundings
+from agentjobs.jobs.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.fleet import FleetState
+from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
+from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.queries import job_not_found
+from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
+from agentjobs.jobs.validation import Fault, faults_in
+from agentjobs.organizations.audit import Entry
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+
+_OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
+_OF_OVERRIDES = "config_override."
+_EARLIER = (
+    "SELECT id, status, repo_id, repo, agent, ticket_id, branch FROM jobs"
+    " WHERE id = :job_id AND organization_id = :organization_id"
+)
+# Two halves, for each of which there is an index of what is not finished.
+_AT_WORK = (
+    "SELECT id FROM jobs WHERE organization_id = :organization_id AND lease_owner IS NOT NULL"
+    " AND repo_id = :repo_id AND branch = :branch"
+    " UNION ALL SELECT id FROM jobs WHERE organization_id = :organization_id"
+    " AND status = 'queued' AND lease_owner IS NULL AND repo_id = :repo_id AND branch = :branch"
+)
+
+
+class FollowUpRequest(msgspec.Struct, frozen=True):
+    prompt: str
+    agent: str | None = None
+    timeout_seconds: int | None = None
+    max_cost_usd: float | None = None
+
+
+class EarlierJob(msgspec.Struct, frozen=True):
+    """The job to go on with."""
+
+    id: str
+    status: JobStatus
+    repo_id: str
+    repo: str
+    agent: str
+    ticket_id: str | None
+    branch: str
+
+
+async def earlier_job(db: Database, organization_id: str, job_id: str) -> EarlierJob:
+    """Or `job_not_found`: the same for no job and another organization's."""
+    row = await db.fetch_one(_EARLIER, job_id=job_id, organization_id=organization_id)
+    return _earlier(row, job_id)
+
+
+def follow_up_faults(body: Mapping[str, Any], earlier: EarlierJob, catalog: Catalog) -> list[Fault]:
+    """Every fault at once, as of a job's request; the fields stand side by side here."""
+    given = {name: value for name, value in body.items() if value is not None}
+    override = {name: given[name] for name in _OVERRIDES if name in given}
+    request = {
+        "repo": earlier.repo,
+        "agent": given.get("agent", earlier.agent),
+        "config_override": override,
+    }
+    faults = [] if "prompt" in given else [{"field": "prompt", "message": "is required"}]
+    return faults + [_own(fault) for fault in faults_in(request, catalog)]
+
+
+async def follow_up_job(
+    context: JobsContext,
+    caller: Caller,
+    job_id: str,
+    body: FollowUpRequest,
+    *,
+    idempotency: IdempotencyClaim | None = None,
+) -> CreatedJob:
+    """Queue it, for a `body` without faults. Of many at once for one branch, one is accepted."""
+    with first_call(context.keys_in_flight, caller.organization_id, idempotency):
+        fleet = await context.fleet.state()
+        entry = entry_in_person("job.created", follows=job_id)
+        return await context.db.transact(
+            _follow_up, context, caller, job_id, body, idempotency, fleet, entry
+        )
+
+
+async def _follow_up(
+    tx: Transaction,
+    context: JobsContext,
+    caller: Caller,
+    job_id: str,
+    body: FollowUpRequest,
+    idempotency: IdempotencyClaim | None,
+    fleet: FleetState,
+    entry: Entry | None,
+) -> CreatedJob:
+    if idempotency is not None:
+        answered = await recall(tx, caller.organization_id, idempotency)
+        if answered is not None:
+            return CreatedJob(msgspec.json.decode(answered, type=Receipt), replayed=True)
+    row = await tx.fetch_one(_EARLIER, job_id=job_id, organization_id=caller.organization_id)
+    earlier = _earlier(row, job_id)
+    request = _request(earlier, body)
+    found = await surroundings(tx, caller.organization_id, earlier.repo)
+    _check_repo(earlier, found)
+    await _check_branch(tx, caller.organization_id, earlier)
+    _check_request(context, caller, request, found)
+    follow_up_id = new_id("job")
+    await insert_job(
+        tx,
+        follow_up_id,
+        caller,
+        earlier.repo_id,
+        request,
+        branch=earlier.branch,
+        follows=earlier.id,
+    )
+    await write_about(tx, caller.organization_id, follow_up_id, entry)
+    estimate = _estimate(context, caller, fleet, found, request.agent)
+    receipt = Receipt(follow_up_id, QUEUED, estimate)
+    if idempotency is not None:
+        await remember(tx, caller.organization_id, idempotency, msgspec.json.encode(receipt))
+    tx.announce("jobs")
+    return CreatedJob(receipt, replayed=False)
+
+
+def _earlier(row: Row | None, job_id: str) -> EarlierJob:
+    if row is None:
+        raise job_not_found(job_id)
+    return EarlierJob(**{name: row[name] for name in EarlierJob.__struct_fields__})
+
+
+def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
+    asked = {name: getattr(body, name) for name in _OVERRIDES}
+    override = {name: value for name, value in asked.items() if value is not None}
+    return CreateJobRequest(earlier.repo, body.agent or earlier.agent, earlier.ticket_id, override)
+
+
+def _check_repo(earlier: EarlierJob, found: Row) -> None:
+    if found["id"] != earlier.repo_id:
+        # Gone, or another one was connected under its name since.
+        raise Problem(
+            "repo_not_connected",
+            f"The repository {earlier.repo!r} of job {earlier.id!r} is not connected any more; "
+            "create a new job for one that is.",
+        )
+
+
+async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJob) -> None:
+    if earlier.status not in FINAL:
+        raise _at_work(earlier.id)
+    if earlier.status != COMPLETED:
+        raise Problem(
+            "pull_not_open",
+            f"Job {earlier.id!r} is {earlier.status} and has no pull request to go on with; "
+            "create a new job, or go on with one that completed.",
+        )
+    # Held to the end: who comes second must find in the queue who came first.
+    pull = await hold_pull(tx, earlier.repo_id, earlier.branch)
+    if pull is None or pull.state != "open":
+        named = "The pull request" if pull is None else f"Pull request {pull.number}"
+        state = "gone" if pull is None else f"{pull.state} already"
+        raise Problem("pull_not_open", f"{named} of this job is {state}; create a new job.")
+    other = await tx.fetch_one(
+        _AT_WORK,
+        organization_id=organization_id,
+        repo_id=earlier.repo_id,
+        branch=earlier.branch,
+    )
+    if other is not None:
+        raise _at_work(other["id"])
+
+
+def _at_work(job_id: str) -> Problem:
+    return Problem(
+        "follow_up_active",
+        f"Job {job_id!r} is at work on this pull request; wait until it is finished, or cancel it.",
+        details={"job_id": job_id},
+    )
+
+
+def _check_request(
+    context: JobsContext, caller: Caller, request: CreateJobRequest, found: Row
+) -> None:
+    try:
+        check_acceptable(context, caller, request, found)
+    except Problem as problem:
+        if not isinstance(problem.details, list):
+            raise
+        raise Problem(
+            problem.code,
+            problem.message.replace(_OF_OVERRIDES, ""),
+            details=[_own(fault) for fault in problem.details],
+        ) from None
+
+
+def _own(fault: Fault) -> Fault:
+    """By the name that the field has in a follow-up; all of them together are too long by it."""
+    field = fault["field"]
+    named = "prompt" if field == "config_override" else field.removeprefix(_OF_OVERRIDES)
+    return {**fault, "field": named}
+
+
+def _estimate(
+    context: JobsContext, caller: Caller, fleet: FleetState, found: Row, agent: str
+) -> int:
+    waiting, active = found["organization_waiting"], found["organization_active"]
+    return estimated_start_ms(
+        QueueState(
+            waiting=fleet.startable_of_others(caller.organization_id) + waiting,
+            active=max(fleet.active, active),
+            organization_waiting=waiting,
+            organization_active=active,
+        ),
+        slots=fleet.slots_for(agent),
+        organization_limit=context.plans.concurrent_jobs(caller.plan),
+        typical_duration_ms=fleet.typical_duration_ms,
+    )

@@ -1,0 +1,109 @@
+"""What happened in each hour of an organization, summed up by the store; nothing is kept here."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from agentjobs.identifiers import first_id_at
+from agentjobs.store.database import Database
+
+HOUR_MS = 3_600_000
+
+# By identifier, which carries the time: ranges of indexes, each counted without a look at its rows.
+_COUNTS = (
+    "SELECT hour.value AS hour,"
+    " (SELECT COUNT(*) FROM jobs j /*sqlite INDEXED BY jobs_of_organization */"
+    "  WHERE j.organization_id = :organization_id"
+    "  AND j.id >= 'job_' || SUBSTR(hour.value, 1, 26)"
+    "  AND j.id < 'job_' || SUBSTR(hour.value, 27, 26)) AS accepted,"
+    + ",".join(
+        f" (SELECT COUNT(*) FROM deliveries d WHERE d.organization_id = :organization_id"
+        f"  AND d.status || '' = '{status}' AND d.id >= 'dlv_' || SUBSTR(hour.value, 1, 26)"
+        f"  AND d.id < 'dlv_' || SUBSTR(hour.value, 27, 26)) AS {status}"
+        for status in ("delivered", "failed", "pending")
+    )
+    + " FROM (SELECT value FROM each(:hours)) AS hour"
+)
+# Money row by row, or PostgreSQL may read the books of all jobs there are.
+_FINISHED = (
+    f"SELECT completed_at / {HOUR_MS} AS hour, agent, status, COUNT(*) AS jobs,"
+    " COUNT(CASE WHEN started_at >= queued_at THEN 1 END) AS waited,"
+    " SUM(CASE WHEN started_at >= queued_at THEN started_at - queued_at ELSE 0 END) AS wait_ms,"
+    " COUNT(started_at) AS ran, COALESCE(SUM(completed_at - started_at), 0) AS run_ms,"
+    " COALESCE(SUM((SELECT s.spent_nanousd FROM job_spending s WHERE s.job_id = jobs.id)), 0)"
+    "  AS cost_nanousd"
+    " FROM jobs /*sqlite INDEXED BY jobs_finished_of_organization */"
+    " WHERE organization_id = :organization_id AND completed_at IS NOT NULL"
+    " AND completed_at >= :from_ms AND completed_at < :to_ms"
+    f" GROUP BY completed_at / {HOUR_MS}, agent, status"
+)
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Of what began in the hour: jobs that were accepted, deliveries as they stand."""
+
+    accepted: int = 0
+    delivered: int = 0
+    failed: int = 0
+    pending: int = 0
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs of one agent that ended in the hour with one status, and their sums."""
+
+    agent: str
+    status: str
+    jobs: int
+    waited: int
+    wait_ms: int
+    ran: int
+    run_ms: int
+    cost_nanousd: int
+
+
+async def read_counts(
+    db: Database, organization_id: str, hours: Iterable[int]
+) -> dict[int, Counts]:
+    bounds = {_bounds(hour): hour for hour in hours}
+    if not bounds:
+        return {}
+    rows = await db.fetch_all(_COUNTS, organization_id=organization_id, hours=list(bounds))
+    return {
+        bounds[row["hour"]]: Counts(
+            row["accepted"], row["delivered"], row["failed"], row["pending"]
+        )
+        for row in rows
+    }
+
+
+async def read_finished(
+    db: Database, organization_id: str, first: int, last: int
+) -> dict[int, Sequence[Finished]]:
+    """All hours from the first to the last; those in which nothing ended are left out."""
+    rows = await db.fetch_all(
+        _FINISHED,
+        organization_id=organization_id,
+        from_ms=first * HOUR_MS,
+        to_ms=(last + 1) * HOUR_MS,
+    )
+    found: dict[int, list[Finished]] = {}
+    for row in rows:
+        found.setdefault(int(row["hour"]), []).append(
+            Finished(
+                agent=row["agent"],
+                status=row["status"],
+                jobs=int(row["jobs"]),
+                waited=int(row["waited"]),
+                # PostgreSQL sums into another type.
+                wait_ms=int(row["wait_ms"]),
+                ran=int(row["ran"]),
+                run_ms=int(row["run_ms"]),
+                cost_nanousd=int(row["cost_nanousd"]),
+            )
+        )
+    return {hour: tuple(each) for hour, each in found.items()}
+
+
+def _bounds(hour: int) -> str:
+    """The bodies of its first identifier and of the next hour's, one after the other."""
+    return "".join(first_id_at("", at * HOUR_MS)[1:] for at in (hour, hour + 1))

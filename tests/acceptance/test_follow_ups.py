@@ -1,0 +1,265 @@
+"""A job goes on with the pull request of an earlier one, over HTTP and with real git."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.jobs.claim import ClaimedJob, claim_job
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.finish import finish_job
+from agentjobs.jobs.outcomes import Released
+from agentjobs.jobs.start import start_job
+from agentjobs.settings import load
+from agentjobs.store.opening import open_database
+from tests.acceptance.test_crashes import freeze
+from tests.service import Api, Service, git, pull_requests, sample_repository
+
+AGENTS = '''
+[[agents]]
+id = "edit"
+name = "Edit"
+command = ["sh", "-c", "echo changed >> edited.txt"]
+
+[[agents]]
+id = "slow-once"
+name = "Slow at its first attempt"
+command = ["sh", "-c", """
+echo slowly >> edited.txt
+grep -q '"attempt": *1[,}]' "$AGENTJOBS_JOB" && exec sleep 600
+exit 0
+"""]
+
+[[agents]]
+id = "thoughtful"
+name = "Thoughtful"
+command = ["sh", "-c", "echo slowly >> edited.txt; exec sleep 2"]
+'''
+IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+ENDED = ("completed", "failed")
+
+
+@dataclass
+class Desk:
+    """A server and its one worker, whose claims last while it is made to stand still."""
+
+    serve: Service
+    worker: Service
+    api: Api
+    key: str
+    url: str
+
+
+def start(directory: Path, *command: str, **environment: str) -> Service:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "agentjobs.toml").write_text(AGENTS)
+    return Service(directory, environment, command).start()
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    place = tmp_path_factory.mktemp("desk")
+    url = f"sqlite:///{place / 'agentjobs.db'}"
+    environment = {"AGENTJOBS_DATABASE_URL": url, "AGENTJOBS_LEASE_SECONDS": "60"}
+    serve = start(place / "serve", "serve", **environment)
+    there = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
+    worker = start(place / "worker", "worker", **there)
+    serve.connect(sample_repository(place / "source"), "acme/shop")
+    key = serve.key("--git-write")
+    api = serve.client(key)
+    api.wait_ready("acme/shop")
+    yield Desk(serve, worker, api, key, url)
+    assert (worker.stop(), serve.stop()) == (0, 0), worker.log()
+
+
+@contextmanager
+def standing_still(desk: Desk) -> Iterator[None]:
+    freeze(desk.worker, desk.url)
+    try:
+        yield
+    finally:
+        desk.worker.signal(signal.SIGCONT)
+
+
+def go_on(api: Api, job_id: str, prompt: str = "Now test it.", **fields: Any) -> str:
+    answer = api.http.post(f"/jobs/{job_id}/follow-ups", json={"prompt": prompt, **fields})
+    assert answer.status_code == 202, answer.text
+    follow_up: str = answer.json()["job_id"]
+    return follow_up
+
+
+def branch_of(job: dict[str, Any]) -> str:
+    return f"agentjobs/{job['agent']}/{job['job_id'][-12:]}"
+
+
+def clone_of(service: Service, key: str, place: Path) -> Path:
+    host = service.root_url.removeprefix("http://")
+    address = f"http://key:{key}@{host}/git/default/acme/shop.git"
+    git(service.data_dir, "clone", "--quiet", address, str(place))
+    return place
+
+
+def jobs_that_committed(clone: Path, branch: str) -> list[str]:
+    """By the trailers of the commits that main lacks, oldest first."""
+    git(clone, "fetch", "--quiet")
+    form = "--format=%(trailers:key=Job,valueonly)"
+    return git(clone, "log", "--reverse", form, f"origin/main..origin/{branch}").split()
+
+
+def test_a_follow_up_adds_a_commit_to_the_same_pull_request(
+    service: Service, api: Api, key: str, tmp_path: Path
+) -> None:
+    first = api.finish("acme/shop", "edit", config_override={"prompt": "Fix the price."})
+    pulls = pull_requests(service)
+    follow_up = go_on(api, first["job_id"])
+    second = api.wait_status(follow_up, *ENDED)
+    assert second["status"] == "completed", second
+    assert (second["pr_url"], second["pr_number"]) == (first["pr_url"], first["pr_number"])
+    assert pull_requests(service) == pulls
+    clone = clone_of(service, key, tmp_path / "clone")
+    branch = branch_of(first)
+    assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
+    assert git(clone, "show", f"origin/{branch}:edited.txt") == "changed\nchanged\n"
+    assert api.events(follow_up) == [
+        "job.queued",
+        "job.started",
+        "job.completed",
+        "pr.review_requested",
+    ]
+    prompt = api.http.get(f"/jobs/{follow_up}/prompt").json()["prompt"]
+    assert f"goes on with pull request #{first['pr_number']}" in prompt
+    assert "The pull request's title: Edit a file" in prompt
+    assert prompt.index("Now test it.") < prompt.index("Fix the price.")
+
+
+def test_a_follow_up_that_changes_nothing_fails_and_leaves_the_branch_alone(
+    service: Service, api: Api, key: str, tmp_path: Path
+) -> None:
+    first = api.finish("acme/shop", "edit")
+    second = api.wait_status(go_on(api, first["job_id"], agent="idle"), *ENDED)
+    assert second["error"]["code"] == "no_changes"
+    clone = clone_of(service, key, tmp_path / "clone")
+    assert jobs_that_committed(clone, branch_of(first)) == [first["job_id"]]
+
+
+def test_who_may_not_go_on_is_told_why(service: Service, api: Api) -> None:
+    job = api.finish("acme/shop", "edit")
+    path, body = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
+
+    def refusal(client: Api, **sent: Any) -> tuple[int, str]:
+        answer = client.http.post(path, **{"json": body, **sent})
+        return answer.status_code, answer.json()["error"]["code"]
+
+    assert refusal(service.client(service.key("--scope", "read"))) == (403, "insufficient_scope")
+    service.admin("orgs", "create", "others")
+    assert refusal(service.client(service.key("--org", "others"))) == (404, "job_not_found")
+    assert refusal(api, json={}) == (422, "validation_failed")
+    service.admin("pulls", "close", "acme/shop", str(job["pr_number"]))
+    assert refusal(api) == (409, "pull_not_open")
+
+
+def test_a_service_killed_during_a_follow_up_makes_exactly_one_further_commit(
+    tmp_path: Path,
+) -> None:
+    leases = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
+    service = start(tmp_path / "data", "up", **leases)
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    key = service.key("--git-write")
+    api = service.client(key)
+    api.wait_ready("acme/shop")
+    first = api.finish("acme/shop", "edit")
+    follow_up = go_on(api, first["job_id"], agent="slow-once")
+    api.wait_status(follow_up, "running")
+    service.kill()
+    again = start(tmp_path / "data", "up", **leases)
+    api = again.client(key)
+    second = api.wait_status(follow_up, *ENDED)
+    # The branch was there, but what it held was the earlier job's.
+    assert "adopted" not in api.log(follow_up)
+    assert (second["status"], second["attempt"]) == ("completed", 2)
+    assert second["pr_number"] == first["pr_number"]
+    clone = clone_of(again, key, tmp_path / "clone")
+    branch = branch_of(first)
+    assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
+    assert git(clone, "show", f"origin/{branch}:edited.txt") == "changed\nslowly\n"
+    assert again.stop() == 0
+
+
+def test_a_follow_up_adopts_the_commit_that_its_lost_attempt_had_pushed(
+    desk: Desk, tmp_path: Path
+) -> None:
+    api = desk.api
+    first = api.finish("acme/shop", "edit")
+    clone = clone_of(desk.serve, desk.key, tmp_path / "clone")
+    with standing_still(desk):
+        follow_up = go_on(api, first["job_id"])
+        asyncio.run(attempt_until_pushed(desk, clone))
+    second = api.wait_status(follow_up, *ENDED)
+    assert second["status"] == "completed", second
+    assert "adopted" in api.log(follow_up)
+    assert second["pr_url"] == first["pr_url"]
+    branch = branch_of(first)
+    assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
+    # What a person has put on top of it stays the pull request's head.
+    head = git(clone, "rev-parse", f"origin/{branch}").strip()
+    assert git(clone, "log", "-1", "--format=%s", head).strip() == "By a person"
+    assert head in desk.serve.admin("pulls", "list", "--json")
+
+
+async def attempt_until_pushed(desk: Desk, clone: Path) -> None:
+    """What a worker does up to the push, then no further; and then a person goes on."""
+    settings = load({"AGENTJOBS_DATA_DIR": str(desk.serve.data_dir)})
+    db = await open_database(desk.url, migrate=False)
+    try:
+        context = JobsContext(db, settings, build_catalog(settings))
+        job = await claim_job(context, "wrk_lost", ["edit"])
+        assert job is not None
+        await start_job(db, job, "0" * 40)
+        await asyncio.to_thread(push_as, job, desk.serve, clone)
+        assert await finish_job(db, job, Released())
+    finally:
+        await db.close()
+
+
+def push_as(job: ClaimedJob, serve: Service, clone: Path) -> None:
+    """With the job's own credential, which opens the branch that an earlier job made."""
+    host = serve.root_url.removeprefix("http://")
+    address = f"http://job:{job.credential}@{host}/git/default/{job.repo}.git"
+    git(clone, "checkout", "--quiet", job.branch)
+    commit(clone, f"Found again\n\nAs it was.\n\nJob: {job.id}\nAgent: {job.agent}\n")
+    git(clone, "push", "--quiet", address, f"HEAD:refs/heads/{job.branch}")
+    commit(clone, "By a person")
+    git(clone, "push", "--quiet", "origin", f"HEAD:refs/heads/{job.branch}")
+
+
+def commit(clone: Path, message: str) -> None:
+    with (clone / "edited.txt").open("a") as file:
+        file.write("more\n")
+    git(clone, *IDENTITY, "commit", "--quiet", "--all", "--message", message)
+
+
+def test_a_branch_that_moved_while_the_agent_worked_is_left_as_it_is(
+    desk: Desk, tmp_path: Path
+) -> None:
+    api = desk.api
+    first = api.finish("acme/shop", "edit")
+    clone = clone_of(desk.serve, desk.key, tmp_path / "clone")
+    git(clone, "checkout", "--quiet", branch_of(first))
+    follow_up = go_on(api, first["job_id"], agent="thoughtful")
+    api.wait_status(follow_up, "running")
+    with standing_still(desk):
+        commit(clone, "By a person")
+        git(clone, "push", "--quiet", "origin", "HEAD")
+    second = api.wait_status(follow_up, *ENDED)
+    assert second["error"]["code"] == "push_rejected", second
+    assert "moved while the agent worked" in second["error"]["message"]
+    assert jobs_that_committed(clone, branch_of(first)) == [first["job_id"]]
+    # From there the next one goes on.
+    third = api.wait_status(go_on(api, first["job_id"]), *ENDED)
+    assert third["status"] == "completed", third

@@ -1,0 +1,96 @@
+"""The endpoint that goes on with a job, over the whole web half."""
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Transaction
+from tests.unit.web.service import Service, refusal
+
+NOW = {"prompt": "Now test it."}
+
+
+async def completed(service: Service) -> str:
+    """A job whose pull request is open."""
+    job_id = await service.created()
+    await service.world.db.transact(complete, job_id)
+    return job_id
+
+
+async def complete(tx: Transaction, job_id: str) -> None:
+    await tx.execute(
+        "UPDATE jobs SET status = 'completed', pr_number = 1, completed_at = :now WHERE id = :id",
+        id=job_id,
+        now=now_ms(),
+    )
+    await tx.execute(
+        "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch, head_commit,"
+        " base_commit, state, draft, created_at) SELECT repo_id, 1, 'Fix', '', branch, 'main',"
+        " '1', '0', 'open', FALSE, created_at FROM jobs WHERE id = :id",
+        id=job_id,
+    )
+
+
+async def test_a_follow_up_is_answered_as_a_job_is(service: Service) -> None:
+    job_id = await completed(service)
+    answer = await service.post(f"/v1/jobs/{job_id}/follow-ups", json={**NOW, "unknown": 1})
+    assert answer.status_code == 202
+    receipt = answer.json()
+    assert set(receipt) == {"job_id", "status", "estimated_start_ms"}
+    shown = (await service.get(f"/v1/jobs/{receipt['job_id']}")).json()
+    assert (shown["status"], shown["repo"], shown["agent"]) == ("queued", "acme/shop", "fixer")
+    assert shown["follows"] == job_id
+    assert (await service.get(f"/v1/jobs/{job_id}")).json()["follows"] is None
+
+
+async def test_a_second_one_is_refused_with_the_job_that_is_at_work(service: Service) -> None:
+    path = f"/v1/jobs/{await completed(service)}/follow-ups"
+    first = (await service.post(path, json=NOW)).json()["job_id"]
+    again = await service.post(path, json=NOW)
+    assert refusal(again) == (409, "follow_up_active")
+    assert again.json()["error"]["details"] == {"job_id": first}
+
+
+async def test_the_same_request_under_one_key_is_one_follow_up(service: Service) -> None:
+    path = f"/v1/jobs/{await completed(service)}/follow-ups"
+    headers = {"Idempotency-Key": "k"}
+    first = await service.post(path, json=NOW, headers=headers)
+    again = await service.post(path, json=NOW, headers=headers)
+    assert again.json() == first.json()
+    assert again.headers["idempotent-replay"] == "true"
+    # The same words to another job are another request.
+    elsewhere = f"/v1/jobs/{await service.created()}/follow-ups"
+    answer = await service.post(elsewhere, json=NOW, headers=headers)
+    assert refusal(answer) == (422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ["prompt"]),
+        (
+            {"prompt": " ", "agent": 7, "timeout_seconds": "x"},
+            ["agent", "prompt", "timeout_seconds"],
+        ),
+        ({"prompt": "a\x00b"}, ["prompt"]),
+        ({"prompt": "x", "max_cost_usd": 0}, ["max_cost_usd"]),
+    ],
+)
+async def test_every_fault_is_named(
+    service: Service, body: dict[str, object], fields: list[str]
+) -> None:
+    answer = await service.post(f"/v1/jobs/{await completed(service)}/follow-ups", json=body)
+    assert refusal(answer) == (422, "validation_failed")
+    named = [fault["field"] for fault in answer.json()["error"]["details"]]
+    assert sorted(named) == fields
+
+
+async def test_who_may_not_is_refused_before_the_body_matters(service: Service) -> None:
+    job_id = await completed(service)
+    path = f"/v1/jobs/{job_id}/follow-ups"
+    reader = await service.key(scope="read")
+    assert refusal(await service.post(path, json=NOW, headers=reader))[0] == 403
+    await service.world.organization("others")
+    other = await service.key("others")
+    assert refusal(await service.post(path, json=NOW, headers=other)) == (404, "job_not_found")
+    none = await service.post("/v1/jobs/none/follow-ups", json=NOW)
+    assert refusal(none) == (404, "job_not_found")
