@@ -93,7 +93,9 @@ async def test_a_huge_change_is_cut_and_says_so(platform: Platform) -> None:
     proposal = await proposal_of(platform.settings.data_path, await get_pull(platform.db, *HERE, 1))
     assert not proposal.diff.complete
     assert proposal.diff.changed_files == 40
-    assert 0 < len(proposal.diff.files) < 40
+    assert [file.additions for file in proposal.diff.files] == [20_000] * 40
+    assert proposal.diff.additions == 800_000
+    assert sum(len(file.lines) for file in proposal.diff.files) <= 20_000
 
 
 async def test_merging_makes_a_real_merge_commit_by_the_service(platform: Platform) -> None:

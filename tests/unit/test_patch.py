@@ -1,6 +1,6 @@
 """Reading git's diff output into files and numbered lines."""
 
-from agentjobs.forges.patch import DiffLine, parse_diff
+from agentjobs.forges.patch import DiffBounds, DiffLine, parse_diff
 
 RAW = b":100644 100644 1111111 2222222 "
 PATCH = b"""diff --git a/a.py b/a.py
@@ -68,21 +68,69 @@ def test_a_cut_diff_keeps_whole_lines_of_the_files_it_reached() -> None:
     whole = RAW + b"M\0a.py\0" + RAW + b"M\0z.py\0\0" + PATCH
     cut = whole[: whole.index(b" one too")]
     diff = parse_diff(cut, complete=False)
-    assert [file.path for file in diff.files] == ["a.py"]
-    assert diff.files[0].lines[-1].kind == "removed"
+    reached, beyond = diff.files
+    assert (reached.path, reached.complete, reached.lines[-1].kind) == ("a.py", False, "removed")
+    assert (beyond.path, beyond.complete, beyond.counted, beyond.lines) == (
+        "z.py",
+        False,
+        False,
+        (),
+    )
     assert (diff.changed_files, diff.complete) == (2, False)
 
 
 def test_a_list_of_files_that_is_cut_loses_only_its_last_entry() -> None:
     diff = parse_diff(RAW + b"M\0a.py\0" + RAW + b"M\0half-a-na", complete=False)
-    assert (diff.files, diff.changed_files) == ((), 1)
+    assert [(file.path, file.lines) for file in diff.files] == [("a.py", ())]
+    assert not diff.complete
 
 
 def test_an_endless_line_is_shortened() -> None:
     patch = b"diff --git a/m b/m\n@@ -0,0 +1 @@\n+" + b"x" * 100_000 + b"\n"
     diff = parse_diff(RAW + b"A\0m\0\0" + patch, complete=True)
-    assert len(diff.files[0].lines[1].text) < 3_000
+    assert len(diff.files[0].lines[1].text) == 4_001
 
 
 def test_nothing_changed_is_an_empty_diff() -> None:
     assert parse_diff(b"", complete=True).files == ()
+
+
+def test_a_file_of_too_many_lines_is_cut_and_its_numbers_are_those_git_counted() -> None:
+    patch = b"diff --git a/m b/m\n@@ -0,0 +1,90 @@\n" + b"+x\n" * 90
+    output = RAW + b"A\0m\0" + b"90\t0\tm\0\0" + patch
+    diff = parse_diff(output, complete=True, bounds=DiffBounds(file_lines=10))
+    (file,) = diff.files
+    assert (len(file.lines), file.complete, diff.complete) == (10, False, False)
+    assert (file.additions, diff.additions, file.counted) == (90, 90, True)
+
+
+def test_all_lines_of_a_page_have_a_bound_too() -> None:
+    listing = b"".join(RAW + b"A\0%d\0" % n for n in range(9))
+    numbers = b"".join(b"3\t0\t%d\0" % n for n in range(9))
+    patch = b"".join(
+        b"diff --git a/%d b/%d\n@@ -0,0 +1,3 @@\n+1\n+2\n+3\n" % (n, n) for n in range(9)
+    )
+    bounds = DiffBounds(files=5, lines=10)
+    diff = parse_diff(listing + numbers + b"\0" + patch, complete=True, bounds=bounds)
+    assert [len(file.lines) for file in diff.files] == [4, 4, 2, 0, 0]
+    assert [file.complete for file in diff.files] == [True, True, False, False, False]
+    assert (diff.changed_files, diff.additions, diff.complete) == (9, 27, False)
+
+
+def test_a_text_that_git_took_for_binary_because_of_its_size_is_not_called_binary() -> None:
+    patch = b"diff --git a/i b/i\nindex 1..2 100644\nBinary files a/i and b/i differ\n"
+    output = RAW + b"M\0i\0-\t-\ti\0\0" + patch
+    (large,) = parse_diff(output, complete=True, recount={b"i": (7, 2)}).files
+    assert (large.lines, large.additions, large.deletions) == ((), 7, 2)
+    assert (large.complete, large.counted) == (False, True)
+    (uncounted,) = parse_diff(output, complete=True, recount=None).files
+    assert (uncounted.lines, uncounted.complete, uncounted.counted) == ((), False, False)
+    (binary,) = parse_diff(output, complete=True).files
+    assert (binary.lines[0].text, binary.complete) == ("Binary file, not shown", True)
+
+
+def test_the_numbers_of_a_renamed_file_are_found_by_its_new_name() -> None:
+    patch = b"diff --git a/old b/new\n@@ -1 +1 @@\n-a\n+b\n"
+    output = RAW + b"R090\0old\0new\0" + b"5\t4\t\0old\0new\0\0" + patch
+    (file,) = parse_diff(output, complete=True).files
+    assert (file.path, file.old_path, file.additions, file.deletions) == ("new", "old", 5, 4)

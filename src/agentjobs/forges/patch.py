@@ -1,12 +1,18 @@
-"""Reads what `git diff-tree --raw -p -z` prints into files and numbered lines. Runs nothing."""
+"""Reads what `git diff-tree --raw --numstat -p -z` prints into files and numbered lines.
+
+Keeps no more than its bounds say, and knows the true numbers all the same. Runs nothing.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
 LineKind = Literal["context", "added", "removed", "hunk", "note"]
+Counts = tuple[int, int]
 
 _CHANGES = {
     "A": "added",
@@ -23,9 +29,20 @@ _WORTH_NOTING = (
     b"new mode ",
     b"new file mode 12",
     b"new file mode 16",
-    b"Binary files ",
 )
-_LONGEST_LINE = 2_000
+_BINARY = b"Binary files "
+_LONGEST_LINE = 4_000
+
+NOTHING_TO_RECOUNT: Mapping[bytes, Counts] = MappingProxyType({})
+
+
+class DiffBounds(msgspec.Struct, frozen=True):
+    """How much of a change is kept; what is left out is still listed and counted."""
+
+    files: int = 500
+    lines: int = 20_000
+    file_lines: int = 1_500
+    file_bytes: int = 512 * 1024
 
 
 class DiffLine(msgspec.Struct, frozen=True):
@@ -36,36 +53,46 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 class FileDiff(msgspec.Struct, frozen=True):
+    """`complete` is False when there is more than `lines`; `counted` when nobody counted it."""
+
     path: str
     old_path: str | None
     change: str
     lines: tuple[DiffLine, ...]
     additions: int
     deletions: int
+    complete: bool = True
+    counted: bool = True
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """`complete` is False when the change was too large to be read whole."""
+    """`complete` is False when the change was too large to be read whole; the numbers are true."""
 
     files: tuple[FileDiff, ...]
     changed_files: int
     complete: bool
-
-    @property
-    def additions(self) -> int:
-        return sum(file.additions for file in self.files)
-
-    @property
-    def deletions(self) -> int:
-        return sum(file.deletions for file in self.files)
+    additions: int
+    deletions: int
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    """One record of the raw part: the only place where a path is unambiguous."""
+class Entry(msgspec.Struct, frozen=True):
+    """One record of the list: the only place where a path is unambiguous.
+
+    `counts` is None where git gave no number: the file is binary, or too large for it.
+    """
 
     change: str
-    old_path: str | None
-    path: str
+    old_name: bytes | None
+    name: bytes
+    counts: Counts | None = None
+
+    @property
+    def path(self) -> str:
+        return _text(self.name)
+
+    @property
+    def old_path(self) -> str | None:
+        return None if self.old_name is None else _text(self.old_name)
 
     @property
     def sections(self) -> int:
@@ -73,61 +100,108 @@ class _Entry(msgspec.Struct, frozen=True):
         return 2 if self.change == "type changed" else 1
 
 
-def parse_diff(output: bytes, *, complete: bool) -> Diff:
-    """`complete` says whether `output` is all of it; a cut last line is left out."""
-    raw, separator, patch = output.partition(b"\0\0")
+def parse_diff(
+    output: bytes,
+    *,
+    complete: bool,
+    bounds: DiffBounds = DiffBounds(),  # noqa: B008 - frozen
+    recount: Mapping[bytes, Counts] | None = NOTHING_TO_RECOUNT,
+) -> Diff:
+    """`complete` says whether `output` is all of it; a cut last line is left out.
+
+    `recount` has the numbers of texts that git took for binary because of their size; None
+    when there was no time to count them.
+    """
+    listing, separator, patch = output.partition(b"\0\0")
     if not separator and not complete:
-        raw = raw[: raw.rfind(b"\0:") + 1]
-    entries = list(_entries(raw))
+        listing = listing[: listing.rfind(b"\0:") + 1]
+    entries = entries_of(listing)
     sections = _sections(patch if complete else patch[: patch.rfind(b"\n") + 1])
     files = []
+    at = 0
+    lines_left = bounds.lines
     for entry in entries:
-        lines = [line for _ in range(entry.sections) for line in next(sections, [])]
-        if not lines and not complete:
-            break
-        files.append(_file(entry, lines))
-    return Diff(tuple(files), len(entries), complete)
-
-
-def _entries(raw: bytes) -> Iterator[_Entry]:
-    fields = iter(raw.split(b"\0"))
-    for header in fields:
-        status = header.rpartition(b" ")[2][:1].decode("ascii", "replace")
-        first = next(fields, b"")
-        second = next(fields, b"") if status in {"R", "C"} else None
-        if not header.startswith(b":") or not first:
-            return
-        change = _CHANGES.get(status, "modified")
-        if second is None:
-            yield _Entry(change, None, _text(first))
-        else:
-            yield _Entry(change, _text(first), _text(second))
-
-
-def _sections(patch: bytes) -> Iterator[list[bytes]]:
-    """The lines of each file. No content can start one: those begin with ' ', '+', '-' or '\\'."""
-    section: list[bytes] | None = None
-    for line in patch.split(b"\n"):
-        if line.startswith(_FILE_START):
-            if section is not None:
-                yield section
-            section = [line]
-        elif section is not None:
-            section.append(line)
-    if section is not None:
-        yield section
-
-
-def _file(entry: _Entry, section: list[bytes]) -> FileDiff:
-    lines = tuple(_numbered(section))
-    return FileDiff(
-        path=entry.path,
-        old_path=entry.old_path,
-        change=entry.change,
-        lines=lines,
-        additions=sum(line.kind == "added" for line in lines),
-        deletions=sum(line.kind == "removed" for line in lines),
+        own = sections[at : at + entry.sections]
+        at += entry.sections
+        # Of a cut patch the last section may lack its end, and those after it are not there.
+        whole = complete or at < len(sections)
+        reading = _Reading(entry, own, whole, recount)
+        files.append(reading.file(bounds, lines_left))
+        lines_left -= len(files[-1].lines)
+    shown = tuple(files[: bounds.files])
+    return Diff(
+        files=shown,
+        changed_files=len(entries),
+        complete=complete and len(shown) == len(files) and all(file.complete for file in shown),
+        additions=sum(file.additions for file in files),
+        deletions=sum(file.deletions for file in files),
     )
+
+
+def entries_of(listing: bytes) -> list[Entry]:
+    """The files of `--raw --numstat -z`, in git's order; `--raw` alone has no numbers."""
+    fields = iter(listing.split(b"\0"))
+    entries: list[Entry] = []
+    counts: dict[bytes, Counts] = {}
+    for header in fields:
+        if header.startswith(b":"):
+            status = header.rpartition(b" ")[2][:1].decode("ascii", "replace")
+            first = next(fields, b"")
+            second = next(fields, b"") if status in {"R", "C"} else None
+            old_name, name = (None, first) if second is None else (first, second)
+            if name:
+                entries.append(Entry(_CHANGES.get(status, "modified"), old_name, name))
+        elif header:
+            added, deleted, name = header.split(b"\t", 2)
+            name = name or (next(fields, b""), next(fields, b""))[1]
+            if added.isdigit():
+                counts[name] = (int(added), int(deleted))
+    return [msgspec.structs.replace(entry, counts=counts.get(entry.name)) for entry in entries]
+
+
+def _sections(patch: bytes) -> list[bytes]:
+    """The part of each file. No content can start one: it begins with ' ', '+', '-' or '\\'."""
+    parts = (b"\n" + patch).split(b"\n" + _FILE_START)
+    return parts[1:]
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    entry: Entry
+    sections: list[bytes]
+    whole: bool
+    recount: Mapping[bytes, Counts] | None
+
+    def file(self, bounds: DiffBounds, lines_left: int) -> FileDiff:
+        counts, is_too_large = self.entry.counts, False
+        if counts is None and any(b"\n" + _BINARY in part for part in self.sections):
+            counts = None if self.recount is None else self.recount.get(self.entry.name)
+            is_too_large = self.recount is None or counts is not None
+        lines, all_read = self._lines(bounds, lines_left)
+        complete = self.whole and all_read and not is_too_large
+        counted = counts is not None or complete
+        return FileDiff(
+            path=self.entry.path,
+            old_path=self.entry.old_path,
+            change=self.entry.change,
+            lines=() if is_too_large else lines,
+            additions=counts[0] if counts else sum(line.kind == "added" for line in lines),
+            deletions=counts[1] if counts else sum(line.kind == "removed" for line in lines),
+            complete=complete,
+            counted=counted,
+        )
+
+    def _lines(self, bounds: DiffBounds, lines_left: int) -> tuple[tuple[DiffLine, ...], bool]:
+        most = max(0, min(bounds.file_lines, lines_left))
+        lines: list[DiffLine] = []
+        all_read = True
+        for section in self.sections:
+            kept = section[: bounds.file_bytes]
+            if len(kept) < len(section):
+                kept, all_read = kept[: kept.rfind(b"\n") + 1], False
+            # The lines before the first hunk are few; reading no more than needed is what counts.
+            numbered = list(islice(_numbered(kept.split(b"\n", most + 16)), most + 1 - len(lines)))
+            lines += numbered
+        return tuple(lines[:most]), all_read and len(lines) <= most
 
 
 def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
@@ -139,11 +213,11 @@ def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
             old, new = int(hunk[1]), int(hunk[2])
             in_hunk = True
             yield DiffLine("hunk", _text(line))
-        elif line.startswith(_FILE_START):
-            in_hunk = False
         elif not in_hunk:
             if line.startswith(_WORTH_NOTING):
-                yield DiffLine("note", _note(line))
+                yield DiffLine("note", _text(line))
+            elif line.startswith(_BINARY):
+                yield DiffLine("note", "Binary file, not shown")
         elif line.startswith(b"+"):
             yield DiffLine("added", _text(line[1:]), None, new)
             new += 1
@@ -157,10 +231,7 @@ def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
             yield DiffLine("note", _text(line[2:]))
 
 
-def _note(line: bytes) -> str:
-    return "Binary file, not shown" if line.startswith(b"Binary") else _text(line)
-
-
 def _text(raw: bytes) -> str:
-    text = raw.decode("utf-8", "replace")
+    """Cut first: decoding a line of many megabytes takes its time."""
+    text = raw[: 4 * (_LONGEST_LINE + 1)].decode("utf-8", "replace")
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.forges.history import Commit, commits_between, diff_between, patch_between
+from agentjobs.forges.diffs import diff_between, patch_between
+from agentjobs.forges.history import Commit, commits_between
 from agentjobs.forges.local_repositories import present_path
 from agentjobs.forges.patch import Diff
 from agentjobs.forges.pulls import Pull
@@ -22,6 +23,7 @@ class Proposal(msgspec.Struct, frozen=True):
     commits: list[Commit]
     commit_count: int
     diff: Diff
+    tips: Tips
 
 
 async def proposal_of(data_dir: Path, pull: Pull) -> Proposal:
@@ -32,6 +34,7 @@ async def proposal_of(data_dir: Path, pull: Pull) -> Proposal:
         commits=await commits_between(git_dir, tips.base, tips.head),
         commit_count=await _count(git_dir, tips),
         diff=await diff_between(git_dir, tips.base, tips.head),
+        tips=tips,
     )
 
 
