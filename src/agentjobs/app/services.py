@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,7 +16,9 @@ from agentjobs.app.stopping import Stop
 from agentjobs.app.working import working
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
-from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
+from agentjobs.organizations.sign_in_links import create_link
+from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import open_database
 from agentjobs.web.server import bind
@@ -34,7 +37,7 @@ async def run_up(settings: Settings, on_ready: OnReady) -> None:
             _opened(_with_bound_port(settings, listener)) as (context, stop),
             _sending(context, stop, is_laptop=_is_laptop(settings)),
             working(context, git_url=context.settings.own_url) as worker,
-            serving(context, listener, stop, on_ready),
+            serving(context, listener, stop, on_ready, await _sign_in_link(context)),
         ):
             await worker.run(stop.asked, stop.hurry)
 
@@ -91,6 +94,17 @@ async def _sending(
     await store_allowance(context.db, allowed)
     async with sending(context.db, context.settings, allowed, stop.hurry):
         yield
+
+
+async def _sign_in_link(context: JobsContext) -> str | None:
+    """For whoever started the service, where only they read what it prints; None elsewhere."""
+    settings = context.settings
+    public_host = urlsplit(settings.effective_public_url).hostname or ""
+    if not (is_loopback(settings.host) and is_loopback(public_host)):
+        return None
+    user = await ensure_administrator(context.db, DEFAULT_ORGANIZATION)
+    token = await create_link(context.db, user.id)
+    return f"{settings.effective_public_url}/sign-in?token={token}"
 
 
 def _is_laptop(settings: Settings) -> bool:

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 from agentjobs.app.stopping import Stop
+from agentjobs.app.working import certificates_of
 from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
 from agentjobs.jobs.context import JobsContext
@@ -18,7 +20,12 @@ from agentjobs.worker.index_loop import IndexLoop
 from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.worker.prune_loop import prune_loop
 
-OnReady = Callable[[str], None]
+
+class OnReady(Protocol):
+    """Told where the API is, and how to sign in, just before the first request is answered."""
+
+    def __call__(self, base_url: str, sign_in_link: str | None, /) -> None: ...
+
 
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
@@ -28,17 +35,24 @@ _SERVER_START_SECONDS = 0.005
 
 @contextlib.asynccontextmanager
 async def serving(
-    jobs: JobsContext, listener: socket.socket, stop: Stop, on_ready: OnReady
+    jobs: JobsContext,
+    listener: socket.socket,
+    stop: Stop,
+    on_ready: OnReady,
+    sign_in_link: str | None = None,
 ) -> AsyncIterator[None]:
     """The API while the body runs; it still answers git and status while a worker drains."""
-    context = WebContext(jobs, KeyRing(jobs.db), stop.asked)
+    certificates = certificates_of(jobs.settings)
+    context = WebContext(jobs, KeyRing(jobs.db), certificates, stop.asked)
+    await context.imports.recover()
     served = asyncio.Event()
     async with asyncio.TaskGroup() as group, _metrics_server(context, group):
         server = server_for(build_application(context))
+        # It listens already: whoever comes now waits until the server starts, in a moment.
+        on_ready(f"{jobs.settings.effective_public_url}/v1", sign_in_link)
         serving = group.create_task(server.serve(sockets=[listener]))
         await _started(server, serving)
         group.create_task(run_loops(_serving_loops(context), served))
-        on_ready(f"{jobs.settings.effective_public_url}/v1")
         try:
             yield
         finally:
@@ -46,6 +60,7 @@ async def serving(
             server.should_exit = True
             with contextlib.suppress(StoreUnavailable):
                 await context.keyring.flush_last_used()
+            await context.close()
 
 
 @contextlib.asynccontextmanager

@@ -48,7 +48,7 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
             prices=prices_of(settings),
             allowed=allowed,
             session=session,
-            certificates=_certificates(settings),
+            certificates=certificates_of(settings),
         )
         worker = Worker(tools, settings.effective_slots)
         await worker.start()
@@ -65,7 +65,7 @@ def _session(settings: Settings, allowed: Allowed) -> aiohttp.ClientSession:
         raise SettingsError(str(error)) from None
 
 
-def _certificates(settings: Settings) -> Path | None:
+def certificates_of(settings: Settings) -> Path | None:
     if not settings.ca_file:
         return None
     try:

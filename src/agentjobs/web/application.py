@@ -6,7 +6,7 @@ from starlette.types import ASGIApp
 from agentjobs.web import git_http
 from agentjobs.web.api import documents, health, metrics_page, operations
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard import pulls
+from agentjobs.web.dashboard import routes as dashboard
 from agentjobs.web.envelope import Envelope
 
 
@@ -17,8 +17,8 @@ def build_application(context: WebContext) -> ASGIApp:
         *health.routes,
         *metrics_page.routes(context),
         *git_http.routes,
-        # Last: their addresses begin with an organization's name.
-        *pulls.routes,
+        # Last: some of their addresses begin with an organization's name.
+        *dashboard.routes(context),
     ]
     return _wrapped(routes, context)
 

@@ -1,4 +1,5 @@
-"""The outermost layer: every answer gets a request id, every failure the one error shape.
+"""The outermost layer: every answer gets a request id, every failure the one error shape (or, for
+people, a page).
 
 Each is logged and counted. Pure ASGI, since every request pays for it.
 """
@@ -10,15 +11,18 @@ import time
 
 from starlette.datastructures import State
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentjobs import logging_setup
+from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.access_log import AccessLog, ClientAddresses
 from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard.refusals import refused_page, wants_page
 
 # What nginx calls it: the client was gone before there was an answer.
 CLIENT_LEFT = 499
@@ -91,9 +95,15 @@ class Envelope:
         elif isinstance(error, HTTPException) and error.status_code >= 500:
             _log.error("unexpected failure: %s", error.detail)
         if not exchange.status:
-            response = error_response(problem, exchange.request_id.decode())
+            response = await self._refusal(problem, exchange.request_id.decode(), scope)
             await response(scope, receive, exchange.send)
         # Otherwise the answer is under way: leaving it unfinished makes the server cut it off.
+
+    async def _refusal(self, problem: Problem, request_id: str, scope: Scope) -> Response:
+        request = Request(scope)
+        if wants_page(request):
+            return await refused_page(request, problem, request_id)
+        return error_response(problem, request_id)
 
     def _note(self, exchange: Exchange, scope: Scope) -> None:
         seconds = time.perf_counter() - exchange.started_at

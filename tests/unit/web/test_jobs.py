@@ -20,6 +20,7 @@ JOB_FIELDS = {
     "usage",
     "verification",
     "queue_reason",
+    "follows",
 }
 
 

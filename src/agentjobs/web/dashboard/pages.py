@@ -1,7 +1,7 @@
-"""The dashboard's templates, rendered beside the event loop, and what they say in them."""
+"""The dashboard's templates: rendered beside the event loop, and what they say in them."""
 
 import asyncio
-import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,34 +11,39 @@ from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
+from agentjobs.web.dashboard.visible_text import visible
+from agentjobs.web.dashboard.words import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
 
-_HEADERS = {**SAFETY_HEADERS, "Cache-Control": "private, no-cache"}
-# These make text look like other text than it is: a reviewer must see them.
-_DECEIVING = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+HEADERS: Mapping[str, str] = {
+    **SAFETY_HEADERS,
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Frame-Options": "DENY",
+    # With none at all a browser would send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "private, no-store",
+}
 
 
-async def page(settings: Settings, template: str, **values: Any) -> Response:
-    """Rendered beside the event loop: a large diff takes its time."""
-    prefix = urlsplit(settings.effective_public_url).path.rstrip("/")
-    html = await asyncio.to_thread(_render, template, {"prefix": prefix, **values})
-    return Response(html, media_type="text/html", headers=_HEADERS)
+def prefix_of(settings: Settings) -> str:
+    """What every address of ours begins with, where the service is not at a host's root."""
+    return urlsplit(settings.effective_public_url).path.rstrip("/")
 
 
-def visible(text: str) -> str:
-    """The text with its invisible characters named, so that what is read is what is there."""
-    if text.isprintable():
-        return text
-    named = _DECEIVING.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", text)
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", named.replace("\r\n", "\n"))
+async def render(template: str, values: Mapping[str, Any]) -> str:
+    """Beside the event loop: a large page takes its time."""
+    return await asyncio.to_thread(_render, template, values)
 
 
-def day_and_time(at_ms: int) -> str:
-    return iso_utc(at_ms)[:16].replace("T", " ") + " UTC"
+def html_response(html: str, status: int = 200) -> Response:
+    return Response(html, status_code=status, media_type="text/html", headers=HEADERS)
 
 
-def _render(template: str, values: dict[str, Any]) -> str:
+def _render(template: str, values: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(values)
 
 
@@ -46,6 +51,6 @@ def _render(template: str, values: dict[str, Any]) -> str:
 def _environment() -> Environment:
     environment = template_environment("agentjobs.web.dashboard")
     environment.filters["visible"] = visible
-    environment.filters["day_and_time"] = day_and_time
     environment.filters["iso"] = iso_utc
+    environment.filters.update(FILTERS)
     return environment

@@ -1,0 +1,81 @@
+"""One's own account: name, password, where one is signed in, and in which organizations."""
+
+from starlette.responses import Response
+
+from agentjobs.organizations.memberships import memberships_of
+from agentjobs.organizations.sessions import (
+    end_sessions,
+    list_sessions,
+    start_session,
+    switch_organization,
+)
+from agentjobs.organizations.users import change_password, get_user, rename_user
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.sign_in import current_token, signed_in
+from agentjobs.web.dashboard.visits import Visit
+
+
+async def show(visit: Visit, problem: Problem | None = None) -> Response:
+    viewer = visit.viewer
+    return await visit.page(
+        "account.html",
+        problem=problem,
+        user=await get_user(visit.db, viewer.user_id),
+        sessions=await list_sessions(visit.db, viewer.user_id),
+        memberships=await memberships_of(visit.db, viewer.user_id),
+    )
+
+
+async def rename(visit: Visit) -> Response:
+    try:
+        await rename_user(visit.db, visit.viewer.user_id, visit.form.text("name"))
+    except Problem as problem:
+        return await show(visit, problem)
+    return visit.redirect("/account", said="Your name is changed.")
+
+
+async def set_new_password(visit: Visit) -> Response:
+    """Whoever else is signed in with the old one is out; this browser goes on in a new session."""
+    form, viewer = visit.form, visit.viewer
+    try:
+        if form.raw("new") != form.raw("again"):
+            raise Problem("weak_password", "The new password was not typed the same way twice.")
+        await change_password(
+            visit.db, viewer.user_id, form.raw("current") or None, form.raw("new")
+        )
+    except Problem as problem:
+        return await show(visit, problem)
+    token = await start_session(
+        visit.db,
+        visit.settings,
+        viewer.user_id,
+        visit.origin,
+        organization_id=viewer.organization_id,
+    )
+    return signed_in(visit, token, "/account", said="Your password is changed.")
+
+
+async def end_others(visit: Visit) -> Response:
+    ended = await end_sessions(visit.db, visit.viewer.user_id, but=visit.viewer.session)
+    words = "nowhere else before, either" if not ended else "nowhere else any more"
+    return visit.redirect("/account", said=f"You are signed in {words}.")
+
+
+async def switch(visit: Visit) -> Response:
+    token = current_token(visit) or ""
+    name = visit.form.text("organization")
+    try:
+        await switch_organization(visit.db, token, visit.viewer.user_id, name)
+    except Problem as problem:
+        return await show(visit, problem)
+    return visit.redirect("/", said=f"You are in {name} now.")
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", "/account", "viewer", show),
+    Place("POST", "/account/name", "viewer", rename),
+    Place("POST", "/account/password", "viewer", set_new_password),
+    Place("POST", "/account/sessions/end-others", "viewer", end_others),
+    Place("POST", "/account/organization", "viewer", switch),
+]

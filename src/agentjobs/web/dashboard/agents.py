@@ -1,0 +1,50 @@
+"""/agents: who can be sent to work: on which plan, on which workers, and how it went lately."""
+
+from starlette.responses import Response
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.jobs.leases import WorkerCard, list_workers
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+
+_SPAN_DAYS = 30
+# A worker beats every few seconds; what was silent for longer is gone or in trouble.
+_BEATS_MISSED = 1.5
+
+
+async def show(visit: Visit) -> Response:
+    now = now_ms()
+    silent_ms = int(visit.settings.lease_seconds * _BEATS_MISSED * 1_000)
+    workers = [worker for worker, beat in await list_workers(visit.db) if beat > now - silent_ms]
+    records = await visit.context.statistics.agent_records(
+        visit.organization_id, now - _SPAN_DAYS * DAY_MS
+    )
+    agents = sorted(visit.context.catalog.all(), key=lambda agent: agent.id)
+    return await visit.page(
+        "agents.html",
+        agents=[
+            {
+                "agent": agent,
+                "is_allowed": visit.context.plans.allows(visit.viewer.plan, agent.plan_required),
+                "ready_on": [worker for worker in workers if agent.id in worker.agents],
+                "why_not": _reasons(agent, workers),
+                "record": records.get(agent.id),
+            }
+            for agent in agents
+        ],
+        workers=workers,
+        days=_SPAN_DAYS,
+    )
+
+
+def _reasons(agent: Agent, workers: list[WorkerCard]) -> list[tuple[str, str]]:
+    """The workers that cannot run it, and what each says about that."""
+    return [
+        (worker.hostname, worker.unready[agent.id])
+        for worker in workers
+        if agent.id in worker.unready
+    ]
+
+
+PLACES: list[Place | OpenPlace] = [Place("GET", "/agents", "viewer", show)]

@@ -1,0 +1,57 @@
+"""The dashboard's cookies: names, and how scripts, other sites and listeners are kept out."""
+
+from urllib.parse import quote, unquote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agentjobs.settings import Settings
+
+SESSION = "session"
+SAID = "said"
+OPENID = "openid"
+
+_MOST_SAID_LENGTH = 500
+
+
+def is_https(settings: Settings) -> bool:
+    return urlsplit(settings.effective_public_url).scheme == "https"
+
+
+def cookie_name(settings: Settings, what: str) -> str:
+    """With https a browser takes it from nobody but this very host. Without, cookies do not know
+    ports: two services on one machine must not overwrite each other's."""
+    if is_https(settings):
+        return f"__Host-agentjobs-{what}"
+    return f"agentjobs-{what}-{urlsplit(settings.effective_public_url).port or 80}"
+
+
+def read_cookie(request: Request, settings: Settings, what: str) -> str:
+    return request.cookies.get(cookie_name(settings, what), "")
+
+
+def set_cookie(
+    response: Response, settings: Settings, what: str, value: str, max_age_seconds: int
+) -> None:
+    response.set_cookie(
+        cookie_name(settings, what),
+        value,
+        max_age=max_age_seconds,
+        path="/",
+        secure=is_https(settings),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def drop_cookie(response: Response, settings: Settings, what: str) -> None:
+    set_cookie(response, settings, what, "", 0)
+
+
+def say_next(response: Response, settings: Settings, text: str) -> None:
+    """A sentence for the page that follows a redirect."""
+    set_cookie(response, settings, SAID, quote(text[:_MOST_SAID_LENGTH]), 60)
+
+
+def said_before(request: Request, settings: Settings) -> str:
+    return unquote(read_cookie(request, settings, SAID))

@@ -1,0 +1,144 @@
+"""Everyone who comes to the dashboard passes here: who it is, whether they may, and whether a
+change was really asked for by them. Knows no page from the inside."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.memberships import memberships_of
+from agentjobs.organizations.sessions import Origin, Viewer, find_viewer
+from agentjobs.problems import Problem
+from agentjobs.web.access_log import ClientAddresses
+from agentjobs.web.api.auth import CALLER
+from agentjobs.web.api.errors import stopping
+from agentjobs.web.basic_auth import caller_of
+from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard.cookies import SESSION, read_cookie
+from agentjobs.web.dashboard.forms import Form, read_form
+from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.refusals import not_signed_in
+from agentjobs.web.dashboard.visits import Guest, Visit
+
+_Answer = Callable[[Request], Awaitable[Response]]
+_NO_FORM = Form([])
+
+
+def routes_of(context: WebContext, places: list[Place | OpenPlace]) -> list[BaseRoute]:
+    """One route per address, so that a wrong method is told which there are."""
+    door = _Door(context)
+    by_path: dict[str, dict[str, Place | OpenPlace]] = {}
+    for place in places:
+        by_path.setdefault(place.path, {})[place.method] = place
+    return [
+        Route(path, door.answer_for(methods), methods=list(methods))
+        for path, methods in by_path.items()
+    ]
+
+
+class _Door:
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._addresses = ClientAddresses(context.settings.trusted_proxies)
+
+    def answer_for(self, methods: dict[str, Place | OpenPlace]) -> _Answer:
+        async def answer(request: Request) -> Response:
+            place = methods["GET" if request.method == "HEAD" else request.method]
+            return await self._answer(place, request)
+
+        return answer
+
+    async def _answer(self, place: Place | OpenPlace, request: Request) -> Response:
+        if request.method == "POST":
+            check_origin(request, self._settings)
+            if self._context.stopping.is_set():
+                raise stopping()
+        if isinstance(place, OpenPlace):
+            check_sign_in_is_safe(request, self._settings)
+            guest = await self._guest(request)
+            with acting_as(Actor("service", "agentjobs", address=guest.origin.address)):
+                return await place.handler(guest)
+        visit = await self._visit(place, request)
+        if not visit.may(place.role):
+            raise Problem(
+                "role_required",
+                f"This needs the role {place.role}, and yours in {visit.organization} is "
+                f"{visit.viewer.role}. An administrator of the organization can change that.",
+            )
+        viewer = visit.viewer
+        with acting_as(Actor("user", viewer.called, viewer.user_id, visit.origin.address)):
+            return await place.handler(visit)
+
+    async def _visit(self, place: Place, request: Request) -> Visit:
+        viewer = await self._viewer(place, request)
+        request.scope[CALLER] = viewer.caller
+        guest = await self._guest(request)
+        if request.method == "POST" and not _is_token_of(viewer, guest.form):
+            raise Problem(
+                "form_expired",
+                "This form was made for another visit, so nothing was changed. Go back, reload "
+                "the page and send it again.",
+            )
+        visit = Visit(guest.context, guest.request, guest.origin, guest.form, viewer)
+        return await self._in_named_organization(visit)
+
+    async def _viewer(self, place: Place, request: Request) -> Viewer:
+        if place.takes_keys and request.headers.get("authorization"):
+            return _viewer_by_key(await caller_of(request))
+        token = read_cookie(request, self._settings, SESSION)
+        viewer = await find_viewer(self._context.db, self._settings, token) if token else None
+        if viewer is None:
+            raise not_signed_in(request, takes_keys=place.takes_keys)
+        return viewer
+
+    async def _in_named_organization(self, visit: Visit) -> Visit:
+        """Some addresses name an organization: it must be one of the viewer's own."""
+        named = visit.request.path_params.get("org", visit.organization)
+        if named == visit.organization:
+            return visit
+        theirs = await memberships_of(visit.db, visit.viewer.user_id)
+        found = next((each for each in theirs if each.organization == named), None)
+        if found is None or not visit.viewer.session:
+            raise Problem("not_found", "There is no such page in your organizations.")
+        visit.viewer = msgspec.structs.replace(
+            visit.viewer,
+            organization=found.organization,
+            organization_id=found.organization_id,
+            role=found.role,
+        )
+        return visit
+
+    async def _guest(self, request: Request) -> Guest:
+        form = await read_form(request) if request.method == "POST" else _NO_FORM
+        agent = request.headers.get("user-agent", "")
+        origin = Origin(self._addresses.of(request.scope), agent[:300])
+        return Guest(self._context, request, origin, form)
+
+
+def _is_token_of(viewer: Viewer, form: Form) -> bool:
+    given = form.text("csrf")
+    return bool(viewer.csrf) and hmac.compare_digest(given.encode(), viewer.csrf.encode())
+
+
+def _viewer_by_key(caller: Caller) -> Viewer:
+    """Of a script or a person with a key: they may look, forms are for those who signed in."""
+    return Viewer(
+        user_id=caller.key_id,
+        email="",
+        name=caller.name,
+        role="viewer",
+        organization_id=caller.organization_id,
+        organization=caller.organization,
+        plan=caller.plan,
+        session=b"",
+        csrf="",
+        created_at=0,
+        memberships=1,
+    )

@@ -1,0 +1,150 @@
+"""/jobs/new: a form that knows what can be asked for, and why something cannot."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.jobs.again import run_again
+from agentjobs.jobs.create import create_job
+from agentjobs.jobs.follow_up import (
+    FollowUpRequest,
+    earlier_job,
+    follow_up_faults,
+    follow_up_job,
+)
+from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.validation import faults_in
+from agentjobs.problems import Problem
+from agentjobs.repos.queries import list_repos
+from agentjobs.web.api.errors import validation_failed
+from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+
+_FIELDS = (
+    *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
+    *("timeout_seconds", "max_cost_usd", "more"),
+)
+
+
+async def show(visit: Visit) -> Response:
+    typed = {name: visit.query(name) for name in _FIELDS}
+    return await _page(visit, typed)
+
+
+async def create(visit: Visit) -> Response:
+    form = visit.form
+    typed = {name: form.raw(name) for name in _FIELDS}
+    typed["draft"] = form.text("draft")
+    try:
+        body = _request(form)
+        faults = faults_in(body, visit.context.catalog)
+        if faults:
+            raise validation_failed(faults)
+        request = msgspec.convert(body, CreateJobRequest)
+        created = await create_job(visit.context.jobs, visit.viewer.caller, request)
+    except Problem as problem:
+        return await _page(visit, typed, problem)
+    return visit.redirect(f"/jobs/{created.receipt.job_id}")
+
+
+async def again(visit: Visit) -> Response:
+    created = await run_again(visit.context.jobs, visit.viewer.caller, visit.path("job_id"))
+    return visit.redirect(f"/jobs/{created.receipt.job_id}", said="The same again, as a new job.")
+
+
+async def follow_up(visit: Visit) -> Response:
+    jobs, caller, job_id = visit.context.jobs, visit.viewer.caller, visit.path("job_id")
+    earlier = await earlier_job(visit.db, visit.organization_id, job_id)
+    prompt = visit.form.raw("prompt")
+    faults = follow_up_faults({"prompt": prompt}, earlier, visit.context.catalog)
+    if faults:
+        raise validation_failed(faults)
+    created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
+    said = "A job that goes on with the same pull request."
+    return visit.redirect(f"/jobs/{created.receipt.job_id}", said=said)
+
+
+async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None = None) -> Response:
+    repos = await list_repos(visit.db, visit.organization_id)
+    fleet = await visit.context.jobs.fleet.state()
+    agents = sorted(visit.context.catalog.all(), key=lambda agent: agent.id)
+    return await visit.page(
+        "jobs/new.html",
+        problem=problem,
+        typed={"draft": "", **typed},
+        has_repos=bool(repos),
+        repo_options=[
+            (
+                repo.full_name,
+                repo.full_name,
+                None if repo.index_status == "ready" else "is still being indexed",
+            )
+            for repo in repos
+        ],
+        agent_options=[(agent.id, _called(agent), _why_not(visit, agent)) for agent in agents],
+        without_worker=[agent.id for agent in agents if not fleet.slots_for(agent.id)],
+    )
+
+
+def _called(agent: Agent) -> str:
+    return agent.id if agent.name.lower() == agent.id else f"{agent.id}: {agent.name}"
+
+
+def _why_not(visit: Visit, agent: Agent) -> str | None:
+    if visit.context.plans.allows(visit.viewer.plan, agent.plan_required):
+        return None
+    return f"needs the plan {agent.plan_required}"
+
+
+def _request(form: Form) -> dict[str, Any]:
+    override: dict[str, Any] = _more(form.raw("more"))
+    for name in ("title", "base_branch"):
+        if text := form.text(name):
+            override[name] = text
+    if form.raw("prompt").strip():
+        override["prompt"] = form.raw("prompt")
+    if reviewers := form.text("reviewers"):
+        override["reviewers"] = [each.strip() for each in reviewers.split(",") if each.strip()]
+    seconds = form.whole_number("timeout_seconds", "Seconds")
+    if seconds is not None:
+        override["timeout_seconds"] = seconds
+    if cost := form.text("max_cost_usd"):
+        override["max_cost_usd"] = _amount(cost)
+    if form.flag("draft"):
+        override["draft"] = True
+    body: dict[str, Any] = {"repo": form.text("repo"), "agent": form.text("agent")}
+    if ticket := form.text("ticket_id"):
+        body["ticket_id"] = ticket
+    return {**body, "config_override": override} if override else body
+
+
+def _amount(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        message = "Cost: write an amount of US dollars, like 2.50."
+        raise Problem("invalid_number", message) from None
+
+
+def _more(text: str) -> dict[str, Any]:
+    """Keys that only the agent knows, as JSON."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Problem("invalid_json", 'Further settings: write a JSON object, like {"depth": 2}.')
+    return value
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", "/jobs/new", "member", show),
+    Place("POST", "/jobs", "member", create),
+    Place("POST", "/jobs/{job_id}/again", "member", again),
+    Place("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
+]

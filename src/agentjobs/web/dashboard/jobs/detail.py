@@ -1,0 +1,103 @@
+"""/jobs/{id}: one job, live: what was asked, what happened, what came of it."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.model import JobView
+from agentjobs.jobs.page_facts import JobFacts, event_deliveries, job_facts
+from agentjobs.jobs.queries import get_job
+from agentjobs.jobs.states import COMPLETED, FINAL
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.jobs.changes import ends_of
+from agentjobs.web.dashboard.jobs.identity import job_id_of
+from agentjobs.web.dashboard.jobs.log import log_tail
+from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+from agentjobs.webhooks.events import TOPIC as DELIVERIES
+
+_QUEUE_REASONS = {
+    "plan_limit": "the plan's limit of jobs at once is reached; it starts when another one ends",
+    "no_worker": "no worker that is alive can run this agent; see Agents for the reason",
+}
+
+
+async def show(visit: Visit) -> Response:
+    job_id = job_id_of(visit)
+    facts = await _facts(visit, job_id)
+    override = msgspec.json.encode(facts["facts"].config_override)
+    return await visit.page(
+        "jobs/detail.html",
+        **facts,
+        live=not _is_settled(facts),
+        log=await log_tail(visit.db, job_id),
+        settings_json=msgspec.json.format(override, indent=2).decode(),
+    )
+
+
+async def stream(visit: Visit) -> Response:
+    job_id = job_id_of(visit)
+    state = {"over": False}
+
+    async def parts() -> Parts:
+        facts = await _facts(visit, job_id)
+        state["over"] = _is_settled(facts)
+        return {
+            "job-head": await visit.fragment("jobs/head.html", **facts),
+            "job-facts": await visit.fragment("jobs/facts.html", **facts),
+            "job-events": await visit.fragment("jobs/events.html", **facts),
+        }
+
+    topics = (f"job:{job_id}", DELIVERIES)
+    return live_parts(visit, topics, parts, is_over=lambda: state["over"])
+
+
+async def cancel(visit: Visit) -> Response:
+    job_id = job_id_of(visit)
+    try:
+        await cancel_job(visit.context.jobs, visit.organization_id, job_id)
+    except Problem as problem:
+        if problem.code != "job_finished":
+            raise
+        return visit.redirect(f"/jobs/{job_id}", said=problem.message)
+    return visit.redirect(f"/jobs/{job_id}", said="The job is being cancelled.")
+
+
+async def _facts(visit: Visit, job_id: str) -> dict[str, Any]:
+    job = await get_job(visit.context.jobs, visit.organization_id, job_id)
+    facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
+    return {
+        "job": job,
+        "facts": facts,
+        "events": await event_deliveries(visit.db, visit.organization_id, job_id),
+        "is_final": job.status in FINAL,
+        "can_follow_up": job.status == COMPLETED,
+        "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
+        "asked": _asked(job, facts),
+        "has_diff": ends_of(facts) is not None,
+    }
+
+
+def _is_settled(facts: dict[str, Any]) -> bool:
+    """Nothing on the page will change again: deliveries go on a while after the job's end."""
+    deliveries = (each for line in facts["events"] for each in line.deliveries)
+    return facts["is_final"] and all(each.status != "pending" for each in deliveries)
+
+
+def _asked(job: JobView, facts: JobFacts) -> str:
+    """What this job is about, in one line."""
+    override = facts.config_override
+    text = override.get("title") or override.get("prompt")
+    if isinstance(text, str) and text.strip():
+        return text.strip().splitlines()[0][:200]
+    return f"{job.agent} on {job.repo}"
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", "/jobs/{job_id}", "viewer", show),
+    Place("GET", "/jobs/{job_id}/stream", "viewer", stream),
+    Place("POST", "/jobs/{job_id}/cancel", "member", cancel),
+]

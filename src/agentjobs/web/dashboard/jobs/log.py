@@ -1,0 +1,102 @@
+"""A job's log on its page: the end of it with its colours, live; all of it as plain text."""
+
+import msgspec
+from markupsafe import Markup
+from starlette.responses import Response
+
+from agentjobs.jobs.logs import read_chunks, read_last_chunks
+from agentjobs.jobs.model import LogChunk
+from agentjobs.jobs.queries import ensure_job
+from agentjobs.jobs.states import FINAL
+from agentjobs.store.database import Database
+from agentjobs.web.api.logs import LogText
+from agentjobs.web.dashboard.ansi import AnsiLines
+from agentjobs.web.dashboard.jobs.identity import job_id_of
+from agentjobs.web.dashboard.live import EventStream, Say, event
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+
+_CHUNKS_AT_ONCE = 64
+_SHOWN_LENGTH = 256 * 1024
+_HEARTBEAT_SECONDS = 20.0
+_HEARTBEAT = b": still here\n\n"
+_MOST_SEQUENCE_DIGITS = 15
+
+
+class LogTail(msgspec.Struct, frozen=True):
+    """`after` is where the live part goes on; `is_whole` unless there is more before."""
+
+    html: Markup
+    rest: Markup
+    after: int
+    is_whole: bool
+
+
+async def log_tail(db: Database, job_id: str) -> LogTail:
+    chunks = await read_last_chunks(db, job_id, _SHOWN_LENGTH)
+    lines = AnsiLines()
+    html = Markup().join(lines.feed(chunk.text) for chunk in chunks)
+    first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
+    return LogTail(html, lines.rest(), last, first == 1)
+
+
+async def as_text(visit: Visit) -> Response:
+    job_id = job_id_of(visit)
+    await ensure_job(visit.db, visit.organization_id, job_id)
+    return LogText(visit.context, job_id, None)
+
+
+async def stream(visit: Visit) -> Response:
+    job_id = job_id_of(visit)
+    await ensure_job(visit.db, visit.organization_id, job_id)
+    after = visit.query("after")
+    is_number = after.isascii() and after.isdecimal() and len(after) <= _MOST_SEQUENCE_DIGITS
+    follower = _Follower(visit, job_id, int(after) if is_number else 0)
+    return EventStream(visit, follower.follow)
+
+
+class _Follower:
+    """Sends the lines that come after those that a page shows."""
+
+    def __init__(self, visit: Visit, job_id: str, after: int) -> None:
+        self._visit = visit
+        self._job_id = job_id
+        self._after = after
+        self._lines = AnsiLines()
+
+    async def follow(self, say: Say) -> None:
+        await self._begin()
+        topics = (f"log:{self._job_id}", f"job:{self._job_id}")
+        with self._visit.db.changes.listen(*topics) as signal:
+            while not await self._send_what_is_there(say):
+                if not await signal.wait(_HEARTBEAT_SECONDS):
+                    await say(_HEARTBEAT)
+
+    async def _begin(self) -> None:
+        """The style, and the line, that the chunk before may have left unfinished."""
+        if self._after:
+            for chunk in await self._read(self._after - 1, 1):
+                self._lines.feed(chunk.text)
+
+    async def _send_what_is_there(self, say: Say) -> bool:
+        """True when nothing can follow any more."""
+        # The status first: whatever a final job wrote is there once its status can be read.
+        status = await ensure_job(self._visit.db, self._visit.organization_id, self._job_id)
+        while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
+            html = "".join(self._lines.feed(chunk.text) for chunk in chunks)
+            self._after = chunks[-1].sequence
+            sent = {"html": html, "rest": str(self._lines.rest()), "after": self._after}
+            await say(event("lines", sent))
+        if status in FINAL:
+            await say(event("end", None))
+            return True
+        return False
+
+    async def _read(self, after: int, limit: int) -> list[LogChunk]:
+        return await read_chunks(self._visit.db, self._job_id, after, limit)
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", "/jobs/{job_id}/log", "viewer", as_text),
+    Place("GET", "/jobs/{job_id}/log/stream", "viewer", stream),
+]

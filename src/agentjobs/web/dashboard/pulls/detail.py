@@ -1,0 +1,132 @@
+"""One pull request of the platform `local`: conversation, commits, changes; merge and close."""
+
+import re
+
+from starlette.responses import Response
+
+from agentjobs.forges.conversation import add_comment, list_comments
+from agentjobs.forges.merge_pull import merge_pull
+from agentjobs.forges.proposal import Proposal, proposal_of
+from agentjobs.forges.pulls import Pull, close_pull, get_pull
+from agentjobs.jobs.listing import lines_of_pull
+from agentjobs.jobs.review import mark_ready
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard import markdown
+from agentjobs.web.dashboard.changes import (
+    addresses_of_files,
+    show_file,
+    unreadable,
+    view,
+)
+from agentjobs.web.dashboard.diff_view import Ends
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+
+_PLACE = "/{org}/{owner}/{name}/pulls/{number}"
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit, await _pull(visit))
+
+
+async def show_one_file(visit: Visit) -> Response:
+    pull = await _pull(visit)
+    return await show_file(visit, pull.repo_id, pull.path)
+
+
+async def comment(visit: Visit) -> Response:
+    pull, body = await _pull(visit), visit.form.raw("body")
+    try:
+        await add_comment(visit.db, visit.organization, pull.repo, pull.number, body)
+    except Problem as problem:
+        return await _page(visit, pull, problem, typed=body)
+    return visit.redirect(f"{pull.path}", said="Your comment is added.")
+
+
+async def merge(visit: Visit) -> Response:
+    pull = await _pull(visit)
+    try:
+        await merge_pull(visit.db, visit.settings, visit.organization, pull.repo, pull.number)
+    except Problem as problem:
+        return await _page(visit, pull, _in_plain_words(problem))
+    return visit.redirect(pull.path, said=f"Merged into {pull.base_branch}.")
+
+
+async def close(visit: Visit) -> Response:
+    pull = await _pull(visit)
+    try:
+        await close_pull(visit.db, visit.organization, pull.repo, pull.number)
+    except Problem as problem:
+        return await _page(visit, pull, problem)
+    return visit.redirect(pull.path, said="Closed without merging. Its branch stays.")
+
+
+async def ready(visit: Visit) -> Response:
+    pull = await _pull(visit)
+    try:
+        await mark_ready(visit.db, visit.organization, pull.repo, pull.number)
+    except Problem as problem:
+        return await _page(visit, pull, problem)
+    return visit.redirect(pull.path, said="Ready for review.")
+
+
+async def _pull(visit: Visit) -> Pull:
+    full_name = f"{visit.path('owner')}/{visit.path('name')}"
+    number = visit.path("number")
+    # 0, which no pull request has, for what is not a number or absurdly large.
+    at = int(number) if re.fullmatch("[0-9]{1,15}", number) else 0
+    return await get_pull(visit.db, visit.organization, full_name, at)
+
+
+async def _page(
+    visit: Visit, pull: Pull, problem: Problem | None = None, typed: str = ""
+) -> Response:
+    proposal = await _proposal(visit, pull)
+    ends = Ends(pull.repo_id, proposal.tips.base, proposal.tips.head)
+    shown = await view(proposal.diff, ends)
+    comments = await list_comments(visit.db, pull)
+    return await visit.page(
+        "pulls/detail.html",
+        problem=problem,
+        pull=pull,
+        body=markdown.render(pull.body.strip()),
+        comments=[(each, markdown.render(each.body)) for each in comments],
+        jobs=await lines_of_pull(visit.db, pull.repo_id, pull.number),
+        proposal=proposal,
+        view=shown,
+        lazy_url=addresses_of_files(visit, shown, ends, f"{pull.path}/file"),
+        typed=typed,
+    )
+
+
+async def _proposal(visit: Visit, pull: Pull) -> Proposal:
+    try:
+        return await proposal_of(visit.settings.data_path, pull)
+    except Problem as problem:
+        raise unreadable(problem, f"pull request {pull.path}") from None
+
+
+def _in_plain_words(problem: Problem) -> Problem:
+    if problem.code != "merge_conflict":
+        return problem
+    details = problem.details if isinstance(problem.details, dict) else {}
+    files = [
+        {"field": str(file), "message": "was changed on both sides"}
+        for file in details.get("files", [])
+    ]
+    return Problem(
+        "merge_conflict",
+        "It does not merge cleanly: the base branch has changed meanwhile. A follow-up job, or "
+        "you with git, can bring the branch up to date.",
+        details=files[:50],
+    )
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", _PLACE, "viewer", show, takes_keys=True),
+    Place("GET", f"{_PLACE}/file", "viewer", show_one_file, takes_keys=True),
+    Place("POST", f"{_PLACE}/comments", "member", comment),
+    Place("POST", f"{_PLACE}/merge", "member", merge),
+    Place("POST", f"{_PLACE}/close", "member", close),
+    Place("POST", f"{_PLACE}/ready", "member", ready),
+]

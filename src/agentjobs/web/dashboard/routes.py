@@ -1,0 +1,63 @@
+"""Every address of the dashboard, with who may come there at least."""
+
+from pathlib import Path
+
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+
+from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
+from agentjobs.web.dashboard.door import routes_of
+from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.pulls import detail as pull
+from agentjobs.web.dashboard.pulls import listing as pulls
+from agentjobs.web.dashboard.repos import detail as repo
+from agentjobs.web.dashboard.repos import listing as repos
+from agentjobs.web.dashboard.settings import (
+    api_keys,
+    audit_log,
+    budgets,
+    delivery_log,
+    members,
+    organization,
+    secrets,
+    webhooks,
+)
+
+_STATIC = Path(__file__).with_name("static")
+
+PLACES: list[Place | OpenPlace] = [
+    *sign_in.PLACES,
+    *invitation.PLACES,
+    *account.PLACES,
+    *overview.PLACES,
+    # Those with a name of their own before those that take any.
+    *listing.PLACES,
+    *creation.PLACES,
+    *log.PLACES,
+    *changes.PLACES,
+    *detail.PLACES,
+    *repos.PLACES,
+    *repo.PLACES,
+    *agents.PLACES,
+    *members.PLACES,
+    *api_keys.PLACES,
+    *secrets.PLACES,
+    *budgets.PLACES,
+    *organization.PLACES,
+    *audit_log.PLACES,
+    # Before webhooks: an endpoint's address would fit it, too.
+    *delivery_log.PLACES,
+    *webhooks.PLACES,
+    # Last: their addresses begin with an organization's name.
+    *pulls.PLACES,
+    *pull.PLACES,
+]
+
+
+def routes(context: WebContext) -> list[BaseRoute]:
+    return [
+        Mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static"),
+        *routes_of(context, PLACES),
+    ]

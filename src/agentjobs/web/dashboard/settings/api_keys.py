@@ -1,0 +1,153 @@
+"""Settings, API keys: made, shown once, listed and revoked. Knows nothing of how keys are kept."""
+
+import shlex
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.organizations.api_keys import ApiKey, CreatedKey, create_key, list_keys, revoke_key
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+
+_PATH = "/settings/api-keys"
+_SOON_MS = 7 * DAY_MS
+_OWN = "own"
+_NEVER = "never"
+_EXPIRIES = (
+    ("30", "After 30 days"),
+    ("90", "After 90 days"),
+    ("365", "After a year"),
+    (_OWN, "After a number of days of your own"),
+    (_NEVER, "Never"),
+)
+
+
+class _Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the form."""
+
+    name: str = ""
+    scope: str = "jobs"
+    git_write: bool = False
+    expires: str = "90"
+    days: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A key in the table; `state` is active, expires soon, expired or revoked."""
+
+    key: ApiKey
+    state: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in {"expired", "revoked"}
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit, _Typed())
+
+
+async def create(visit: Visit) -> Response:
+    typed = _typed(visit.form)
+    try:
+        created = await create_key(
+            visit.db,
+            visit.organization,
+            name=_name(typed),
+            scope=typed.scope,
+            git_write=typed.git_write,
+            expires_days=_days(typed, visit.form),
+        )
+    except Problem as problem:
+        return await _page(visit, typed, problem=problem)
+    # Not a redirect: this answer is the only place where the key itself ever stands.
+    return await _page(visit, _Typed(), created=created)
+
+
+async def revoke(visit: Visit) -> Response:
+    try:
+        revoked = await revoke_key(visit.db, visit.organization, visit.path("id"))
+    except Problem as problem:
+        if problem.code != "key_not_found":
+            raise
+        raise Problem(
+            "not_found",
+            "Your organization has no such key; Settings, API keys lists those there are.",
+        ) from None
+    return visit.redirect(_PATH, said=f"The key {revoked.name} is revoked.")
+
+
+async def _page(
+    visit: Visit,
+    typed: _Typed,
+    *,
+    created: CreatedKey | None = None,
+    problem: Problem | None = None,
+) -> Response:
+    keys = await list_keys(visit.db, visit.organization)
+    lines = [_Line(key, _state(key, now_ms())) for key in reversed(keys)]
+    return await visit.page(
+        "settings/api_keys.html",
+        problem=problem,
+        typed=typed,
+        created=created,
+        example=None if created is None else _example(visit, created.key),
+        active=[line for line in lines if not line.is_over],
+        ended=[line for line in lines if line.is_over],
+        expiries=[(value, text, "") for value, text in _EXPIRIES],
+    )
+
+
+def _typed(form: Form) -> _Typed:
+    return _Typed(
+        name=form.text("name"),
+        scope=form.text("scope"),
+        git_write=form.flag("git_write"),
+        expires=form.text("expires"),
+        days=form.text("days"),
+    )
+
+
+def _name(typed: _Typed) -> str:
+    if not typed.name:
+        raise Problem(
+            "invalid_name", "Give the key a name that says who or what will use it, such as CI."
+        )
+    return typed.name
+
+
+def _days(typed: _Typed, form: Form) -> int | None:
+    """None: it never expires."""
+    if typed.expires == _NEVER:
+        return None
+    if typed.expires not in dict(_EXPIRIES):
+        raise Problem("invalid_expiry", "Choose when the key expires.")
+    days = form.whole_number("days" if typed.expires == _OWN else "expires", "Number of days")
+    if days is None:
+        raise Problem("invalid_expiry", "Write after how many days the key expires.")
+    return days
+
+
+def _state(key: ApiKey, now: int) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is None:
+        return "active"
+    if key.expires_at <= now:
+        return "expired"
+    return "expires soon" if key.expires_at - now < _SOON_MS else "active"
+
+
+def _example(visit: Visit, key: str) -> str:
+    address = shlex.quote(f"{visit.settings.effective_public_url}/v1/agents")
+    return f'curl -sS {address} -H "Authorization: Bearer {key}"'
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", _PATH, "admin", show),
+    Place("POST", _PATH, "admin", create),
+    Place("POST", f"{_PATH}/{{id}}/revoke", "admin", revoke),
+]

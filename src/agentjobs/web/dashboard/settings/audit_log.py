@@ -1,0 +1,100 @@
+"""Settings, audit log: who did what, when and from where; as a page and as a file."""
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.clock import iso_utc, now_ms
+from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.pages import HEADERS
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.settings.audit_csv import MOST_ROWS, csv_of
+from agentjobs.web.dashboard.settings.audit_query import AuditQuery, filter_of, read_query
+from agentjobs.web.dashboard.settings.audit_words import (
+    GROUPS,
+    action_words,
+    actor_words,
+    detail_words,
+)
+from agentjobs.web.dashboard.visits import Visit
+
+_PATH = "/settings/audit-log"
+_PAGE = 50
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """An entry in plain words; `actor_query` leads to all that this actor did."""
+
+    record: AuditRecord
+    kind: str
+    action: str
+    details: list[tuple[str, str]]
+    actor_query: str
+
+
+async def show(visit: Visit) -> Response:
+    query = read_query(visit)
+    try:
+        wanted = filter_of(query)
+    except Problem as problem:
+        return await _page(visit, query, [], problem=problem)
+    if visit.query("format") == "csv":
+        return await _file(visit, wanted)
+    records = await list_entries(
+        visit.db,
+        visit.organization_id,
+        wanted,
+        limit=_PAGE + 1,
+        before=query.before or None,
+    )
+    return await _page(visit, query, records)
+
+
+async def _file(visit: Visit, wanted: AuditFilter) -> Response:
+    text = await csv_of(visit.db, visit.organization_id, wanted)
+    name = f"audit-log-{visit.organization}-{iso_utc(now_ms())[:10]}.csv"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type="text/csv", headers={**HEADERS, **disposition})
+
+
+async def _page(
+    visit: Visit,
+    query: AuditQuery,
+    records: list[AuditRecord],
+    *,
+    problem: Problem | None = None,
+) -> Response:
+    shown = records[:_PAGE]
+    older = query.address(before=shown[-1].id) if len(records) > _PAGE else None
+    return await visit.page(
+        "settings/audit_log.html",
+        problem=problem,
+        query=query,
+        groups=_groups(query),
+        lines=[_line(record) for record in shown],
+        older=older,
+        newest=query.address(before="") if query.before else None,
+        csv_query=query.address(before="", format="csv"),
+        most_rows=MOST_ROWS,
+    )
+
+
+def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
+    """With the one in the address, should it be none of them."""
+    known = [("", "Everything", ""), *((group, words, "") for group, words in GROUPS.items())]
+    if query.action and query.action not in GROUPS:
+        known.append((query.action, action_words(query.action), ""))
+    return known
+
+
+def _line(record: AuditRecord) -> _Line:
+    return _Line(
+        record,
+        actor_words(record.actor_kind),
+        action_words(record.action),
+        detail_words(record.details),
+        AuditQuery(actor=record.actor).address(),
+    )
+
+
+PLACES: list[Place | OpenPlace] = [Place("GET", _PATH, "admin", show)]

@@ -1,0 +1,70 @@
+"""What of the audit log is asked for: an address read into a filter, and written back."""
+
+import re
+from datetime import UTC, date, datetime
+from urllib.parse import urlencode
+
+import msgspec
+
+from agentjobs.clock import DAY_MS
+from agentjobs.organizations.audit import AuditFilter
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.visits import Visit
+
+_is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
+_is_action = re.compile(r"[a-z_.]{1,100}").fullmatch
+
+
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """As it stands in the address: text, empty for any. Days are in UTC; `until` is in it."""
+
+    actor: str = ""
+    action: str = ""
+    since: str = ""
+    until: str = ""
+    before: str = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.actor or self.action or self.since or self.until)
+
+    def address(self, **changes: str) -> str:
+        """The query string of this very view, with some of it changed."""
+        fields = {**msgspec.structs.asdict(self), **changes}
+        return urlencode({name: text for name, text in fields.items() if text})
+
+
+def read_query(visit: Visit) -> AuditQuery:
+    before, action = visit.query("before"), visit.query("action")
+    return AuditQuery(
+        # PostgreSQL has no text with a zero byte; nobody is called so either.
+        actor=visit.query("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        action=action if _is_action(action) else "",
+        since=visit.query("since"),
+        until=visit.query("until"),
+        before=before if _is_id(before) else "",
+    )
+
+
+def filter_of(query: AuditQuery) -> AuditFilter:
+    """Raises Problem for what is no day."""
+    since, until = _day(query.since, "From"), _day(query.until, "To")
+    return AuditFilter(
+        actor=query.actor or None,
+        action=query.action or None,
+        since=since,
+        until=None if until is None else until + DAY_MS,
+    )
+
+
+def _day(text: str, label: str) -> int | None:
+    """Its first millisecond."""
+    if not text:
+        return None
+    try:
+        day = date.fromisoformat(text)
+        at_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000
+    except ValueError:
+        raise Problem("bad_request", f"{label}: write a day like 2026-01-31.") from None
+    # Identifiers know no time before the epoch.
+    return max(at_ms, 0)

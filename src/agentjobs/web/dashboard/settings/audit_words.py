@@ -1,0 +1,93 @@
+"""What the audit log's actions are called in plain words. Pure: text in, text out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+ACTIONS: Mapping[str, str] = {
+    "api_key.created": "created an API key",
+    "api_key.revoked": "revoked an API key",
+    "budget.changed": "changed the budgets",
+    "invitation.accepted": "accepted an invitation",
+    "invitation.created": "invited somebody",
+    "invitation.revoked": "took an invitation back",
+    "member.added": "added a member",
+    "member.removed": "removed a member",
+    "member.role_changed": "changed a member's role",
+    "organization.created": "created the organization",
+    "password.changed": "changed a password",
+    "plan.changed": "changed the plan",
+    "pull.closed": "closed a pull request",
+    "pull.commented": "commented on a pull request",
+    "pull.merged": "merged a pull request",
+    "pull.ready": "marked a pull request as ready",
+    "repo.connected": "connected a repository",
+    "repo.disconnected": "disconnected a repository",
+    "repo.path_lifted": "lifted the protection of a path",
+    "repo.path_protected": "protected a path again",
+    "secret.removed": "removed a secret",
+    "secret.set": "set a secret",
+    "sessions.ended": "signed somebody out everywhere",
+    "user.created": "created a user",
+    "user.linked": "linked a user to the provider",
+    "user.signed_in": "signed in",
+    "webhook.added": "added a webhook",
+    "webhook.changed": "changed a webhook",
+    "webhook.disabled": "disabled a webhook",
+    "webhook.enabled": "enabled a webhook",
+    "webhook.redelivered": "sent deliveries again",
+    "webhook.removed": "removed a webhook",
+    "webhook.secret_promoted": "put a webhook's new secret into use",
+    "webhook.secret_rotated": "gave a webhook a new secret",
+    "webhook.tested": "tested a webhook",
+}
+
+# By the first word of an action, as the filter names it.
+GROUPS: Mapping[str, str] = {
+    "api_key": "API keys",
+    "budget": "Budgets",
+    "invitation": "Invitations",
+    "member": "Members",
+    "organization": "Organization",
+    "password": "Passwords",
+    "plan": "Plan",
+    "pull": "Pull requests",
+    "repo": "Repositories",
+    "secret": "Secrets",
+    "sessions": "Sessions",
+    "user": "Users and sign-ins",
+    "webhook": "Webhooks",
+}
+
+_ACTORS: Mapping[str, str] = {
+    "user": "person",
+    "key": "API key",
+    "operator": "operator, on the command line",
+    "service": "the service itself",
+}
+
+
+def action_words(action: str) -> str:
+    """As it is, where nobody gave it words."""
+    return ACTIONS.get(action, action)
+
+
+def actor_words(kind: str) -> str:
+    return _ACTORS.get(kind, kind)
+
+
+def detail_words(details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _value_words(value)) for name, value in details.items()]
+
+
+def _value_words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_value_words, value)) or "none"
+    return msgspec.json.encode(value).decode()

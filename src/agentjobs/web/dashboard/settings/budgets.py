@@ -1,0 +1,122 @@
+"""Settings, budgets: what may be spent on models, what was spent, and what is left of today."""
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.organizations.budgets import (
+    NO_LIMIT,
+    Budget,
+    find_budget,
+    parse_usd,
+    set_budget,
+    usd,
+    usd_text,
+)
+from agentjobs.organizations.spending import DaySpent, spent_by_day
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.plots import Plot, PlotSeries, bars
+from agentjobs.web.dashboard.visits import Visit
+
+_PATH = "/settings/budgets"
+_DAYS = 30
+
+
+class _Typed(msgspec.Struct, frozen=True):
+    """US dollars as they stand in the form; empty: no limit."""
+
+    daily: str
+    job: str
+
+
+class _Today(msgspec.Struct, frozen=True):
+    """`share` is the part of the day's budget that is used, at most 1; None without a budget."""
+
+    spent_nanousd: int
+    left_nanousd: int | None
+    share: float | None
+
+
+async def show(visit: Visit) -> Response:
+    budget = await find_budget(visit.db, visit.organization_id)
+    typed = _Typed(usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or "")
+    return await _page(visit, budget, typed)
+
+
+async def change(visit: Visit) -> Response:
+    typed = _Typed(visit.form.text("daily"), visit.form.text("job"))
+    try:
+        await set_budget(
+            visit.db,
+            visit.organization,
+            daily=_limit(visit.form, "daily", "Each day"),
+            job=_limit(visit.form, "job", "Each job"),
+        )
+    except Problem as problem:
+        budget = await find_budget(visit.db, visit.organization_id)
+        return await _page(visit, budget, typed, problem=problem)
+    return visit.redirect(_PATH, said="The budgets are saved. Jobs that start now keep to them.")
+
+
+def today_of(budget: Budget, spent_nanousd: int) -> _Today:
+    limit = budget.daily_nanousd
+    if limit is None:
+        return _Today(spent_nanousd, None, None)
+    return _Today(spent_nanousd, max(limit - spent_nanousd, 0), min(spent_nanousd / limit, 1.0))
+
+
+async def _page(
+    visit: Visit, budget: Budget, typed: _Typed, *, problem: Problem | None = None
+) -> Response:
+    days = await spent_by_day(
+        visit.db, visit.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
+    )
+    dated = [_dated(day) for day in days]
+    return await visit.page(
+        "settings/budgets.html",
+        problem=problem,
+        budget=budget,
+        typed=typed,
+        today=today_of(budget, days[-1].nanousd),
+        total_nanousd=sum(day.nanousd for day in days),
+        spent_days=[(day, nanousd) for day, nanousd in reversed(dated) if nanousd],
+        drawing=bars(_plot(dated)),
+    )
+
+
+def _limit(form: Form, name: str, label: str) -> str:
+    text = form.text(name).removeprefix("$").strip()
+    if not text or text.lower() == NO_LIMIT:
+        return NO_LIMIT
+    try:
+        parse_usd(text)
+    except Problem as problem:
+        raise Problem(
+            problem.code,
+            f"{label}: {text!r} is no amount of US dollars. Write it like 5 or 0.25, above 0, "
+            "or leave it empty for no limit.",
+        ) from None
+    return text
+
+
+def _dated(day: DaySpent) -> tuple[str, int]:
+    """With the date as in 2026-01-31, which no time zone moves."""
+    return iso_utc(day.day * DAY_MS)[:10], day.nanousd
+
+
+def _plot(days: list[tuple[str, int]]) -> Plot:
+    values = tuple(usd(nanousd) for _, nanousd in days)
+    return Plot(
+        title="Spent on models per day (UTC)",
+        labels=tuple(day for day, _ in days),
+        series=(PlotSeries("Spent", "s-1", values),),
+        unit="usd",
+    )
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", _PATH, "member", show),
+    Place("POST", _PATH, "admin", change),
+]

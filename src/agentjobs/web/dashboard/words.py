@@ -1,0 +1,71 @@
+"""How numbers, times and names are written on pages. Pure: text in, text out."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from agentjobs.clock import iso_utc
+from agentjobs.organizations.budgets import NANOUSD_PER_USD
+
+NOTHING = "\N{EN DASH}"
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def moment(at_ms: int | None, otherwise: str = "never") -> Markup | str:
+    """A time that the script shows in the viewer's zone, in the same form; here it is UTC."""
+    if at_ms is None:
+        return otherwise
+    iso = iso_utc(at_ms)
+    shown = iso[:16].replace("T", " ")
+    return Markup('<time datetime="{0}" title="{1} UTC">{1}</time>').format(iso, shown)
+
+
+def duration(ms: int | float | None, otherwise: str = NOTHING) -> str:
+    """In the two largest units: 850 ms, 12 s, 3 min 5 s, 2 h 14 min."""
+    if ms is None:
+        return otherwise
+    if ms < 1_000:
+        return f"{max(round(ms), 0)} ms"
+    for index, (size, unit) in enumerate(_UNITS):
+        if ms < size:
+            continue
+        whole, rest = divmod(round(ms), size)
+        if index + 1 == len(_UNITS):
+            return f"{whole} {unit}" if ms >= 10_000 else f"{ms / 1_000:.1f} {unit}"
+        smaller, name = _UNITS[index + 1]
+        return f"{whole} {unit} {rest // smaller} {name}" if rest >= smaller else f"{whole} {unit}"
+    raise AssertionError("every duration of a second or more has a unit")
+
+
+def dollars(nanousd: int | None, otherwise: str = NOTHING) -> str:
+    if nanousd is None:
+        return otherwise
+    amount = nanousd / NANOUSD_PER_USD
+    if 0 < amount < 0.01:
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}"
+
+
+def count(number: int | None) -> str:
+    return NOTHING if number is None else f"{number:,}"
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.0f} %"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """1 job, 2 jobs, 1,000 jobs."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "moment": moment,
+    "duration": duration,
+    "dollars": dollars,
+    "count": count,
+    "percent": percent,
+    "counted": counted,
+}

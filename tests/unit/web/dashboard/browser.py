@@ -1,0 +1,180 @@
+"""A browser without a window: keeps cookies, finds forms on a page and sends them as people do."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+from starlette.types import ASGIApp
+
+ADDRESS = "http://127.0.0.1:8080"
+# In every text that somebody else can write.
+PAYLOAD = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+_VOID_VALUES = {"checkbox": "on", "radio": "on"}
+
+
+@dataclass
+class Form:
+    action: str
+    method: str
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    # Every value a field may be given, for those that offer a choice.
+    choices: dict[str, list[str]] = field(default_factory=dict)
+    button: str = ""
+
+    def value(self, name: str) -> str:
+        return next((value for field_name, value in self.fields if field_name == name), "")
+
+
+class _Reader(HTMLParser):
+    """The forms, links and words of a page; tags and attributes as a browser would see them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.forms: list[Form] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._select: str | None = None
+        self._textarea: str | None = None
+        self._silent = 0
+        self._in_form = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append((tag, given))
+        name = given.get("name") or ""
+        if tag == "form":
+            self.forms.append(Form(given.get("action") or "", (given.get("method") or "get")))
+            self._in_form = True
+        elif tag == "a" and given.get("href"):
+            self.links.append(given["href"] or "")
+        elif tag in {"script", "style"}:
+            self._silent += 1
+        elif self._in_form and tag == "input" and name:
+            self._input(name, given)
+        elif self._in_form and tag == "select":
+            self._select = name
+            self.forms[-1].choices[name] = []
+        elif self._in_form and tag == "option" and self._select:
+            value = given.get("value") or ""
+            if "disabled" not in given:
+                self.forms[-1].choices[self._select].append(value)
+            if "selected" in given:
+                self.forms[-1].fields.append((self._select, value))
+        elif self._in_form and tag == "textarea":
+            self._textarea = name
+            self.forms[-1].fields.append((name, ""))
+
+    def _input(self, name: str, given: dict[str, str | None]) -> None:
+        kind = given.get("type") or "text"
+        value = given.get("value") or _VOID_VALUES.get(kind, "")
+        if kind in _VOID_VALUES:
+            self.forms[-1].choices.setdefault(name, []).append(value)
+            if "checked" not in given:
+                return
+        self.forms[-1].fields.append((name, value))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._in_form = False
+        elif tag in {"script", "style"}:
+            self._silent -= 1
+        elif tag == "select" and self._select:
+            form = self.forms[-1]
+            if not form.value(self._select) and form.choices[self._select]:
+                chosen = [value for name, value in form.fields if name == self._select]
+                if not chosen:
+                    form.fields.append((self._select, form.choices[self._select][0]))
+            self._select = None
+        elif tag == "textarea":
+            self._textarea = None
+
+    def handle_data(self, data: str) -> None:
+        if self._textarea is not None:
+            form = self.forms[-1]
+            name, value = form.fields[-1]
+            form.fields[-1] = (name, (value + data).removeprefix("\n"))
+        if not self._silent:
+            self.words.append(data)
+
+
+class Page:
+    def __init__(self, answer: httpx.Response) -> None:
+        self.answer = answer
+        self.status = answer.status_code
+        self.html = answer.text
+        self.path = answer.request.url.raw_path.decode()
+        reader = _Reader()
+        reader.feed(self.html)
+        self.forms, self.links, self.tags = reader.forms, reader.links, reader.tags
+        self.text = " ".join(" ".join(reader.words).split())
+
+    def form(self, action: str) -> Form:
+        """The one whose address ends like this."""
+        found = [form for form in self.forms if urlsplit(form.action).path.endswith(action)]
+        assert len(found) == 1, f"{len(found)} forms to {action} on {self.path}: {self.text[:300]}"
+        return found[0]
+
+    def has_form(self, action: str) -> bool:
+        return any(urlsplit(form.action).path.endswith(action) for form in self.forms)
+
+    def is_harmless(self) -> bool:
+        """Nothing that somebody else wrote became a tag or a handler."""
+        scripts = [given for tag, given in self.tags if tag == "script"]
+        handlers = [name for _, given in self.tags for name in given if name.startswith("on")]
+        styles = [given for _, given in self.tags if "style" in given]
+        sources = [given.get("src") for tag, given in self.tags if tag == "img"]
+        return (
+            all((given.get("src") or "").startswith("/static/") for given in scripts)
+            and all((source or "").startswith("/static/") for source in sources)
+            and not handlers
+            and not styles
+            and not any(tag == "style" for tag, _ in self.tags)
+        )
+
+
+class Browser:
+    def __init__(self, app: ASGIApp, token: str | None = None, name: str = "") -> None:
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, client=("127.0.0.1", 4321)),
+            base_url=ADDRESS,
+            headers={"Accept": "text/html", "User-Agent": "a test"},
+        )
+        if token is not None:
+            self.http.cookies.set("agentjobs-session-8080", token, domain="127.0.0.1", path="/")
+        self.name = name
+
+    async def open(self, path: str, **options: Any) -> Page:
+        """Follows redirects inside the service, as a browser does."""
+        return Page(await self.http.get(path, follow_redirects=True, **options))
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        """Without following anything."""
+        return await self.http.get(path, **options)
+
+    async def send(self, page: Page, action: str, **values: Any) -> Page:
+        """Fill in the form that goes to `action` and send it; a list repeats a field."""
+        form = page.form(action)
+        fields = [(name, value) for name, value in form.fields if name not in values]
+        for name, value in values.items():
+            many = value if isinstance(value, list) else [value]
+            fields += [(name, each) for each in many if each is not None]
+        target = urljoin(f"{ADDRESS}{page.path}", form.action)
+        if form.method.lower() == "get":
+            return Page(await self.http.get(target, params=fields, follow_redirects=True))
+        return await self.post(target, fields)
+
+    async def post(self, target: str, fields: list[tuple[str, str]], **headers: str) -> Page:
+        body = str(httpx.QueryParams(fields))
+        sent = {
+            "Origin": ADDRESS,
+            "Content-Type": "application/x-www-form-urlencoded",
+            **headers,
+        }
+        answer = await self.http.post(target, content=body, headers=sent, follow_redirects=True)
+        return Page(answer)
+
+    async def close(self) -> None:
+        await self.http.aclose()

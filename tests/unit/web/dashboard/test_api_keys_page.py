@@ -1,0 +1,172 @@
+"""Settings, API keys: made, shown once, used, revoked."""
+
+import pytest
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.organizations.api_keys import CreatedKey, create_key, list_keys
+from agentjobs.store.database import Transaction
+from tests.unit.web.dashboard.browser import PAYLOAD, Browser, Page
+from tests.unit.web.dashboard.conftest import Dashboard
+
+PATH = "/settings/api-keys"
+
+
+async def a_new_key(browser: Browser, **values: str | None) -> Page:
+    page = await browser.open(PATH)
+    return await browser.send(page, PATH, **{"name": "CI", **values})
+
+
+def shown_key(page: Page) -> str:
+    return page.html.partition('id="new-key"')[2].partition(">")[2].partition("<")[0]
+
+
+async def expire(tx: Transaction, key_id: str) -> None:
+    await tx.execute("UPDATE api_keys SET expires_at = 1 WHERE id = :id", id=key_id)
+
+
+async def key_of(dashboard: Dashboard, organization: str, name: str) -> CreatedKey:
+    return await create_key(dashboard.db, organization, name=name)
+
+
+async def test_a_new_key_is_shown_once_and_opens_the_api(dashboard: Dashboard) -> None:
+    page = await a_new_key(dashboard.admin)
+    key = shown_key(page)
+    assert page.status == 200
+    assert "Copy it now" in page.text
+    assert f'http://127.0.0.1:8080/v1/agents -H "Authorization: Bearer {key}"' in page.text
+    answer = await dashboard.nobody.get("/v1/agents", headers={"Authorization": f"Bearer {key}"})
+    assert answer.status_code == 200
+    later = await dashboard.admin.open(PATH)
+    assert key not in later.html
+    assert f"…{key[-4:]}" in later.text
+
+
+async def test_no_cache_keeps_the_page_with_the_key(dashboard: Dashboard) -> None:
+    page = await a_new_key(dashboard.admin)
+    assert "no-store" in page.answer.headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    ("expires", "days", "expected"),
+    [("30", "", 30), ("365", "", 365), ("own", "7", 7), ("never", "", None), ("never", "9", None)],
+)
+async def test_a_key_expires_when_it_was_told_to(
+    dashboard: Dashboard, expires: str, days: str, expected: int | None
+) -> None:
+    await a_new_key(dashboard.admin, name="timed", expires=expires, days=days)
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "timed"]
+    lives = None if key.expires_at is None else (key.expires_at - key.created_at) / DAY_MS
+    assert lives == expected
+
+
+async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> None:
+    await a_new_key(dashboard.admin, name="reader", scope="read")
+    await a_new_key(dashboard.admin, name="pusher", scope="jobs", git_write="yes")
+    keys = {key.name: key for key in await list_keys(dashboard.db, "acme")}
+    assert (keys["reader"].scope, keys["reader"].git_write) == ("read", False)
+    assert (keys["pusher"].scope, keys["pusher"].git_write) == ("jobs", True)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"name": ""}, "Give the key a name"),
+        ({"name": "x" * 201}, "at most 200"),
+        ({"scope": "read", "git_write": "yes"}, "cannot push"),
+        ({"scope": "root"}, "scope is read or jobs"),
+        ({"expires": "own", "days": ""}, "after how many days"),
+        ({"expires": "own", "days": "0"}, "1 to 3650"),
+        ({"expires": "own", "days": "soon"}, "whole number"),
+        ({"expires": "17"}, "Choose when"),
+    ],
+)
+async def test_a_refused_form_comes_back_as_it_was_typed(
+    dashboard: Dashboard, values: dict[str, str], words: str
+) -> None:
+    typed = {"name": "kept", "scope": "jobs", "expires": "own", "days": "12", **values}
+    before = await list_keys(dashboard.db, "acme")
+    page = await a_new_key(dashboard.admin, **typed)
+    assert page.status == 400
+    assert words in page.text
+    form = page.form(PATH)
+    assert form.value("name") == typed["name"]
+    assert form.value("days") == typed["days"]
+    assert await list_keys(dashboard.db, "acme") == before
+
+
+async def test_a_revoked_key_opens_nothing_and_is_listed_apart(dashboard: Dashboard) -> None:
+    created = await key_of(dashboard, "acme", "laptop")
+    page = await dashboard.admin.open(PATH)
+    page = await dashboard.admin.send(page, f"{created.record.id}/revoke")
+    assert page.path == PATH
+    assert "The key laptop is revoked." in page.text
+    assert "1 key revoked or expired" in page.text
+    assert not page.has_form(f"{created.record.id}/revoke")
+    bearer = {"Authorization": f"Bearer {created.key}"}
+    assert (await dashboard.nobody.get("/v1/agents", headers=bearer)).status_code == 401
+
+
+async def test_an_expired_key_is_listed_apart(dashboard: Dashboard) -> None:
+    created = await key_of(dashboard, "acme", "old")
+    await dashboard.db.transact(expire, created.record.id)
+    page = await dashboard.admin.open(PATH)
+    assert "1 key revoked or expired" in page.text
+    assert not page.has_form(f"{created.record.id}/revoke")
+
+
+async def test_a_key_that_expires_within_days_says_so(dashboard: Dashboard) -> None:
+    await create_key(dashboard.db, "acme", name="short", expires_days=3)
+    assert "expires soon" in (await dashboard.admin.open(PATH)).text
+
+
+async def test_without_a_key_the_page_says_what_to_do(dashboard: Dashboard) -> None:
+    for key in await list_keys(dashboard.db, "acme"):
+        await dashboard.db.transact(expire, key.id)
+    assert "No key can be used at the moment." in (await dashboard.admin.open(PATH)).text
+
+
+async def test_keys_of_others_are_neither_shown_nor_revoked(dashboard: Dashboard) -> None:
+    theirs = await key_of(dashboard, "other", "their-own-key")
+    page = await dashboard.admin.open(PATH)
+    assert "their-own-key" not in page.html
+    fields = [("csrf", page.form(PATH).value("csrf"))]
+    refused = await dashboard.admin.post(f"{PATH}/{theirs.record.id}/revoke", fields)
+    assert refused.status == 404
+    assert "has no such key" in refused.text
+    assert [key.revoked_at for key in await list_keys(dashboard.db, "other")] == [None, None]
+
+
+async def test_only_admins_come_here(dashboard: Dashboard) -> None:
+    token = (await dashboard.admin.open(PATH)).form(PATH).value("csrf")
+    for browser in (dashboard.member, dashboard.viewer):
+        assert (await browser.get(PATH)).status_code == 403
+        csrf = (await browser.open("/account")).form("/sign-out").value("csrf")
+        assert (await browser.post(PATH, [("csrf", csrf), ("name", "x")])).status == 403
+    stolen = await dashboard.outsider.post(PATH, [("csrf", token), ("name", "x")])
+    assert stolen.status == 403
+    assert "nothing was changed" in stolen.text
+
+
+async def test_a_hostile_name_stays_text(dashboard: Dashboard) -> None:
+    page = await a_new_key(dashboard.admin, name=PAYLOAD)
+    assert page.is_harmless()
+    assert PAYLOAD in page.text
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == PAYLOAD]
+    page = await dashboard.admin.send(page, f"{key.id}/revoke")
+    assert page.is_harmless()
+    refused = await a_new_key(dashboard.admin, name=PAYLOAD, expires="own", days=PAYLOAD)
+    assert refused.is_harmless()
+    assert refused.form(PATH).value("days") == PAYLOAD
+
+
+async def test_last_used_is_told(dashboard: Dashboard) -> None:
+    created = await key_of(dashboard, "acme", "busy")
+    await dashboard.context.keyring.authenticate(created.key)
+    await dashboard.context.keyring.flush_last_used()
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "busy"]
+    assert key.last_used_at is not None
+    assert now_ms() - key.last_used_at < DAY_MS
+    page = await dashboard.admin.open(PATH)
+    line = page.text.partition("busy")[2].partition("Revoke")[0]
+    # Its expiry alone is never.
+    assert line.count("never") == 1

@@ -1,0 +1,217 @@
+"""Settings, audit log: entries in plain words, filters, pages and the file."""
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentjobs
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.organizations.audit import Actor, Entry, write
+from agentjobs.store.database import Transaction
+from agentjobs.web.dashboard.settings import audit_csv, audit_log
+from agentjobs.web.dashboard.settings.audit_words import ACTIONS, GROUPS, detail_words
+from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.conftest import Dashboard
+
+PATH = "/settings/audit-log"
+ANNA = Actor("user", "Anna", "usr_1", "192.0.2.7")
+
+
+async def told(
+    dashboard: Dashboard,
+    action: str = "secret.set",
+    target: str = "KEY",
+    actor: Actor = ANNA,
+    **details: Any,
+) -> None:
+    entry = Entry(actor, action, target, details)
+    await dashboard.db.transact(write, dashboard.caller.organization_id, entry)
+
+
+async def forget(tx: Transaction) -> None:
+    await tx.execute("DELETE FROM audit_log")
+
+
+@pytest.fixture
+async def quiet_dashboard(dashboard: Dashboard) -> Dashboard:
+    """Nothing of what made it is in the log."""
+    await dashboard.db.transact(forget)
+    return dashboard
+
+
+async def rows_of(dashboard: Dashboard, query: str = "") -> list[list[str]]:
+    answer = await dashboard.admin.get(f"{PATH}?format=csv{query}")
+    assert answer.status_code == 200
+    return list(csv.reader(io.StringIO(answer.text, newline="")))
+
+
+async def test_an_entry_says_who_did_what_from_where(dashboard: Dashboard) -> None:
+    await told(dashboard, "api_key.created", "CI", scope="jobs", git_write=False, until=None)
+    page = await dashboard.admin.open(PATH)
+    assert "Anna person created an API key: CI 3 details" in page.text
+    assert "scope jobs git write no until none" in page.text
+    assert "192.0.2.7" in page.text
+
+
+async def test_an_action_nobody_gave_words_is_shown_as_it_is(dashboard: Dashboard) -> None:
+    await told(dashboard, "moon.landed", "Eagle")
+    assert "moon.landed: Eagle" in (await dashboard.admin.open(PATH)).text
+
+
+async def test_without_an_entry_the_page_says_what_will_come(quiet_dashboard: Dashboard) -> None:
+    page = await quiet_dashboard.admin.open(PATH)
+    assert "Nothing was changed yet." in page.text
+    assert not any("format=csv" in link for link in page.links)
+
+
+async def test_filters_narrow_by_actor_and_kind(quiet_dashboard: Dashboard) -> None:
+    dashboard = quiet_dashboard
+    await told(dashboard, "secret.set", "ONE")
+    await told(dashboard, "secret.removed", "TWO", Actor("operator", "root"))
+    await told(dashboard, "webhook.added", "THREE")
+    page = await dashboard.admin.open(PATH)
+    assert "secret" in page.form(PATH).choices["action"]
+    secrets = await dashboard.admin.open(f"{PATH}?action=secret")
+    assert ("ONE" in secrets.text, "TWO" in secrets.text, "THREE" in secrets.text) == (1, 1, 0)
+    assert secrets.form(PATH).value("action") == "secret"
+    anna = await dashboard.admin.send(secrets, PATH, actor="Anna")
+    assert ("ONE" in anna.text, "TWO" in anna.text) == (True, False)
+    nobody = await dashboard.admin.send(page, PATH, actor="An")
+    assert "No entry is like that." in nobody.text
+    one_action = await dashboard.admin.open(f"{PATH}?action=secret.removed")
+    assert ("ONE" in one_action.text, "TWO" in one_action.text) == (False, True)
+    assert one_action.form(PATH).value("action") == "secret.removed"
+
+
+async def test_days_are_whole_and_in_utc(quiet_dashboard: Dashboard) -> None:
+    dashboard = quiet_dashboard
+    await told(dashboard, target="TODAY")
+    days = [iso_utc(now_ms() + step * DAY_MS)[:10] for step in (-1, 0, 1)]
+    for since, until, is_there in [
+        (days[1], days[1], True),
+        (days[0], days[2], True),
+        (days[2], "", False),
+        ("", days[0], False),
+        ("0001-01-01", "9999-12-30", True),
+    ]:
+        page = await dashboard.admin.open(f"{PATH}?since={since}&until={until}")
+        assert ("TODAY" in page.text) == is_there, (since, until)
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-02-30", "1", PAYLOAD])
+async def test_a_day_that_is_none_is_refused_and_kept(dashboard: Dashboard, day: str) -> None:
+    page = await dashboard.admin.open(PATH, params={"since": day})
+    assert page.status == 400
+    assert "write a day like" in page.text
+    assert page.form(PATH).value("since") == day
+    assert page.is_harmless()
+
+
+async def test_odd_addresses_do_no_harm(dashboard: Dashboard) -> None:
+    odd = {"before": "\0", "action": "%';--", "actor": "\0"}
+    assert (await dashboard.admin.open(PATH, params=odd)).status == 200
+
+
+async def test_pages_hold_every_entry_once_and_keep_the_filter(
+    quiet_dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_log, "_PAGE", 2)
+    dashboard = quiet_dashboard
+    for number in range(5):
+        await told(dashboard, target=f"<{number}>")
+        await told(dashboard, "webhook.added", target="noise")
+    page = await dashboard.admin.open(f"{PATH}?action=secret")
+    seen = re.findall("<([0-9])>", page.text)
+    while older := [link for link in page.links if "before=" in link]:
+        page = await dashboard.admin.open(older[0])
+        seen += re.findall("<([0-9])>", page.text)
+        assert "noise" not in page.text
+        assert f"{PATH}?action=secret" in page.links
+    assert seen == ["4", "3", "2", "1", "0"]
+
+
+async def test_the_file_holds_what_the_filter_lets_through(quiet_dashboard: Dashboard) -> None:
+    dashboard = quiet_dashboard
+    await told(dashboard, target='a "quoted", name\nin two lines', count=2)
+    await told(dashboard, "webhook.added", "noise")
+    page = await dashboard.admin.open(f"{PATH}?action=secret")
+    [link] = [link for link in page.links if "format=csv" in link]
+    answer = await dashboard.admin.get(link)
+    assert answer.headers["content-type"].startswith("text/csv")
+    name = f"audit-log-acme-{iso_utc(now_ms())[:10]}.csv"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert answer.text.count("\r\n") == 2
+    head, row = csv.reader(io.StringIO(answer.text, newline=""))
+    entry = dict(zip(head, row, strict=True))
+    assert entry["target"] == 'a "quoted", name\nin two lines'
+    assert entry["details"] == '{"count":2}'
+    assert (entry["actor"], entry["actor_id"], entry["address"]) == ("Anna", "usr_1", "192.0.2.7")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "  ="])
+async def test_no_cell_of_the_file_is_a_formula(quiet_dashboard: Dashboard, start: str) -> None:
+    formula = f"{start}cmd|' /C calc'!A0"
+    await told(quiet_dashboard, target=formula, actor=Actor("user", formula, formula, formula))
+    _, row = await rows_of(quiet_dashboard)
+    assert row.count(f"'{formula}") == 4
+    assert formula not in row
+
+
+async def test_the_file_is_read_in_pages_and_has_an_end(
+    quiet_dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_csv, "_PAGE", 2)
+    for number in range(6):
+        await told(quiet_dashboard, target=str(number))
+    targets = [row[5] for row in await rows_of(quiet_dashboard)]
+    assert targets == ["target", "5", "4", "3", "2", "1", "0"]
+    monkeypatch.setattr(audit_csv, "MOST_ROWS", 3)
+    assert [row[5] for row in await rows_of(quiet_dashboard)] == ["target", "5", "4", "3"]
+
+
+async def test_only_admins_read_and_only_their_own(dashboard: Dashboard) -> None:
+    await told(dashboard, target="of-acme-alone")
+    for browser in (dashboard.member, dashboard.viewer):
+        assert (await browser.get(PATH)).status_code == 403
+        assert (await browser.get(f"{PATH}?format=csv")).status_code == 403
+    assert "of-acme-alone" not in (await dashboard.outsider.open(PATH)).html
+    assert "of-acme-alone" not in (await dashboard.outsider.get(f"{PATH}?format=csv")).text
+    assert "of-acme-alone" in (await dashboard.admin.open(PATH)).text
+
+
+async def test_hostile_texts_stay_text(quiet_dashboard: Dashboard) -> None:
+    hostile = Actor("user", PAYLOAD, PAYLOAD, PAYLOAD)
+    await told(quiet_dashboard, PAYLOAD, PAYLOAD, hostile, **{PAYLOAD: [PAYLOAD, "\u202eback"]})
+    page = await quiet_dashboard.admin.open(PATH)
+    assert page.is_harmless()
+    assert page.text.count("alert(1)") >= 6
+    assert "\u202e" not in page.html
+    page = await quiet_dashboard.admin.open(PATH, params={"actor": PAYLOAD})
+    assert page.is_harmless()
+    assert page.form(PATH).value("actor") == PAYLOAD
+
+
+def test_every_action_the_service_writes_has_words() -> None:
+    written = re.compile(r'(?:\bentry\(|\bEntry\(\s*[\w.()]+,|\b_ACTION =)\s*"([a-z_]+\.[a-z_]+)"')
+    source = Path(agentjobs.__file__).parent
+    actions = {
+        action for file in source.rglob("*.py") for action in written.findall(file.read_text())
+    }
+    assert "api_key.created" in actions
+    assert actions <= set(ACTIONS)
+    assert {action.partition(".")[0] for action in ACTIONS} == set(GROUPS)
+
+
+def test_details_are_told_in_words() -> None:
+    details = {"git_write": True, "events": ["a", "b"], "none_of": [], "n": 3, "map": {"a": 1}}
+    assert detail_words(details) == [
+        ("git write", "yes"),
+        ("events", "a, b"),
+        ("none of", "none"),
+        ("n", "3"),
+        ("map", '{"a":1}'),
+    ]

@@ -1,0 +1,58 @@
+"""Settings, organization: what the plan allows, where things are, and the door to all settings."""
+
+import msgspec
+
+from agentjobs.agents.catalog import Catalog
+from agentjobs.organizations.organizations import set_plan
+from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.conftest import Dashboard
+from tests.world import an_agent
+
+PATH = "/settings/organization"
+
+
+async def test_settings_lead_to_the_first_page_a_role_may_see(dashboard: Dashboard) -> None:
+    admin, member = await dashboard.admin.get("/settings"), await dashboard.member.get("/settings")
+    assert (admin.status_code, admin.headers["location"]) == (303, "/settings/api-keys")
+    assert (member.status_code, member.headers["location"]) == (303, "/settings/webhooks")
+    assert (await dashboard.viewer.get("/settings")).status_code == 403
+
+
+async def test_the_page_says_what_the_organization_is_and_may(dashboard: Dashboard) -> None:
+    page = await dashboard.member.open(PATH)
+    plan = dashboard.caller.plan
+    jobs = dashboard.context.plans.concurrent_jobs(plan)
+    assert f"Identifier {dashboard.caller.organization_id}" in page.text
+    assert f"Plan {plan}" in page.text
+    assert f"Jobs at once {jobs}" in page.text
+    assert "1,000 jobs can wait" in page.text
+    assert "http://127.0.0.1:8080/v1" in page.text
+    assert "http://127.0.0.1:8080/git/acme/OWNER/NAME.git" in page.text
+    assert "agentjobs orgs set-plan acme PLAN" in page.text
+
+
+async def test_agents_beyond_the_plan_are_told_apart(dashboard: Dashboard) -> None:
+    dashboard.context.catalog = Catalog([an_agent("cheap"), an_agent("dear", "enterprise")])
+    assert "not on this plan" not in (await dashboard.member.open(PATH)).text
+    await set_plan(dashboard.db, dashboard.context.plans, "acme", "free")
+    page = await dashboard.member.open(PATH)
+    assert "Cheap cheap free available" in page.text
+    assert "Dear dear enterprise not on this plan" in page.text
+
+
+async def test_without_an_agent_the_page_says_so(dashboard: Dashboard) -> None:
+    dashboard.context.catalog = Catalog([])
+    assert "No agent is set up." in (await dashboard.member.open(PATH)).text
+
+
+async def test_everybody_sees_their_own_organization(dashboard: Dashboard) -> None:
+    assert dashboard.caller.organization_id not in (await dashboard.outsider.open(PATH)).html
+    assert (await dashboard.viewer.get(PATH)).status_code == 403
+
+
+async def test_a_hostile_agent_name_stays_text(dashboard: Dashboard) -> None:
+    hostile = msgspec.structs.replace(an_agent("odd"), name=PAYLOAD)
+    dashboard.context.catalog = Catalog([hostile])
+    page = await dashboard.member.open(PATH)
+    assert page.is_harmless()
+    assert PAYLOAD in page.text

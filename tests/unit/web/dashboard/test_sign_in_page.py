@@ -1,0 +1,126 @@
+"""Signing in and out, as a browser does it."""
+
+import pytest
+
+from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.sign_in_links import create_link
+from agentjobs.organizations.users import create_user
+from tests.unit.web.dashboard.browser import ADDRESS, Browser
+from tests.unit.web.dashboard.conftest import PASSWORD, Dashboard
+
+
+@pytest.fixture
+async def ada(dashboard: Dashboard):
+    user = await create_user(dashboard.db, "ada@acme.example", name="Ada", password=PASSWORD)
+    await add_member(dashboard.db, dashboard.caller.organization_id, user.id, "member")
+    return user
+
+
+async def test_who_is_not_signed_in_is_led_to_the_door_and_back(dashboard, ada):
+    page = await dashboard.nobody.open("/account?x=1")
+    assert page.path == "/sign-in?next=/account%3Fx%3D1"
+    page = await dashboard.nobody.send(
+        page, "/sign-in", email="Ada@acme.example", password=PASSWORD
+    )
+    assert page.path == "/account?x=1"
+
+
+async def test_a_wrong_password_and_an_unknown_address_read_the_same(dashboard, ada):
+    door = await dashboard.nobody.open("/sign-in")
+    wrong = await dashboard.nobody.send(door, "/sign-in", email="ada@acme.example", password="no")
+    unknown = await dashboard.nobody.send(door, "/sign-in", email="x@acme.example", password="no")
+    assert wrong.status == unknown.status == 401
+    assert wrong.text.replace("ada@", "") == unknown.text.replace("x@", "")
+    assert wrong.form("/sign-in").value("email") == "ada@acme.example"
+    assert wrong.form("/sign-in").value("password") == ""
+
+
+async def test_a_link_signs_in_once(dashboard, ada):
+    token = await create_link(dashboard.db, ada.id)
+    browser = dashboard.nobody
+    assert (await browser.http.head(f"/sign-in?token={token}")).status_code == 200
+    answer = await browser.get(f"/sign-in?token={token}")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "Path=/" in cookie
+    again = Browser(dashboard.app)
+    page = await again.open(f"/sign-in?token={token}")
+    assert page.status == 400
+    assert "used already" in page.text
+
+
+async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ada):
+    browser = dashboard.member
+    before = browser.http.cookies["agentjobs-session-8080"]
+    await browser.open(f"/sign-in?token={await create_link(dashboard.db, ada.id)}")
+    after = browser.http.cookies["agentjobs-session-8080"]
+    assert before != after
+    stale = Browser(dashboard.app, before)
+    assert (await stale.open("/account")).path.startswith("/sign-in")
+    page = await browser.send(await browser.open("/account"), "/sign-out")
+    assert "You are signed out." in page.text
+    stale = Browser(dashboard.app, after)
+    assert (await stale.open("/account")).path.startswith("/sign-in")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "//evil.example/x",
+        "https://evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "/x\ny",
+        "\\/evil.example",
+    ],
+)
+async def test_nobody_is_led_elsewhere_after_signing_in(dashboard, ada, place):
+    door = await dashboard.nobody.open("/sign-in", params={"next": place})
+    assert door.form("/sign-in").value("next") == "/"
+    answer = await dashboard.nobody.http.post(
+        "/sign-in",
+        data={"email": "ada@acme.example", "password": PASSWORD, "next": place},
+        headers={"Origin": ADDRESS},
+    )
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999"])
+async def test_a_form_on_another_site_signs_nobody_in_or_out(dashboard, ada, origin):
+    fields = [("email", "ada@acme.example"), ("password", PASSWORD)]
+    refused = await dashboard.nobody.post("/sign-in", fields, Origin=origin)
+    assert refused.status == 403
+    page = await dashboard.member.open("/account")
+    csrf = page.form("/sign-out").value("csrf")
+    refused = await dashboard.member.post("/sign-out", [("csrf", csrf)], Origin=origin)
+    assert refused.status == 403
+    assert (await dashboard.member.open("/account")).status == 200
+
+
+async def test_a_change_needs_the_token_of_the_form(dashboard):
+    for fields in ([], [("csrf", "")], [("csrf", "x" * 43)]):
+        refused = await dashboard.member.post("/sign-out", fields)
+        assert refused.status == 403
+        assert "nothing was changed" in refused.text
+
+
+async def test_who_asks_for_json_gets_the_one_error_shape(dashboard):
+    answer = await dashboard.nobody.get("/account", headers={"Accept": "application/json"})
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "not_signed_in"
+    assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_no_page_may_be_framed_or_run_what_is_not_ours(dashboard):
+    headers = (await dashboard.nobody.get("/sign-in")).headers
+    policy = headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "set-cookie" not in headers

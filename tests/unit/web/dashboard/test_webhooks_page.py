@@ -1,0 +1,196 @@
+"""Settings > Webhooks and its delivery log, without a network: what pages show and change."""
+
+import re
+
+import msgspec
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.settings import Settings
+from agentjobs.webhooks.endpoints import disable, list_endpoints
+from tests.unit.web.dashboard.browser import PAYLOAD
+
+URL = "https://192.0.2.10/hook"
+
+
+@pytest.fixture
+def settings(tmp_path) -> Settings:
+    return Settings(data_dir=str(tmp_path), webhooks_allow=["192.0.2.0/24"])
+
+
+async def added(dashboard, url=URL, **values):
+    page = await dashboard.admin.open("/settings/webhooks")
+    return await dashboard.admin.send(page, "/settings/webhooks", url=url, **values)
+
+
+async def endpoint_of(dashboard):
+    (endpoint,) = await list_endpoints(dashboard.db, "acme")
+    return endpoint
+
+
+async def test_the_secret_of_a_new_endpoint_is_shown_once(dashboard):
+    page = await added(dashboard, description="the build server")
+    assert page.status == 200
+    secret = re.search(r"whsec_[A-Za-z0-9+/=]{44}", page.html)[0]
+    endpoint = await endpoint_of(dashboard)
+    assert endpoint.description == "the build server"
+    assert endpoint.events == ()
+    for place in ("/settings/webhooks", f"/settings/webhooks/{endpoint.id}"):
+        shown = await dashboard.admin.open(place)
+        assert shown.status == 200
+        assert secret not in shown.html
+        assert "whsec_" not in shown.html
+
+
+async def test_a_refused_address_is_shown_again_with_what_was_typed(dashboard):
+    page = await added(
+        dashboard, url="http://10.0.0.1/x", description="mine", events=["job.failed"]
+    )
+    assert page.status == 400
+    form = page.form("/settings/webhooks")
+    assert form.value("url") == "http://10.0.0.1/x"
+    assert form.value("description") == "mine"
+    assert [value for name, value in form.fields if name == "events"] == ["job.failed"]
+    assert await list_endpoints(dashboard.db, "acme") == []
+
+
+async def test_an_endpoint_is_changed_disabled_enabled_and_removed(dashboard):
+    await added(dashboard)
+    endpoint = await endpoint_of(dashboard)
+    place, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
+    page = await admin.send(
+        await admin.open(place), place, url=f"{URL}/2", events=["job.failed", "job.completed"]
+    )
+    assert "Saved." in page.text
+    assert (await endpoint_of(dashboard)).events == ("job.completed", "job.failed")
+    page = await admin.send(page, f"{place}/disable")
+    assert "Somebody disabled it by hand." in page.text
+    page = await admin.send(page, f"{place}/enable")
+    assert (await endpoint_of(dashboard)).enabled
+    page = await admin.send(page, f"{place}/remove")
+    assert page.path == "/settings/webhooks"
+    assert "No webhooks yet" in page.text
+
+
+async def test_a_new_secret_signs_beside_the_old_one_until_it_is_promoted(dashboard):
+    first = re.search(r"whsec_\S{44}", (await added(dashboard)).text)[0]
+    endpoint = await endpoint_of(dashboard)
+    place, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
+    page = await admin.send(await admin.open(place), f"{place}/rotate", overlap_hours="48")
+    second = re.search(r"whsec_\S{44}", page.text)[0]
+    assert second != first
+    page = await admin.send(await admin.open(place), f"{place}/promote")
+    assert "signs alone from now on" in page.text
+    page = await admin.send(await admin.open(place), f"{place}/rotate", overlap_hours="1000")
+    assert page.status == 400
+    assert "0 to 168" in page.text
+
+
+async def test_members_read_and_do_not_change(dashboard):
+    await added(dashboard)
+    endpoint = await endpoint_of(dashboard)
+    place = f"/settings/webhooks/{endpoint.id}"
+    page = await dashboard.member.open(place)
+    assert page.status == 200
+    assert not page.has_form(f"{place}/remove")
+    assert (await dashboard.viewer.open(place)).status == 403
+    assert (await dashboard.outsider.open(place)).status == 404
+
+
+async def test_an_endpoint_that_gave_up_is_told_on_every_page(dashboard):
+    await added(dashboard)
+    endpoint = await endpoint_of(dashboard)
+    await dashboard.db.transact(disable, endpoint.id, "failing", now_ms())
+    assert URL in (await dashboard.member.open("/account")).text
+    assert URL not in (await dashboard.outsider.open("/account")).text
+    page = await dashboard.member.open(f"/settings/webhooks/{endpoint.id}")
+    assert "sending was given up" in page.text
+
+
+async def logged(dashboard, status="failed", **attempt):
+    """A delivery with one attempt that a hostile receiver answered."""
+    endpoint = await endpoint_of(dashboard)
+    job_id = await dashboard.world.job(dashboard.caller)
+    delivery_id = (await _deliveries(dashboard, endpoint.id, job_id))[0]
+
+    async def write(tx):
+        await tx.execute(
+            "UPDATE deliveries SET status = :status, attempts = 1, due_at = :now WHERE id = :id",
+            id=delivery_id,
+            status=status,
+            now=now_ms(),
+        )
+        values = {
+            "status_code": 500,
+            "error_class": "http_status",
+            "error": f"answered {PAYLOAD}",
+            "address": "192.0.2.10",
+            "request_headers": msgspec.json.encode([("X-Service-Event", "job.queued")]).decode(),
+            "response_headers": msgspec.json.encode([("Server", PAYLOAD)]).decode(),
+            "response_body": PAYLOAD.encode() + b"\xff\x00",
+            **attempt,
+        }
+        await tx.execute(
+            "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code,"
+            " error_class, error, address, request_headers, response_headers, response_body)"
+            " VALUES (:delivery_id, :id, :at, 12, :status_code, :error_class, :error, :address,"
+            " :request_headers, :response_headers, :response_body)",
+            delivery_id=delivery_id,
+            id=new_id("att"),
+            at=now_ms(),
+            **values,
+        )
+
+    await dashboard.db.transact(write)
+    return delivery_id
+
+
+async def _deliveries(dashboard, endpoint_id, job_id):
+    rows = await dashboard.db.fetch_all(
+        "SELECT id FROM deliveries WHERE endpoint_id = :endpoint_id AND job_id = :job_id",
+        endpoint_id=endpoint_id,
+        job_id=job_id,
+    )
+    return [row["id"] for row in rows]
+
+
+async def test_the_log_shows_request_and_answer_and_nothing_hostile_runs(dashboard):
+    await added(dashboard, description=PAYLOAD)
+    delivery_id = await logged(dashboard)
+    log = await dashboard.member.open("/settings/webhooks/delivery-log")
+    assert f"/settings/webhooks/delivery-log/{delivery_id}" in log.links
+    assert "500 in 12 ms" in log.text
+    page = await dashboard.member.open(f"/settings/webhooks/delivery-log/{delivery_id}")
+    assert "X-Service-Event: job.queued" in page.text
+    assert "<script>alert(1)</script>" in page.text
+    for each in (log, page, await dashboard.member.open("/settings/webhooks")):
+        assert each.is_harmless()
+
+
+async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
+    assert (
+        "Nothing was sent yet"
+        in (await dashboard.member.open("/settings/webhooks/delivery-log")).text
+    )
+    await added(dashboard)
+    delivery_id = await logged(dashboard)
+    page = await dashboard.member.open("/settings/webhooks/delivery-log")
+    page = await dashboard.member.send(page, "/settings/webhooks/delivery-log", status="failed")
+    assert delivery_id in page.html
+    page = await dashboard.member.send(page, "/settings/webhooks/delivery-log", status="delivered")
+    assert "No delivery fits this filter" in page.text
+
+
+async def test_one_and_all_failed_are_sent_again(dashboard):
+    await added(dashboard)
+    one, other = await logged(dashboard), await logged(dashboard)
+    place = f"/settings/webhooks/delivery-log/{one}"
+    page = await dashboard.member.send(await dashboard.member.open(place), f"{place}/redeliver")
+    assert "It is being sent again" in page.text
+    log = await dashboard.member.open("/settings/webhooks/delivery-log?status=failed")
+    assert other in log.html
+    assert one not in log.html
+    page = await dashboard.member.send(log, "/redeliver-failed", days="7")
+    assert "1 failed deliveries are being sent again." in page.text
+    assert (await dashboard.outsider.open(place)).status == 404
