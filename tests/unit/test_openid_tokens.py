@@ -157,7 +157,7 @@ def test_a_changed_token_is_refused():
         ("ec", [{**PUBLISHED[0], "alg": "ES384"}]),
         (None, [PUBLISHED[0], {**PUBLISHED[0], "kid": "second"}]),
     ],
-    ids=str,
+    ids=["gone", "none", "another kind", "for encryption", "for another algorithm", "which of two"],
 )
 def test_a_key_that_is_not_published_may_be_published_by_now(kid, keys):
     with pytest.raises(UnknownKey):
