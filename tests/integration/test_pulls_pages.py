@@ -23,9 +23,9 @@ PAYLOAD = (
 ALLOWED_TAGS = frozenset(
     re.findall(
         r"\w+",
-        "a article body br caption code details div em h1 h2 h3 head header html img li link main"
-        " meta nav noscript ol p pre script section span strong summary table tbody td th thead"
-        " time title tr ul",
+        "a article body br caption code details div em footer h1 h2 h3 head header html img li link"
+        " main meta nav noscript ol p pre script section span strong summary table tbody td th"
+        " thead time title tr ul",
     )
 )
 

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
@@ -56,8 +58,18 @@ PLACES: list[Place | OpenPlace] = [
 ]
 
 
+class _OwnFiles(StaticFiles):
+    """Asked for anew, and mostly answered with 304: a new version must not meet an old script."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+
 def routes(context: WebContext) -> list[BaseRoute]:
     return [
-        Mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static"),
+        Mount("/static", _OwnFiles(directory=_STATIC, check_dir=False), name="static"),
         *routes_of(context, PLACES),
     ]

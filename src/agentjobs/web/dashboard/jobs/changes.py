@@ -12,7 +12,7 @@ from agentjobs.web.dashboard.visits import Visit
 
 
 async def show_all(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
+    job_id = await job_id_of(visit)
     facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
     ends = ends_of(facts)
     if ends is None:
@@ -28,7 +28,7 @@ async def show_all(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
+    job_id = await job_id_of(visit)
     facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
     return await show_file(visit, facts.repo_id, f"/jobs/{job_id}")
 

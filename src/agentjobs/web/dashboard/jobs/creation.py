@@ -20,6 +20,8 @@ from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.jobs.detail import show as show_job
+from agentjobs.web.dashboard.jobs.identity import job_id_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
 
@@ -51,18 +53,25 @@ async def create(visit: Visit) -> Response:
 
 
 async def again(visit: Visit) -> Response:
-    created = await run_again(visit.context.jobs, visit.viewer.caller, visit.path("job_id"))
+    job_id = await job_id_of(visit)
+    try:
+        created = await run_again(visit.context.jobs, visit.viewer.caller, job_id)
+    except Problem as problem:
+        return await show_job(visit, problem)
     return visit.redirect(f"/jobs/{created.receipt.job_id}", said="The same again, as a new job.")
 
 
 async def follow_up(visit: Visit) -> Response:
-    jobs, caller, job_id = visit.context.jobs, visit.viewer.caller, visit.path("job_id")
+    jobs, caller, job_id = visit.context.jobs, visit.viewer.caller, await job_id_of(visit)
     earlier = await earlier_job(visit.db, visit.organization_id, job_id)
     prompt = visit.form.raw("prompt")
-    faults = follow_up_faults({"prompt": prompt}, earlier, visit.context.catalog)
-    if faults:
-        raise validation_failed(faults)
-    created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
+    try:
+        faults = follow_up_faults({"prompt": prompt}, earlier, visit.context.catalog)
+        if faults:
+            raise validation_failed(faults)
+        created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
+    except Problem as problem:
+        return await show_job(visit, problem, typed=prompt)
     said = "A job that goes on with the same pull request."
     return visit.redirect(f"/jobs/{created.receipt.job_id}", said=said)
 

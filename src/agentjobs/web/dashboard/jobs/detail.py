@@ -25,12 +25,15 @@ _QUEUE_REASONS = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
+async def show(visit: Visit, problem: Problem | None = None, typed: str = "") -> Response:
+    """`problem` and `typed`: of a form on this page that was refused."""
+    job_id = await job_id_of(visit)
     facts = await _facts(visit, job_id)
     override = msgspec.json.encode(facts["facts"].config_override)
     return await visit.page(
         "jobs/detail.html",
+        problem=problem,
+        typed=typed,
         **facts,
         live=not _is_settled(facts),
         log=await log_tail(visit.db, job_id),
@@ -39,7 +42,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def stream(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
+    job_id = await job_id_of(visit)
     state = {"over": False}
 
     async def parts() -> Parts:
@@ -56,7 +59,7 @@ async def stream(visit: Visit) -> Response:
 
 
 async def cancel(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
+    job_id = await job_id_of(visit)
     try:
         await cancel_job(visit.context.jobs, visit.organization_id, job_id)
     except Problem as problem:

@@ -41,14 +41,12 @@ async def log_tail(db: Database, job_id: str) -> LogTail:
 
 
 async def as_text(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
-    await ensure_job(visit.db, visit.organization_id, job_id)
+    job_id = await job_id_of(visit)
     return LogText(visit.context, job_id, None)
 
 
 async def stream(visit: Visit) -> Response:
-    job_id = job_id_of(visit)
-    await ensure_job(visit.db, visit.organization_id, job_id)
+    job_id = await job_id_of(visit)
     after = visit.query("after")
     is_number = after.isascii() and after.isdecimal() and len(after) <= _MOST_SEQUENCE_DIGITS
     follower = _Follower(visit, job_id, int(after) if is_number else 0)

@@ -75,7 +75,13 @@ async def _pull(visit: Visit) -> Pull:
     number = visit.path("number")
     # 0, which no pull request has, for what is not a number or absurdly large.
     at = int(number) if re.fullmatch("[0-9]{1,15}", number) else 0
-    return await get_pull(visit.db, visit.organization, full_name, at)
+    try:
+        return await get_pull(visit.db, visit.organization, full_name, at)
+    except Problem:
+        raise Problem(
+            "pull_not_found",
+            "There is no such pull request in your organization; Pull requests lists them.",
+        ) from None
 
 
 async def _page(

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.forges.pulls import PullPlace, list_pulls
+from agentjobs.problems import Problem
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
@@ -29,9 +30,14 @@ async def show_of_repo(visit: Visit) -> Response:
 async def _page(visit: Visit, repo: str | None, here: str) -> Response:
     state = visit.query("state") if visit.query("state") in _STATES else None
     before = _decoded(visit.query("before"))
-    pulls = await list_pulls(
-        visit.db, visit.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
-    )
+    try:
+        pulls = await list_pulls(
+            visit.db, visit.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
+        )
+    except Problem:
+        raise Problem(
+            "repo_not_found", "No repository of this name is connected to your organization."
+        ) from None
     shown = pulls[:_PER_PAGE]
     more = len(pulls) > _PER_PAGE
     return await visit.page(

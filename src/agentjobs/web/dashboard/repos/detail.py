@@ -26,6 +26,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def stream(visit: Visit) -> Response:
+    # Before the stream begins: a browser comes back to one that breaks off, for ever.
+    await _repo(visit)
+
     async def parts() -> Parts:
         repo = await _repo(visit)
         return {"repo-index": await visit.fragment("repos/index.html", repo=repo)}

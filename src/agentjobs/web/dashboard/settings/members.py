@@ -29,7 +29,10 @@ async def send_invitation(visit: Visit) -> Response:
 
 
 async def withdraw(visit: Visit) -> Response:
-    await revoke_invitation(visit.db, visit.organization_id, visit.path("id"))
+    try:
+        await revoke_invitation(visit.db, visit.organization_id, visit.path("id"))
+    except Problem as problem:
+        raise Problem("not_found", problem.message) from None
     return visit.redirect(_HERE, said="The invitation is withdrawn; its link opens nothing.")
 
 
