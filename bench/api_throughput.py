@@ -120,8 +120,8 @@ def _target(store: str, database_url: str) -> Iterator[Target]:
         tenants = asyncio.run(populate(settings, CONNECTIONS))
         with contextlib.ExitStack() as stack:
             with _on_core(0):
-                port = stack.enter_context(running(store, Path(directory), environment))
-            yield Target(store, settings, tenants, port)
+                serving = stack.enter_context(running(store, Path(directory), environment))
+            yield Target(store, settings, tenants, serving.port)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
@@ -15,9 +16,13 @@ from bench.memory_store import open_memory
 MEMORY = "memory"
 
 
+class Serving(NamedTuple):
+    port: int
+    process_id: int
+
+
 @contextlib.contextmanager
-def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator[int]:
-    """The port it listens on."""
+def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator[Serving]:
     with (data_dir / "serve.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.server", store, str(data_dir)],
@@ -31,7 +36,7 @@ def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator
         port = urlsplit(process.stdout.readline()).port
         if port is None:
             raise SystemExit((data_dir / "serve.log").read_text())
-        yield port
+        yield Serving(port, process.pid)
     finally:
         process.terminate()
         process.communicate()

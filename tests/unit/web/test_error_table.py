@@ -253,7 +253,7 @@ async def test_a_wrong_method_says_which_are_right(
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
+        "/nowhere",
         "/v1",
         "/v1/",
         "/v1/jobs/",

@@ -1,12 +1,18 @@
 """The dashboard in this process, on a real SQLite store, with people of every role."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copy, copytree
+from typing import Any
 
 import pytest
 from starlette.types import ASGIApp
 
+from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.key_ring import Caller, KeyRing
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sessions import Origin, start_session
@@ -17,6 +23,9 @@ from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from tests.unit.web.dashboard.browser import Browser
+from tests.unit.web.dashboard.furniture import Things
+from tests.unit.web.dashboard.house import House, furnish
+from tests.unit.web.dashboard.house_repository import Say, make_git, plainly
 from tests.world import World, world_of
 
 PASSWORD = "correct horse battery"
@@ -26,7 +35,8 @@ PASSWORD = "correct horse battery"
 class Dashboard:
     """`admin`, `member` and `viewer` are of acme, `outsider` is an admin of the organization other.
 
-    `world` makes repositories, jobs and runs; `caller` is acme's.
+    `world` makes repositories, jobs and runs; `caller` is acme's. `things` are what each of them
+    has, in a house that is furnished.
     """
 
     world: World
@@ -39,6 +49,7 @@ class Dashboard:
     viewer: Browser
     outsider: Browser
     nobody: Browser
+    things: dict[str, Things] = field(default_factory=dict)
 
     @property
     def db(self) -> Database:
@@ -75,3 +86,64 @@ async def dashboard(sqlite_url: str, settings: Settings) -> AsyncIterator[Dashbo
         await browser.close()
     await context.close()
     await db.close()
+
+
+@pytest.fixture(scope="session")
+def house(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, House]:
+    """Two organizations with one of everything, and where they are."""
+    return built_house(sqlite_template, tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture
+async def furnished(house: tuple[Path, House], tmp_path: Path) -> AsyncIterator[Dashboard]:
+    """A dashboard of its own for every test, with all that is in the house."""
+    async with opened_house(house, tmp_path) as dashboard:
+        yield dashboard
+
+
+def built_house(
+    sqlite_template: Path, place: Path, say: Say = plainly, suffix: str = ""
+) -> tuple[Path, House]:
+    data = place / "data"
+    data.mkdir()
+    copy(sqlite_template, data / "agentjobs.db")
+
+    async def build() -> House:
+        db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
+        settings = Settings(data_dir=str(data), webhooks_allow=["192.0.2.0/24"])
+        built = await furnish(world_of(db, settings), make_git(place, say, suffix), say)
+        await db.close()
+        return built
+
+    # In a thread of its own, so that it does not matter whether a loop is set in this one.
+    with ThreadPoolExecutor(1) as thread:
+        return data, thread.submit(asyncio.run, build()).result()
+
+
+@asynccontextmanager
+async def opened_house(
+    house: tuple[Path, House], place: Path, **more: Any
+) -> AsyncIterator[Dashboard]:
+    template, built = house
+    data = copytree(template, place / "data")
+    db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
+    world = world_of(db, Settings(data_dir=str(data), **more))
+    callers = [await _caller(db, name) for name in ("acme", "other")]
+    context = WebContext(world.context, KeyRing(db))
+    app = build_application(context)
+    browsers = [
+        Browser(app, built.tokens["acme", role], role) for role in ("admin", "member", "viewer")
+    ]
+    browsers += [Browser(app, built.tokens["other", "admin"], "outsider"), Browser(app)]
+    yield Dashboard(world, context, app, *callers, *browsers, dict(built.things))
+    for browser in browsers:
+        await browser.close()
+    await context.close()
+    await db.close()
+
+
+async def _caller(db: Database, organization: str) -> Caller:
+    created = await create_key(db, organization)
+    caller = await KeyRing(db).authenticate(created.key)
+    assert caller is not None
+    return caller
