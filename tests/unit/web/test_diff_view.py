@@ -93,6 +93,12 @@ def test_large_files_and_those_after_many_lines_are_fetched_later() -> None:
     assert all(not file.lines for file in view.files if file.lazy)
 
 
+def test_a_file_of_a_known_language_may_have_no_lines() -> None:
+    renamed = FileDiff("a.py", "b.py", "renamed", (), 0, 0)
+    cut = file_of("c.py", *added("x = 1"), complete=False)
+    assert [file.lines for file in view_of(diff_of(renamed, cut)).files] == [(), ()]
+
+
 def test_a_file_that_was_cut_is_fetched_when_it_is_opened() -> None:
     cut = file_of("a", *added("x"), complete=False)
     assert view_of(diff_of(cut)).files[0].lazy

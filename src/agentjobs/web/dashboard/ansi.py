@@ -24,6 +24,8 @@ _TOKEN = re.compile(
     r"|(?P<back>\r)"
     r"|\x1b[ -/]{0,8}[0-~]?"
 )
+# All that most lines have of escapes.
+_COLOUR = re.compile(r"\x1b\[([0-9;:]{0,200})m")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,200})?[ -/]{0,8}\Z|\r\Z")
 # A terminal would wait for ever; a line's end stops a text that nobody ended.
 _STRING_END = re.compile(r"\x07|\x1b\\|\x9c|(?=\n)")
@@ -48,12 +50,12 @@ class AnsiLines:
         text = self._hold_back(self._held + text)
         at = self._after_string(text, 0)
         while at < len(text):
-            token = _TOKEN.search(text, at)
-            if token is None:
-                self._write(text[at:])
-                break
-            self._write(text[at : token.start()])
-            at = self._obey(token, text, lines)
+            end = text.find("\n", at)
+            if end >= 0 and self._write_whole(text[at:end]):
+                self._end_line(lines)
+                at = end + 1
+            else:
+                at = self._feed_line(text, at, lines)
         return Markup("".join(lines))  # noqa: S704 - made of `_html`, which escapes
 
     def rest(self) -> Markup:
@@ -66,10 +68,34 @@ class AnsiLines:
         self._held = unfinished[0] if unfinished else ""
         return text[: len(text) - len(self._held)]
 
+    def _write_whole(self, line: str) -> bool:
+        """In one go, if it has nothing but colours; False when it must be read bit by bit."""
+        if self._length or self._returned or "\r" in line:
+            return False
+        text, *coloured = _COLOUR.split(line)
+        if line.count("\x1b") * 2 != len(coloured):
+            return False
+        self._write(text)
+        for numbers, text in zip(coloured[::2], coloured[1::2], strict=True):
+            self._style = after(self._style, numbers)
+            self._write(text)
+        return True
+
+    def _feed_line(self, text: str, at: int, lines: list[str]) -> int:
+        """Up to its end, or to that of the text; where it goes on."""
+        number = len(lines)
+        while at < len(text) and len(lines) == number:
+            token = _TOKEN.search(text, at)
+            if token is None:
+                self._write(text[at:])
+                return len(text)
+            self._write(text[at : token.start()])
+            at = self._obey(token, text, lines)
+        return at
+
     def _obey(self, token: re.Match[str], text: str, lines: list[str]) -> int:
         if token["end"]:
-            lines.append(self._line("line") + "\n")
-            self._begin_line()
+            self._end_line(lines)
         elif token["back"]:
             self._returned = True
         elif token["string"]:
@@ -90,6 +116,10 @@ class AnsiLines:
             return len(text)
         self._in_string = False
         return end.end()
+
+    def _end_line(self, lines: list[str]) -> None:
+        lines.append(self._line("line") + "\n")
+        self._begin_line()
 
     def _begin_line(self) -> None:
         self._parts: list[tuple[Style, str]] = []
@@ -118,4 +148,5 @@ class AnsiLines:
 def _html(part: tuple[Style, str]) -> str:
     style, text = part
     safe = escape(visible(text))
-    return f'<span class="{style.classes}">{safe}</span>' if style.classes else safe
+    classes = style.classes
+    return f'<span class="{classes}">{safe}</span>' if classes else safe

@@ -33,6 +33,7 @@ class Style(msgspec.Struct, frozen=True):
 PLAIN = Style()
 
 
+@lru_cache(maxsize=1_024)
 def after(style: Style, numbers: str) -> Style:
     """The style after `ESC [ numbers m`; what nobody knows changes nothing."""
     parts = numbers.split(";", _MOST_NUMBERS)[:_MOST_NUMBERS]

@@ -126,7 +126,9 @@ class _Maker:
         )
 
     def _html(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
-        if self._ends is None or not lines:
+        if not lines:
+            return ()
+        if self._ends is None:
             return self._rendered(path, lines)
         ends = self._ends
         # A file that once took too long to be read whole had fewer lines then.

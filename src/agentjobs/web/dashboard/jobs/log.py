@@ -1,5 +1,8 @@
 """A job's log on its page: the end of it with its colours, live; all of it as plain text."""
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
@@ -17,7 +20,7 @@ from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
 
 _CHUNKS_AT_ONCE = 64
-_SHOWN_LENGTH = 256 * 1024
+_SHOWN_LENGTH = 128 * 1024
 _HEARTBEAT_SECONDS = 20.0
 _HEARTBEAT = b": still here\n\n"
 _MOST_SEQUENCE_DIGITS = 15
@@ -34,6 +37,11 @@ class LogTail(msgspec.Struct, frozen=True):
 
 async def log_tail(db: Database, job_id: str) -> LogTail:
     chunks = await read_last_chunks(db, job_id, _SHOWN_LENGTH)
+    # Others should not wait for so many lines.
+    return await asyncio.to_thread(_tail, chunks)
+
+
+def _tail(chunks: Sequence[LogChunk]) -> LogTail:
     lines = AnsiLines()
     html = Markup().join(lines.feed(chunk.text) for chunk in chunks)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
