@@ -18,7 +18,7 @@ NPM_TESTS_DIR := .npm-tests
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test test-agents demo bench lock clean system-run system-test
+.PHONY: help install install-dev check test test-agents screenshots demo bench lock clean system-run system-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the c
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Drive Claude Code, Codex, opencode and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
+
+screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Take the README's pictures anew
+	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
 check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, dependency audit
 	@$(BIN)/ruff check .

@@ -7,6 +7,8 @@ from typing import Any
 from bench import (
     api_throughput,
     checkout,
+    dashboard_data,
+    dashboard_pages,
     delivery_log,
     gateway_overhead,
     start_latency,
@@ -19,6 +21,11 @@ from bench.report import machine, show, write_json
 MEASURES = {
     "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
     "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
+    "dashboard_data": (
+        "What the dashboard reads, with 100,000 jobs",
+        dashboard_data.measure,
+    ),
+    "dashboard_pages": ("Pages of the dashboard, with 100,000 jobs", dashboard_pages.measure),
     "delivery_log": (
         "A log of a million deliveries, against one of ten thousand",
         delivery_log.measure,

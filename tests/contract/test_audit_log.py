@@ -32,6 +32,7 @@ from agentjobs.organizations.organizations import (
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
+from agentjobs.organizations.users import add_user
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import connect_repository, disconnect_repository
@@ -421,3 +422,34 @@ async def _nothing(tx: Transaction, what: object) -> None:
 
 async def _fail(tx: Transaction, what: object) -> None:
     raise Problem("stopped", "Try again.")
+
+
+async def test_a_person_is_found_by_address_and_identifier_under_whatever_name(
+    database: Database, acme: Organization
+) -> None:
+    ada = await add_user(database, acme.id, "ada@example.com", "member", name="Ada")
+    eve = await add_user(database, acme.id, "eve@example.com", "member", name="Eve")
+    # Eve calls herself Ada; a key has no address, and nobody's identifier is a person's by chance.
+    for actor in (
+        Actor("user", "Ada", ada.id),
+        Actor("user", "Ada", eve.id),
+        Actor("user", "Eve", eve.id),
+        Actor("key", "Ada", ada.id),
+        Actor("operator", "Ada"),
+    ):
+        with acting_as(actor):
+            told = entry("secret.set", actor.kind)
+        await database.transact(write, acme.id, told)
+
+    async def found(**wanted: str) -> list[tuple[str, str | None]]:
+        by = AuditFilter(action="secret.set", **wanted)
+        entries = await list_entries(database, acme.id, by, limit=9)
+        return [(each.actor_kind, each.actor_email) for each in reversed(entries)]
+
+    eves, adas = ("user", eve.email), ("user", ada.email)
+    assert await found() == [adas, eves, eves, ("key", None), ("operator", None)]
+    assert await found(actor="Ada") == [adas, eves, ("key", None), ("operator", None)]
+    assert await found(actor=" EVE@example.com") == [eves, eves]
+    assert await found(actor_id=eve.id) == [eves, eves]
+    assert await found(actor_id=eve.id, actor="Ada") == [eves]
+    assert await found(actor_id="usr_0") == []

@@ -9,6 +9,7 @@ import pytest
 from agentjobs.forges.local import LocalForge
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.forges.pulls import close_pull
+from agentjobs.jobs.again import run_again
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.credentials import may_write_branch
 from agentjobs.jobs.earlier_work import pull_so_far
@@ -187,6 +188,31 @@ async def test_the_same_request_again_is_the_same_follow_up(world: World) -> Non
     again = await follow_up_job(world.context, caller, job_id, body, idempotency=claim)
     assert (first.replayed, again.replayed) == (False, True)
     assert again.receipt == first.receipt
+
+
+async def test_a_follow_up_that_is_run_again_goes_on_with_the_same_pull_request(
+    world: World,
+) -> None:
+    caller = await world.organization()
+    job_id = await completed(world, caller, ticket_id="ABC-1")
+    follow_up = await go_on(world, caller, job_id, agent="pro-fixer", timeout_seconds=60)
+    claimed = await world.claim()
+    assert (await problem_of_running_again(world, caller, follow_up)).code == "follow_up_active"
+    await finish_job(world.db, claimed, Failed("no_changes", "none"))
+    again = (await run_again(world.context, caller, follow_up)).receipt.job_id
+    claimed = await world.claim()
+    assert (claimed.id, claimed.follows, claimed.agent) == (again, job_id, "pro-fixer")
+    assert claimed.branch.endswith(job_id[-12:])
+    assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
+    await finish_job(world.db, claimed, Failed("no_changes", "none"))
+    await close_pull(world.db, caller.organization, "acme/shop", 1)
+    assert (await problem_of_running_again(world, caller, follow_up)).code == "pull_not_open"
+
+
+async def problem_of_running_again(world: World, caller: Caller, job_id: str) -> Problem:
+    with pytest.raises(Problem) as problem:
+        await run_again(world.context, caller, job_id)
+    return problem.value
 
 
 async def test_another_agent_may_go_on_within_the_plan(world: World) -> None:

@@ -8,10 +8,10 @@ import pytest
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import list_members, memberships_of, remove_member
+from agentjobs.organizations.password_changes import set_password
 from agentjobs.organizations.providers import Identity, user_of_identity
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_identity
-from agentjobs.organizations.users import set_password
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.people import (
@@ -22,6 +22,7 @@ from tests.people import (
     organization,
     problem_of,
     settings_of,
+    write,
 )
 
 CLOSED = settings_of()
@@ -163,3 +164,26 @@ async def test_a_sign_in_by_a_provider_is_in_the_log(database: Database) -> None
     assert viewer is not None
     (entry,) = await list_entries(database, acme, AuditFilter(action="user.signed_in"), limit=9)
     assert (entry.actor_id, entry.details) == (viewer.user_id, {"how": "single sign-on"})
+
+
+async def test_who_accepts_an_invitation_by_the_provider_stands_where_they_were_invited(
+    database: Database,
+) -> None:
+    acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
+    ada = await member(database, acme, "ada@example.com")
+    await start_session(database, CLOSED, ada.id, ORIGIN)
+    _, token = await invite(database, zoo, "ada@example.com", "viewer")
+
+    async def stands_in(invitation: str) -> str:
+        session = await sign_in_with_identity(database, CLOSED, ADA, ORIGIN, invitation=invitation)
+        viewer = await find_viewer(database, CLOSED, session)
+        assert viewer is not None
+        return viewer.organization
+
+    assert await stands_in(token) == "zoo"
+    # The page may be sent twice.
+    assert await stands_in(token) == "zoo"
+    await write(database, "DELETE FROM sessions")
+    _, withdrawn = await invite(database, await organization(database, "other"), ADA.email, "admin")
+    await write(database, "UPDATE invitations SET revoked_at = 1 WHERE accepted_at IS NULL")
+    assert await stands_in(withdrawn) == "acme"

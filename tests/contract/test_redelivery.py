@@ -1,13 +1,16 @@
 """Asking for deliveries again, on both stores."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
 from tests.delivery_world import Deliveries, attempt, known
@@ -154,6 +157,62 @@ async def test_many_are_asked_for_in_batches(
     assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(8, 0)
     statuses = await world.statuses()
     assert {statuses[one] for one in made} == {"pending"}
+
+
+async def test_many_batches_are_one_entry_in_the_audit_log(
+    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
+    await world.endpoint("org_a")
+    await failed(world, jobs=8)
+    await redeliver_failed(world.db, "org_a", 0)
+    assert await told(world) == [8]
+
+
+async def test_what_was_done_is_told_even_if_something_came_in_between(
+    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
+    await world.endpoint("org_a")
+    await failed(world, jobs=8)
+    fetch_all, asked = world.db.fetch_all, []
+
+    async def breaks_off(sql: str, /, **parameters: Any) -> Any:
+        asked.append(sql)
+        if len(asked) == 3:
+            raise StoreUnavailable("away")
+        return await fetch_all(sql, **parameters)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.db, "fetch_all", breaks_off)
+        with pytest.raises(StoreUnavailable):
+            await redeliver_failed(world.db, "org_a", 0)
+    assert await told(world) == [6]
+
+
+async def test_no_more_than_asked_for_and_how_many_are_left(
+    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
+    closed = await world.endpoint("org_a")
+    made = await failed(world, jobs=5)
+    await world.change_endpoint(closed, disabled_at=1, disabled_reason="gone")
+    await world.endpoint("org_a")
+    made = await failed(world, jobs=8)
+    # Those that cannot be sent are in nobody's way.
+    assert await redeliver_failed(world.db, "org_a", 0, most=1) == Redelivered(1, 5, left=7)
+    assert await redeliver_failed(world.db, "org_a", 0, most=4) == Redelivered(4, 5, left=3)
+    statuses = await world.statuses()
+    assert [statuses[one] for one in sorted(made)] == ["pending"] * 5 + ["failed"] * 3
+    assert await redeliver_failed(world.db, "org_a", 0, most=5) == Redelivered(3, 5)
+    assert await told(world) == [1, 4, 3]
+
+
+async def told(world: Deliveries) -> list[int]:
+    """How many each entry of the audit log is about, the oldest first."""
+    wanted = AuditFilter(action="webhook.redelivered")
+    found = await list_entries(world.db, "org_a", wanted, limit=100)
+    return [each.details["count"] for each in reversed(found)]
 
 
 async def test_only_those_of_one_endpoint_if_it_is_named(world: Deliveries) -> None:

@@ -1,17 +1,22 @@
 """Sessions: who a token makes somebody, for how long, and how it ends, on both stores."""
 
 from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.memberships import add_member, remove_member, set_role
 from agentjobs.organizations.sessions import (
     Origin,
-    end_session,
-    end_sessions,
     find_viewer,
     list_sessions,
     start_session,
     switch_organization,
 )
-from agentjobs.organizations.throttle import prune_sign_ins
+from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
+from agentjobs.organizations.signing_out import (
+    end_session,
+    end_session_by_id,
+    end_sessions,
+    sign_member_out,
+)
 from agentjobs.organizations.users import create_user, get_user, rename_user
 from agentjobs.store.database import Database
 from tests.people import (
@@ -118,6 +123,16 @@ async def test_being_seen_is_written_once_a_minute(database: Database) -> None:
 
     assert not await seen_after(50_000)
     assert await seen_after(60_000)
+
+
+async def test_an_open_stream_that_looks_again_keeps_no_session_alive(database: Database) -> None:
+    ada = await member(database, await organization(database, "acme"), "ada@example.com")
+    token = await start_session(database, SETTINGS, ada.id, ORIGIN)
+    at = now_ms() - HOUR_MS
+    await write(database, "UPDATE sessions SET seen_at = :at", at=at)
+    viewer = await find_viewer(database, SETTINGS, token, is_request=False)
+    assert viewer is not None
+    assert [each.seen_at for each in await list_sessions(database, ada.id)] == [at]
 
 
 async def test_a_role_and_a_removal_are_seen_at_once(database: Database) -> None:
@@ -230,3 +245,59 @@ async def test_a_removed_member_cannot_start_another(database: Database) -> None
     await remove_member(database, acme, ada.id)
     starting = start_session(database, SETTINGS, ada.id, ORIGIN)
     assert await problem_of(starting) == "no_membership"
+
+
+async def test_signing_out_is_told_where_the_session_stood(database: Database) -> None:
+    acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
+    ada = await member(database, acme, "ada@example.com")
+    await add_member(database, zoo, ada.id, "viewer")
+    token = await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=zoo)
+    with acting_as(Actor("user", "Ada", ada.id, "192.0.2.7")):
+        for _ in range(2):
+            await end_session(database, token)
+    assert ("user.signed_out", ada.email) not in await actions(database, acme)
+    (told,) = await list_entries(database, zoo, AuditFilter(action="user.signed_out"), limit=9)
+    assert (told.actor_id, told.target, told.address) == (ada.id, ada.email, "192.0.2.7")
+
+
+async def test_one_session_ends_by_its_id_for_its_own_user_alone(database: Database) -> None:
+    acme = await organization(database, "acme")
+    ada = await member(database, acme, "ada@example.com")
+    bob = await member(database, acme, "bob@example.com")
+    here, there = [await start_session(database, SETTINGS, ada.id, ORIGIN) for _ in range(2)]
+    viewer = await find_viewer(database, SETTINGS, there)
+    assert viewer is not None
+    ended = viewer.session.hex()[:16]
+    for user_id, wrong in ((bob.id, ended), (ada.id, ended[:-1]), (ada.id, ""), (ada.id, "\0")):
+        assert await problem_of(end_session_by_id(database, user_id, wrong)) == "not_found"
+    with database.changes.listen("sessions") as signal:
+        assert await end_session_by_id(database, ada.id, ended) == viewer.session
+        assert await signal.wait(5)
+    assert await find_viewer(database, SETTINGS, there) is None
+    assert await find_viewer(database, SETTINGS, here) is not None
+    assert (await actions(database, acme)).count(("sessions.ended", ada.email)) == 1
+    assert await problem_of(end_session_by_id(database, ada.id, ended)) == "not_found"
+
+
+async def test_an_administrator_ends_what_stands_in_their_organization(
+    database: Database,
+) -> None:
+    acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
+    ada = await member(database, acme, "ada@example.com")
+    bob = await member(database, zoo, "bob@example.com")
+    await add_member(database, zoo, ada.id, "viewer")
+    here, there = [
+        await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=each)
+        for each in (acme, zoo)
+    ]
+    bobs = await start_session(database, SETTINGS, bob.id, ORIGIN)
+    for nobody in (bob.id, "usr_0"):
+        assert await problem_of(sign_member_out(database, acme, nobody)) == "member_not_found"
+    with database.changes.listen("sessions") as signal:
+        assert await sign_member_out(database, acme, ada.id) == 1
+        assert await signal.wait(5)
+    assert await sign_member_out(database, acme, ada.id) == 0
+    left = [await find_viewer(database, SETTINGS, token) for token in (here, there, bobs)]
+    assert [each is not None for each in left] == [False, True, True]
+    assert (await actions(database, acme)).count(("member.signed_out", ada.email)) == 1
+    assert ("member.signed_out", ada.email) not in await actions(database, zoo)

@@ -14,11 +14,11 @@ from agentjobs.organizations.memberships import (
     remove_member,
     set_role,
 )
+from agentjobs.organizations.password_changes import change_password, set_password
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.sign_in_links import create_link, use_link
 from agentjobs.organizations.users import (
-    change_password,
     create_user,
     ensure_administrator,
     find_user,
@@ -26,7 +26,6 @@ from agentjobs.organizations.users import (
     list_users,
     normal_email,
     rename_user,
-    set_password,
 )
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
@@ -296,4 +295,50 @@ async def test_of_two_changes_at_once_one_counts(database: Database) -> None:
 def subject_of(email: str) -> str:
     from agentjobs.organizations.throttle import Attempt
 
-    return Attempt(email, None).email_subject
+    return Attempt(email, None).pair_subject
+
+
+async def test_a_new_name_is_told_in_every_organization_of_theirs(database: Database) -> None:
+    acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
+    ada = await member(database, acme, "ada@example.com")
+    await add_member(database, zoo, ada.id, "viewer")
+    with acting_as(Actor("user", ada.email, ada.id)):
+        for name in (" Root ", "Root", "Ada"):
+            assert (await rename_user(database, ada.id, name)).name == name.strip()
+    for each in (acme, zoo):
+        told = await list_entries(database, each, AuditFilter(action="user.renamed"), limit=9)
+        assert [one.details for one in reversed(told)] == [
+            {"from": "", "to": "Root"},
+            {"from": "Root", "to": "Ada"},
+        ]
+        assert {(one.target, one.actor_id) for one in told} == {(ada.email, ada.id)}
+    assert await problem_of(rename_user(database, "usr_0", "Nobody")) == "user_not_found"
+
+
+async def test_who_signs_in_with_the_provider_alone_gets_a_password_from_the_operator_only(
+    database: Database,
+) -> None:
+    ada = await member(database, await organization(database, "acme"), "ada@example.com")
+    await write(database, "UPDATE users SET oidc_issuer = 'https://id.example', oidc_subject = '1'")
+    await start_session(database, SETTINGS, ada.id, ORIGIN)
+    choosing = change_password(database, ada.id, None, PASSWORD)
+    assert await problem_of(choosing) == "managed_by_provider"
+    assert not (await get_user(database, ada.id)).has_password
+    assert len(await list_sessions(database, ada.id)) == 1
+    await set_password(database, ada.id, PASSWORD)
+    await change_password(database, ada.id, PASSWORD, "another password")
+
+
+async def test_who_is_linked_while_they_choose_a_password_gets_none(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await member(database, await organization(database, "acme"), "ada@example.com")
+
+    async def hashed_meanwhile(password: str) -> str:
+        await write(database, "UPDATE users SET oidc_issuer = 'https://x', oidc_subject = '1'")
+        return "a hash"
+
+    monkeypatch.setattr("agentjobs.organizations.password_changes.hash_password", hashed_meanwhile)
+    with pytest.raises(Problem):
+        await change_password(database, ada.id, None, PASSWORD)
+    assert not (await get_user(database, ada.id)).has_password

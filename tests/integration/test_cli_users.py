@@ -55,7 +55,9 @@ def test_people_are_added_listed_changed_and_removed(agentjobs):
     assert "sign-in-link" in added.err
     joined = agentjobs("users", "add", "ada@example.com", "--org", "acme", "--json").document
     assert joined["organizations"] == {"acme": "member", "default": "admin"}
-    agentjobs("users", "add", "bob@example.com", "--role", "viewer")
+    assert joined["existed"] is True
+    bob = agentjobs("users", "add", "bob@example.com", "--role", "viewer", "--json").document
+    assert bob["existed"] is False
 
     found = agentjobs("users", "list", "--json").document["users"]
     assert [each["email"] for each in found] == ["ada@example.com", "bob@example.com"]
@@ -72,6 +74,17 @@ def test_people_are_added_listed_changed_and_removed(agentjobs):
     assert (last.exit_code, "last admin" in last.err) == (2, True)
     logged = rows(agentjobs, "SELECT DISTINCT actor_kind FROM audit_log WHERE action LIKE 'mem%'")
     assert logged == [("operator",)]
+
+
+def test_who_has_an_account_already_is_said_to(agentjobs):
+    """Whoever made it before knows a way in."""
+    agentjobs("orgs", "create", "acme")
+    new = agentjobs("users", "add", "Ada@example.com")
+    assert "account already" not in new.err
+    known = agentjobs("users", "add", "Ada@example.com", "--org", "acme")
+    assert (known.exit_code, known.out) == (0, "ada@example.com\n")
+    assert "ada@example.com has an account already, since 20" in known.err
+    assert "set a new password" in known.err
 
 
 @pytest.mark.parametrize(

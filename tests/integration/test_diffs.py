@@ -1,12 +1,14 @@
 """Diffs of real repositories: odd names, renames, and files too large to be read whole."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from agentjobs.forges import diffs
 from agentjobs.forges.diffs import diff_between, file_diff_between
+from agentjobs.forges.patch import Entry
 from tests.local_platform import git_now
 
 MEBIBYTE = 1024 * 1024
@@ -51,6 +53,24 @@ async def test_one_file_is_found_by_the_name_a_page_shows(repository: Repository
     assert (moved.change, moved.old_path, moved.additions) == ("renamed", "kept.txt", 1)
     assert await file_diff_between(*ends, "readme") is None
     assert await file_diff_between(*ends, "../../etc/passwd") is None
+
+
+async def test_a_long_list_of_files_keeps_nobody_else_waiting(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = repository.commit({"big": "line\n" * MEBIBYTE, "small": "1\n"})
+    entries_of, threads = diffs.entries_of, []
+
+    def noted(listing: bytes) -> list[Entry]:
+        threads.append(threading.current_thread())
+        return entries_of(listing)
+
+    monkeypatch.setattr(diffs, "entries_of", noted)
+    await diff_between(repository.git_dir, repository.base, head)
+    await file_diff_between(repository.git_dir, repository.base, head, "small")
+    # The list, and again with the numbers of large files; then for the one file.
+    assert len(threads) >= 4
+    assert threading.main_thread() not in threads
 
 
 async def test_a_huge_file_is_counted_but_not_shown_and_the_others_are(

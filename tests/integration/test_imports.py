@@ -18,6 +18,7 @@ from agentjobs.organizations.organizations import Organization, create_organizat
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.repos import import_rows, imports
+from agentjobs.repos.import_progress import Pace
 from agentjobs.repos.import_rows import ImportView, list_imports
 from agentjobs.repos.imports import Imports
 from agentjobs.repos.queries import find_repo, list_repos
@@ -314,3 +315,81 @@ async def test_a_fault_of_our_own_is_told_without_its_inside(
         told = await house.failure(house.imports("127.0.0.0/8"), house.origin.url("shop.git"))
     assert "inside the service" in told
     assert "RuntimeError: inside" in caplog.text
+
+
+async def test_an_import_is_cancelled_in_its_middle_and_nothing_of_it_is_left(
+    house: House,
+) -> None:
+    async with silent_server() as (port, came):
+        importing = house.imports("127.0.0.0/8")
+        address = f"https://127.0.0.1:{port}/a/b"
+        stuck = await importing.start(house.acme, address, name="acme/stuck")
+        await asyncio.wait_for(came.wait(), 20)
+        waiting = await importing.start(house.acme, house.origin.url("shop.git"))
+        with pytest.raises(Problem) as refused:
+            await importing.cancel("org_other", stuck.id)
+        assert refused.value.code == "import_not_found"
+        assert _git_children(house)
+        assert await importing.cancel(house.acme.id, stuck.id) == "acme/stuck"
+        # Whoever waited behind it has its turn now.
+        assert await house.ended() == []
+        assert [repo.full_name for repo in await list_repos(house.db, house.acme.id)] == [
+            "acme/shop"
+        ]
+        assert len(house.files()) == 1
+        with pytest.raises(Problem) as refused:
+            await importing.cancel(house.acme.id, waiting.id)
+        assert refused.value.code == "import_not_found"
+        await importing.close()
+
+
+async def test_one_that_waits_for_its_turn_is_cancelled_too(house: House) -> None:
+    async with silent_server() as (port, came):
+        importing = house.imports("127.0.0.0/8")
+        await importing.start(house.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(came.wait(), 20)
+        waiting = await importing.start(house.acme, house.origin.url("shop.git"))
+        await importing.cancel(house.acme.id, waiting.id)
+        assert [view.full_name for view in await list_imports(house.db, house.acme.id)] == ["a/b"]
+        await importing.close()
+
+
+async def test_a_server_that_hardly_sends_anything_is_given_up(house: House) -> None:
+    async with silent_server() as (port, _):
+        importing = house.imports("127.0.0.0/8", new_pace=lambda: Pace(1024, 0.5))
+        told = await house.failure(importing, f"https://127.0.0.1:{port}/a/b")
+    assert told.startswith("Less than 1 KiB a second came in the last 0.5 seconds")
+
+
+async def test_four_organizations_import_at_once(house: House) -> None:
+    plans = Plans(house.settings.plans)
+    async with silent_server() as (port, _):
+        importing = house.imports("127.0.0.0/8")
+        others = [await create_organization(house.db, plans, f"o{n}", "free") for n in range(5)]
+        for other in others:
+            await importing.start(other, f"https://127.0.0.1:{port}/a/b")
+
+        async def messages() -> list[str]:
+            return [
+                view.message for other in others for view in await list_imports(house.db, other.id)
+            ]
+
+        with house.db.changes.listen("index") as signal:
+            while (await messages()).count("Waiting for the server's answer") < 4:
+                assert await signal.wait(60)
+        assert (await messages()).count(import_rows.WAITING) == 1
+        await importing.close()
+
+
+async def test_what_was_left_by_a_cancel_that_was_cut_off_is_cleaned_at_the_next_start(
+    house: House,
+) -> None:
+    async with silent_server() as (port, came):
+        killed = house.imports("127.0.0.0/8")
+        view = await killed.start(house.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(came.wait(), 20)
+        await house.db.transact(import_rows.cancel, house.acme.id, view.id)
+        assert house.files()
+        await house.imports().recover()
+        assert house.files() == []
+        await killed.close()

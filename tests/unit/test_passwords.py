@@ -26,7 +26,17 @@ def cheap(monkeypatch):
 
 @pytest.mark.parametrize(
     "password",
-    ["", "ninechars", "x" * 1_025, "a" * 20, EMAIL, EMAIL.upper(), "Ada.Lovelace", "ﬁ" * 12 * 512],
+    [
+        "",
+        "ninechars",
+        "x" * 1_025,
+        "a" * 20,
+        EMAIL,
+        EMAIL.upper(),
+        "Ada.Lovelace",
+        "ﬁ" * 12 * 512,
+        "ﷺ" * 100,
+    ],
 )
 def test_what_anybody_would_guess_is_refused_and_the_message_says_what_to_do(password):
     with pytest.raises(Problem) as caught:
@@ -81,6 +91,25 @@ async def test_nobody_costs_as_much_as_somebody(monkeypatch):
     monkeypatch.setattr(passwords, "_hasher", Counting)
     assert not await verify_password(None, "correct horse")
     assert made == ["argon2"]
+
+
+@pytest.mark.parametrize("hashed", [None, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$aGFzaA"])
+async def test_nothing_is_composed_before_its_length_is_known(cheap, monkeypatch, hashed):
+    """Half a megabyte of combining marks takes many seconds, and tells who has an account."""
+    composed = []
+
+    def normal(password):
+        composed.append((len(password), threading.current_thread() is threading.main_thread()))
+        return password
+
+    monkeypatch.setattr(passwords, "_normal", normal)
+    endless = "\u0345\u0301\u0316" * 170_000
+    with pytest.raises(Problem, match="10 to 1,024 characters"):
+        check_password(endless, EMAIL)
+    assert composed == []
+    assert not await verify_password(hashed, endless)
+    assert not await verify_password(hashed, "correct horse")
+    assert composed == [(1_024, False), (13, False)]
 
 
 async def test_two_are_hashed_at_once_and_the_others_wait(monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -12,6 +13,7 @@ from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
@@ -27,6 +29,7 @@ class OnReady(Protocol):
     def __call__(self, base_url: str, sign_in_link: str | None, /) -> None: ...
 
 
+_log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
 _TIDY_SECONDS = 6 * 3600.0
@@ -45,6 +48,8 @@ async def serving(
     certificates = certificates_of(jobs.settings)
     context = WebContext(jobs, KeyRing(jobs.db), certificates, stop.asked)
     await context.imports.recover()
+    for warning in sign_in_warnings(jobs.settings):
+        _log.warning("%s", warning)
     served = asyncio.Event()
     async with asyncio.TaskGroup() as group, _metrics_server(context, group):
         server = server_for(build_application(context))

@@ -26,7 +26,7 @@ def set_user_password(email: Email, data_dir: DataDir = None, json: Json = False
     password = _read_password(email)
 
     async def work(admin: Admin) -> "User":
-        from agentjobs.organizations.users import set_password
+        from agentjobs.organizations.password_changes import set_password
 
         user = await find(admin, email)
         await set_password(admin.db, user.id, password)

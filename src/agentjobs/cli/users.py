@@ -30,22 +30,25 @@ def add_user(
 ) -> None:
     """Add somebody to an organization; who is in another one already is the same user."""
 
-    async def work(admin: Admin) -> "tuple[User, list[Membership]]":
+    async def work(admin: Admin) -> "tuple[User, list[Membership], bool]":
         from agentjobs.organizations import users as stored
         from agentjobs.organizations.memberships import memberships_of
         from agentjobs.organizations.organizations import find_organization
 
         owner = await find_organization(admin.db, org)
+        existed = await stored.find_user(admin.db, email) is not None
         user = await stored.add_user(admin.db, owner.id, email, role, name=name)
-        return user, await memberships_of(admin.db, user.id)
+        return user, await memberships_of(admin.db, user.id), existed
 
-    user, memberships = with_store(data_dir, work)
+    user, memberships, existed = with_store(data_dir, work)
     if json:
-        answer_json(_document(user, memberships))
+        answer_json({**_document(user, memberships), "existed": existed})
         return
     answer(user.email)
     remark(f"{user.email} is in {org} as {role}.")
-    if not (user.has_password or user.has_provider):
+    if existed:
+        _remark_account(user)
+    elif not (user.has_password or user.has_provider):
         remark(f"They can sign in with a link: agentjobs users sign-in-link {user.email}")
 
 
@@ -142,6 +145,16 @@ async def find(admin: Admin, email: str) -> "User":
         reason = f"There is no user {email!r}; `agentjobs users list` shows those there are."
         raise Problem("user_not_found", reason)
     return user
+
+
+def _remark_account(user: "User") -> None:
+    from agentjobs.clock import iso_utc
+
+    remark(
+        f"{user.email} has an account already, since {iso_utc(user.created_at)}; if you do not "
+        "know who made it, set a new password (agentjobs users set-password) or send a sign-in "
+        "link (agentjobs users sign-in-link)."
+    )
 
 
 def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:

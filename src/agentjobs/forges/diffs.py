@@ -18,6 +18,7 @@ from agentjobs.forges.patch import (
     Counts,
     Diff,
     DiffBounds,
+    Entry,
     FileDiff,
     entries_of,
     parse_diff,
@@ -84,7 +85,8 @@ async def file_diff_between(
         seconds=_PAGE_SECONDS,
         configuration=_PAGE.configuration,
     )
-    entry = next((entry for entry in entries_of(listing) if entry.path == path), None)
+    entries = await _entries(listing)
+    entry = next((entry for entry in entries if entry.path == path), None)
     if entry is None:
         return None
     names = [entry.name] if entry.old_name is None else [entry.name, entry.old_name]
@@ -135,6 +137,11 @@ async def _read(
     )
 
 
+async def _entries(listing: bytes) -> list[Entry]:
+    """Beside the event loop: the longest list takes longer than other requests should wait."""
+    return await asyncio.to_thread(entries_of, listing)
+
+
 # Commits never change, so what was counted once, or could not be in time, need not be again.
 _recounts: OrderedDict[tuple[str, ...], Mapping[bytes, Counts] | None] = OrderedDict()
 
@@ -143,7 +150,7 @@ async def _recount(
     git_dir: Path, ends: tuple[str, str], listing: bytes, *paths: str
 ) -> Mapping[bytes, Counts] | None:
     """The numbers of files that are large rather than binary; None when that takes too long."""
-    uncounted = {entry.name for entry in entries_of(listing) if entry.counts is None}
+    uncounted = {entry.name for entry in await _entries(listing) if entry.counts is None}
     if not uncounted:
         return NOTHING_TO_RECOUNT
     key = (*ends, *paths)
@@ -157,7 +164,7 @@ async def _recount(
             seconds=_RECOUNT_SECONDS,
             configuration=_EVERYTHING,
         )
-        entries = entries_of(counted) if complete else []
+        entries = await _entries(counted) if complete else []
         found = {e.name: e.counts for e in entries if e.counts and e.name in uncounted}
         _recounts[key] = found if complete else None
         while len(_recounts) > _RECOUNTS_KEPT:

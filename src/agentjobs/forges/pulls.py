@@ -161,8 +161,9 @@ async def _close(tx: Transaction, pull: Pull, entry: audit.Entry) -> None:
         now=now_ms(),
         ended_by=entry.actor.name,
     )
-    if changed:
-        await audit.write(tx, pull.organization_id, entry)
+    if not changed:
+        raise Problem("pull_not_open", "Somebody else merged or closed it a moment ago.")
+    await audit.write(tx, pull.organization_id, entry)
 
 
 async def _make_ready(

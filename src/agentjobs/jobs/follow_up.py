@@ -66,6 +66,16 @@ async def earlier_job(db: Database, organization_id: str, job_id: str) -> Earlie
     return _earlier(row, job_id)
 
 
+async def active_job_on(
+    db: Database, organization_id: str, repo_id: str, branch: str
+) -> str | None:
+    """The job that is queued or at work on a branch."""
+    row = await db.fetch_one(
+        _AT_WORK, organization_id=organization_id, repo_id=repo_id, branch=branch
+    )
+    return None if row is None else row["id"]
+
+
 def follow_up_faults(body: Mapping[str, Any], earlier: EarlierJob, catalog: Catalog) -> list[Fault]:
     """Every fault at once, as of a job's request; the fields stand side by side here."""
     given = {name: value for name, value in body.items() if value is not None}

@@ -18,11 +18,15 @@ async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list
     return [LogChunk(row["sequence"], row["created_at"], row["text"]) for row in rows]
 
 
-async def read_last_chunks(db: Database, job_id: str, most_length: int) -> list[LogChunk]:
-    """The end of a log, about that much of it; the first chunk of all has the number 1."""
+async def read_last_chunks(
+    db: Database, job_id: str, most_length: int, *, before: int = 2**62
+) -> list[LogChunk]:
+    """The end of a log, about that much of it; the first chunk of all has the number 1.
+
+    Or of what stands before the chunk with that number.
+    """
     newest_first: list[LogChunk] = []
     length = 0
-    before = 2**62
     while length < most_length:
         rows = await db.fetch_all(
             "SELECT sequence, created_at, text FROM job_logs"

@@ -99,6 +99,19 @@ async def join_as_new(db: Database, token: str, new: NewUser) -> User:
     return await db.transact(_join, token_hash(token), new, audit.current_actor().address)
 
 
+async def organization_joined_by(db: Database, token: str, user: User) -> str | None:
+    """Of the invitation, which may be over, if it was this user's and they are in there now."""
+    row = await db.fetch_one(
+        "SELECT i.organization_id FROM invitations i JOIN memberships m"
+        " ON m.organization_id = i.organization_id AND m.user_id = :user_id"
+        " WHERE i.hash = :hash AND i.email = :email AND i.accepted_at IS NOT NULL",
+        hash=token_hash(token),
+        user_id=user.id,
+        email=user.email,
+    )
+    return None if row is None else row["organization_id"]
+
+
 async def _insert(
     tx: Transaction, organization_id: str, email: str, role: str, hashed: bytes, entry: audit.Entry
 ) -> Row:

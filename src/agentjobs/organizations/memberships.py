@@ -8,8 +8,6 @@ from agentjobs.problems import Problem
 from agentjobs.settings import ROLES
 from agentjobs.store.database import Database, Row, Transaction
 
-__all__ = ["ROLES"]
-
 ADMIN = ROLES[-1]
 
 

@@ -1,6 +1,7 @@
 """Passwords: whether one may be used, its argon2id hash, and whether a typed one is right.
 
-Hashing takes much memory and time on purpose: in threads, two at once. Refuses to know users.
+Hashing takes much memory and time on purpose: in threads, two at once. Composing characters takes
+time by the square of their number: never before the length is known. Refuses to know users.
 """
 
 import asyncio
@@ -24,9 +25,12 @@ T = TypeVar("T")
 
 def check_password(password: str, email: str) -> None:
     """Raise Problem unless it may be a password of the user with that e-mail address."""
+    # As typed first: what is too long to be one would stop the event loop for seconds.
+    if len(password) > MOST_LENGTH:
+        raise _wrong_length()
     text = _normal(password)
     if not LEAST_LENGTH <= len(text) <= MOST_LENGTH:
-        raise _weak(f"A password has {LEAST_LENGTH} to {MOST_LENGTH:,} characters")
+        raise _wrong_length()
     if text.lower() in {email, email.partition("@")[0]}:
         raise _weak("The e-mail address is no password")
     if len(set(text)) == 1:
@@ -39,7 +43,7 @@ async def hash_password(password: str) -> str:
 
 async def verify_password(hashed: str | None, password: str) -> bool:
     """None, of somebody who has no password or is nobody, takes as long as any other."""
-    if hashed is None or len(_normal(password)) > MOST_LENGTH:
+    if hashed is None or len(password) > MOST_LENGTH:
         await hash_password(password[:MOST_LENGTH])
         return False
     return await _in_thread(lambda: _is_right(hashed, password))
@@ -78,6 +82,10 @@ def _normal(password: str) -> str:
 
 def _encoded(password: str) -> bytes:
     return _normal(password).encode("utf-8", "surrogatepass")
+
+
+def _wrong_length() -> Problem:
+    return _weak(f"A password has {LEAST_LENGTH} to {MOST_LENGTH:,} characters")
 
 
 def _weak(reason: str) -> Problem:

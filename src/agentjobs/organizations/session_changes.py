@@ -15,6 +15,7 @@ TOPIC = "sessions"
 
 _MOST_ADDRESS_LENGTH = 100
 _MOST_USER_AGENT_LENGTH = 300
+_ID_DIGITS = 16
 
 
 class Origin(NamedTuple):
@@ -22,6 +23,11 @@ class Origin(NamedTuple):
 
     address: str
     user_agent: str
+
+
+def session_id(hashed: bytes) -> str:
+    """What its own user may call it: the beginning of the hash, which opens nothing."""
+    return bytes(hashed).hex()[:_ID_DIGITS]
 
 
 async def open_session(

@@ -10,27 +10,31 @@ import hmac
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.organizations import audit
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.session_changes import (
     SESSION_PREFIX,
     TOPIC,
     Origin,
-    end_all,
-    end_one,
     open_session,
+    session_id,
 )
 from agentjobs.organizations.tokens import is_well_formed, token_hash
-from agentjobs.organizations.user_audit import write_for_user
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 
-__all__ = ["SESSION_PREFIX", "Origin"]
+__all__ = [
+    "Origin",
+    "SessionView",
+    "Viewer",
+    "find_viewer",
+    "list_sessions",
+    "start_session",
+    "switch_organization",
+]
 
 _HOUR_MS = 3_600 * SECOND_MS
 _SEEN_EVERY_MS = 60 * SECOND_MS
-_ID_DIGITS = 16
 
 
 class Viewer(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +102,13 @@ async def start_session(
     )
 
 
-async def find_viewer(db: Database, settings: Settings, token: str) -> Viewer | None:
-    """None for a token that is unknown or over, and for one whose user was removed."""
+async def find_viewer(
+    db: Database, settings: Settings, token: str, *, is_request: bool = True
+) -> Viewer | None:
+    """None for a token that is unknown or over, and for one whose user was removed.
+
+    An open stream that looks again is no request: nobody need sit before it.
+    """
     if not is_well_formed(token, SESSION_PREFIX):
         return None
     row = await db.fetch_one(
@@ -114,20 +123,11 @@ async def find_viewer(db: Database, settings: Settings, token: str) -> Viewer | 
     now = now_ms()
     if row is None or _is_over(row, settings, now):
         return None
-    if now - row["seen_at"] >= _SEEN_EVERY_MS:
+    if is_request and now - row["seen_at"] >= _SEEN_EVERY_MS:
         # A store that is full can still be looked at.
         with contextlib.suppress(StoreUnavailable):
             await db.transact(_write_seen, token_hash(token), now)
     return _viewer(row, token)
-
-
-async def end_session(db: Database, token: str) -> None:
-    await db.transact(end_one, token)
-
-
-async def end_sessions(db: Database, user_id: str, *, but: bytes | None = None) -> int:
-    """All of a user's, but the one with this hash. How many those were."""
-    return await db.transact(_end_and_tell, user_id, but, audit.current_actor())
 
 
 async def list_sessions(db: Database, user_id: str) -> list[SessionView]:
@@ -179,7 +179,7 @@ def _csrf(token: str) -> str:
 def _session_view(row: Row) -> SessionView:
     hashed = bytes(row["hash"])
     return SessionView(
-        id=hashed.hex()[:_ID_DIGITS],
+        id=session_id(hashed),
         hash=hashed,
         created_at=row["created_at"],
         seen_at=row["seen_at"],
@@ -194,17 +194,6 @@ async def _write_seen(tx: Transaction, hashed: bytes, now: int) -> None:
         hash=hashed,
         now=now,
     )
-
-
-async def _end_and_tell(
-    tx: Transaction, user_id: str, but: bytes | None, actor: audit.Actor
-) -> int:
-    ended = await end_all(tx, user_id, but=but)
-    user = await tx.fetch_one("SELECT email FROM users WHERE id = :id", id=user_id)
-    if ended and user is not None:
-        entry = audit.Entry(actor, "sessions.ended", user["email"], {"sessions": ended})
-        await write_for_user(tx, user_id, entry)
-    return ended
 
 
 async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: str) -> None:

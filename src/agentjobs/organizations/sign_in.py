@@ -7,6 +7,7 @@ import logging
 
 import msgspec
 
+from agentjobs.organizations.invitations import organization_joined_by
 from agentjobs.organizations.passwords import hash_password, needs_rehash, verify_password
 from agentjobs.organizations.providers import Identity, user_of_identity
 from agentjobs.organizations.session_changes import Origin, open_session
@@ -71,10 +72,20 @@ async def sign_in_with_identity(
     invitation: str | None = None,
     replacing: str | None = None,
 ) -> str:
-    """The same for what a provider of OpenID Connect says, once that was checked."""
+    """The same for what a provider of OpenID Connect says, once that was checked.
+
+    Who comes with an invitation stands in the organization that invited them.
+    """
     user = await user_of_identity(db, settings, identity, invitation=invitation)
+    joined = None if invitation is None else await organization_joined_by(db, invitation, user)
     return await start_session(
-        db, settings, user.id, origin, replacing=replacing, how="single sign-on"
+        db,
+        settings,
+        user.id,
+        origin,
+        organization_id=joined,
+        replacing=replacing,
+        how="single sign-on",
     )
 
 

@@ -2,7 +2,7 @@
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.organizations.session_changes import Origin, open_session
-from agentjobs.organizations.tokens import new_token, token_hash
+from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -23,6 +23,9 @@ async def use_link(
     db: Database, settings: Settings, token: str, origin: Origin, *, replacing: str | None = None
 ) -> str:
     """The token of the new session. The link is no longer valid."""
+    # Anybody may come with any text, and writers wait for each other.
+    if not is_well_formed(token, LINK_PREFIX):
+        raise _not_valid()
     return await db.transact(_use, settings, token_hash(token), origin, replacing)
 
 
@@ -60,13 +63,17 @@ async def _use(
         now=now_ms(),
     )
     if row is None:
-        raise Problem(
-            "link_not_valid",
-            "This sign-in link was used already or is older than 10 minutes; get another one with "
-            "`agentjobs users sign-in-link EMAIL`, or sign in with your password.",
-        )
+        raise _not_valid()
     return await open_session(tx, settings, row["user_id"], origin, replacing=replacing, how="link")
 
 
 async def _delete(tx: Transaction, hashed: bytes) -> None:
     await tx.execute("DELETE FROM sign_in_links WHERE hash = :hash", hash=hashed)
+
+
+def _not_valid() -> Problem:
+    return Problem(
+        "link_not_valid",
+        "This sign-in link was used already or is older than 10 minutes; get another one with "
+        "`agentjobs users sign-in-link EMAIL`, or sign in with your password.",
+    )

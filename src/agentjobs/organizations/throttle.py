@@ -1,24 +1,25 @@
-"""How often a password may be guessed: per e-mail address, and per address of the network.
+"""How often a password may be guessed: of one address from one network, from anywhere, and of any.
 
 Counts before anybody looks at a password, so that guesses made at once cannot outrun the count.
-Also deletes what is left of sign-ins that are over.
 """
 
 import hashlib
 import ipaddress
 import math
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.problems import Problem
+from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
 WINDOW_MS = 15 * 60 * SECOND_MS
-MOST_PER_EMAIL = 10
-MOST_PER_ADDRESS = 30
-
-_HOUR_MS = 3_600 * SECOND_MS
-_BATCH = 500
+# Few for whoever guesses in one place; so many over all places that no single one of them can keep
+# the owner of the address out, nor one visitor all the others who come through the same proxy.
+MOST_PER_PAIR = 10
+MOST_PER_EMAIL = 100
+MOST_PER_ADDRESS = 100
 
 
 class Attempt(NamedTuple):
@@ -29,12 +30,32 @@ class Attempt(NamedTuple):
 
     @property
     def email_subject(self) -> str:
-        text = self.email.strip().lower().encode("utf-8", "replace")
-        return f"email:{hashlib.sha256(text).hexdigest()}"
+        return f"email:{_hash(self.email)}"
+
+    @property
+    def pair_subject(self) -> str:
+        return pairs_of(self.email) + ("" if self.address is None else _network_of(self.address))
 
     @property
     def address_subject(self) -> str | None:
         return None if self.address is None else f"address:{_network_of(self.address)}"
+
+
+def pairs_of(email: str) -> str:
+    """How each subject begins that stands for this address and some network."""
+    return f"pair:{_hash(email)}:"
+
+
+def sign_in_warnings(settings: Settings) -> list[str]:
+    """What an operator should know of who counts as whom, before the first visitor comes."""
+    if urlsplit(settings.effective_public_url).scheme != "https" or settings.trusted_proxies:
+        return []
+    warning = (
+        "The public address is https, so a proxy stands before the service, and all visitors seem "
+        "to come from it: guesses of one count for all of them, and the audit log shows the "
+        "proxy's address. Set AGENTJOBS_TRUSTED_PROXIES to the addresses of the proxy."
+    )
+    return [warning]
 
 
 async def count_attempt(db: Database, attempt: Attempt) -> None:
@@ -53,55 +74,46 @@ async def count_attempt(db: Database, attempt: Attempt) -> None:
 
 
 async def forgive(tx: Transaction, attempt: Attempt) -> None:
-    """It was no failure. What others failed at from the same network stays counted."""
-    # The network first, as when counting: or two transactions could wait for each other.
-    if attempt.address_subject is not None:
-        await tx.execute(
-            "UPDATE sign_in_failures SET failures = failures - 1"
-            " WHERE subject = :subject AND failures > 0",
-            subject=attempt.address_subject,
-        )
+    """It was no failure. What others failed at, as the same or in the same place, stays counted."""
+    # In the order of counting: or two transactions could wait for each other.
     await tx.execute(
-        "DELETE FROM sign_in_failures WHERE subject = :subject", subject=attempt.email_subject
+        "DELETE FROM sign_in_failures WHERE subject = :subject", subject=attempt.pair_subject
     )
+    for subject in (attempt.address_subject, attempt.email_subject):
+        if subject is not None:
+            await tx.execute(
+                "UPDATE sign_in_failures SET failures = failures - 1"
+                " WHERE subject = :subject AND failures > 0",
+                subject=subject,
+            )
 
 
-async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_days: float) -> int:
-    """Delete sessions, links and counts that are over; a batch of each. How many those were."""
-    bounds = {
-        "now": now,
-        "idle": now - int(idle_hours * _HOUR_MS),
-        "oldest": now - int(session_days * DAY_MS),
-        "window": now - WINDOW_MS,
-    }
-    pruned = 0
-    for table, key, is_over in _OVER:
-        # Found by a reader: nobody who writes waits for the scan.
-        needed = {name: bounds[name] for name in bounds if f":{name}" in is_over}
-        rows = await db.fetch_all(
-            f"SELECT {key} AS key FROM {table} WHERE {is_over} LIMIT {_BATCH}", **needed
-        )
-        if rows:
-            statement = f"DELETE FROM {table} WHERE {key} = :key AND ({is_over})"
-            await db.transact(_delete, statement, [{"key": row["key"], **needed} for row in rows])
-        pruned += len(rows)
-    return pruned
-
-
-_OVER = (
-    ("sessions", "hash", "expires_at <= :now OR seen_at <= :idle OR created_at <= :oldest"),
-    ("sign_in_links", "hash", "expires_at <= :now"),
-    ("sign_in_failures", "subject", "since <= :window"),
-)
+async def forget_failures(tx: Transaction, email: str) -> None:
+    """Of whoever has a new password: what was guessed about the old one must not keep them out."""
+    pairs = pairs_of(email)
+    await tx.execute(
+        "DELETE FROM sign_in_failures WHERE SUBSTR(subject, 1, :length) = :pairs",
+        length=len(pairs),
+        pairs=pairs,
+    )
+    await tx.execute(
+        "DELETE FROM sign_in_failures WHERE subject = :subject",
+        subject=Attempt(email, None).email_subject,
+    )
 
 
 async def _count(tx: Transaction, attempt: Attempt, now: int) -> int | None:
     """The end of the time in which no more is allowed; None: this one is."""
-    if attempt.address_subject is not None:
-        until = await _count_one(tx, attempt.address_subject, MOST_PER_ADDRESS, now)
+    # The narrowest first: who is stopped there spends nothing that others need.
+    for subject, most in (
+        (attempt.pair_subject, MOST_PER_PAIR),
+        (attempt.address_subject, MOST_PER_ADDRESS),
+        (attempt.email_subject, MOST_PER_EMAIL),
+    ):
+        until = None if subject is None else await _count_one(tx, subject, most, now)
         if until is not None:
             return until
-    return await _count_one(tx, attempt.email_subject, MOST_PER_EMAIL, now)
+    return None
 
 
 async def _count_one(tx: Transaction, subject: str, most: int, now: int) -> int | None:
@@ -120,8 +132,8 @@ async def _count_one(tx: Transaction, subject: str, most: int, now: int) -> int 
     return row["since"] + WINDOW_MS if row["failures"] > most else None
 
 
-async def _delete(tx: Transaction, statement: str, rows: list[dict[str, object]]) -> None:
-    await tx.execute_many(statement, rows)
+def _hash(email: str) -> str:
+    return hashlib.sha256(email.strip().lower().encode("utf-8", "replace")).hexdigest()
 
 
 def _network_of(address: str) -> str:

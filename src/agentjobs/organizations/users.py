@@ -15,13 +15,10 @@ from agentjobs.organizations.memberships import (
     lock_organization,
 )
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.organizations.password_changes import change_password, set_password
 from agentjobs.organizations.passwords import check_password, hash_password
-from agentjobs.organizations.user_audit import acting_user
+from agentjobs.organizations.user_audit import acting_user, write_for_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
-
-__all__ = ["change_password", "set_password"]
 
 ADMINISTRATOR = "admin@localhost"
 
@@ -110,7 +107,7 @@ async def find_user(db: Database, email: str) -> User | None:
 async def get_user(db: Database, user_id: str) -> User:
     row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id", id=user_id)
     if row is None:
-        raise Problem("user_not_found", "There is no such user; look for them among the members.")
+        raise _no_such_user()
     return user_of(row)
 
 
@@ -121,8 +118,8 @@ async def list_users(db: Database) -> list[User]:
 
 
 async def rename_user(db: Database, user_id: str, name: str) -> User:
-    await db.transact(_rename, user_id, normal_name(name))
-    return await get_user(db, user_id)
+    """Every organization of theirs is told: the audit log calls people by their names."""
+    return await db.transact(_rename, user_id, normal_name(name), audit.current_actor())
 
 
 async def ensure_administrator(db: Database, organization: str) -> User:
@@ -186,8 +183,18 @@ def user_of(row: Row) -> User:
     )
 
 
-async def _rename(tx: Transaction, user_id: str, name: str) -> None:
-    await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
+async def _rename(tx: Transaction, user_id: str, name: str, actor: audit.Actor) -> User:
+    before = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
+    )
+    if before is None:
+        raise _no_such_user()
+    if before["name"] != name:
+        await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
+        details = {"from": before["name"], "to": name}
+        entry = audit.Entry(actor, "user.renamed", before["email"], details)
+        await write_for_user(tx, user_id, entry)
+    return msgspec.structs.replace(user_of(before), name=name)
 
 
 async def _ensure_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
@@ -232,3 +239,7 @@ async def _make_administrator(tx: Transaction, organization_id: str, actor: audi
 async def _by_email(tx: Transaction, email: str) -> User | None:
     row = await tx.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=email)
     return None if row is None else user_of(row)
+
+
+def _no_such_user() -> Problem:
+    return Problem("user_not_found", "There is no such user; look for them among the members.")

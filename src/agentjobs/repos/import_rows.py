@@ -17,6 +17,7 @@ MOST_RUNNING = 5
 MOST_FAILED = 20
 STOPPED = "The service stopped meanwhile; connect it again."
 WAITING = "Waiting for its turn"
+CANCELLED = "It was cancelled."
 
 
 class ImportView(msgspec.Struct, frozen=True):
@@ -43,8 +44,14 @@ async def list_imports(db: Database, organization_id: str) -> list[ImportView]:
 
 async def dismiss(db: Database, organization_id: str, import_id: str) -> None:
     """Only what failed; raises Problem when there is no such import."""
-    if not await db.transact(_delete, organization_id, import_id, "failed"):
+    if not await db.transact(forget, organization_id, import_id):
         raise Problem("import_not_found", "This import runs, or is gone; look at the list again.")
+
+
+async def failed_imports(db: Database) -> list[str]:
+    """Their identifiers, of all organizations."""
+    rows = await db.fetch_all("SELECT id FROM repo_imports WHERE state = 'failed'")
+    return [row["id"] for row in rows]
 
 
 async def is_running(db: Database, import_id: str) -> bool:
@@ -86,6 +93,25 @@ async def note(tx: Transaction, import_id: str, message: str, state: ImportState
     )
     tx.announce("index")
     return changed > 0
+
+
+async def cancel(tx: Transaction, organization_id: str, import_id: str) -> str:
+    """Its full name. Told as failed until `forget`; raises Problem unless it runs."""
+    row = await tx.fetch_one(
+        "SELECT full_name FROM repo_imports"
+        " WHERE organization_id = :organization_id AND id = :id AND state = 'running'",
+        organization_id=organization_id,
+        id=import_id,
+    )
+    if row is None or not await note(tx, import_id, CANCELLED, "failed"):
+        raise Problem("import_not_found", "This does not run any more; look at the list again.")
+    full_name: str = row["full_name"]
+    return full_name
+
+
+async def forget(tx: Transaction, organization_id: str, import_id: str) -> bool:
+    """One that failed."""
+    return await _delete(tx, organization_id, import_id, "failed")
 
 
 async def end(tx: Transaction, organization_id: str, import_id: str) -> bool:

@@ -9,6 +9,8 @@ import contextlib
 import logging
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,11 +26,12 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.lookups import LookUp, system_addresses
-from agentjobs.outbound.tunnel import Tunnel, open_tunnel
+from agentjobs.outbound.tunnel import open_tunnel
 from agentjobs.problems import Problem
 from agentjobs.repos import import_rows
 from agentjobs.repos.connect import NewRepo, insert_repository
-from agentjobs.repos.import_progress import ImportProgress
+from agentjobs.repos.import_fetch import fetch_watched
+from agentjobs.repos.import_progress import Pace
 from agentjobs.repos.import_rows import ImportView
 from agentjobs.repos.import_source import ImportSource, authorization, checked_source
 from agentjobs.repos.names import checked_name, name_from
@@ -36,8 +39,7 @@ from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 
 MOST_BYTES = 10 * 2**30
-MOST_AT_ONCE = 2
-_PROGRESS_SECONDS = 1.0
+MOST_AT_ONCE = 4
 _STORE_AGAIN_SECONDS = 5.0
 _OWN_FAULT = "Something failed inside the service; try again, or tell the operator."
 _log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class Imports:
         *,
         most_bytes: int = MOST_BYTES,
         look_up: LookUp = system_addresses,
+        new_pace: Callable[[], Pace] = Pace,
     ) -> None:
         self._db = db
         self._data_path = settings.data_path
@@ -77,8 +80,9 @@ class Imports:
         self._certificates = certificates
         self._most_bytes = most_bytes
         self._look_up = look_up
+        self._new_pace = new_pace
         self._is_open = True
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         # An organization's imports follow each other, so that none takes all places.
@@ -116,24 +120,40 @@ class Imports:
                 raise Problem("unavailable", "The service is stopping; try again in a minute.")
             await self._db.transact(import_rows.insert, organization.id, view)
             task = asyncio.create_task(self._run(order, header), name=view.id)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[view.id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(view.id))
         return view
+
+    async def cancel(self, organization_id: str, import_id: str) -> str:
+        """The full name of what is not connected now, of which nothing is left.
+
+        Raises Problem unless it runs.
+        """
+        # From here on it cannot be connected any more, however far it is.
+        full_name = await self._db.transact(import_rows.cancel, organization_id, import_id)
+        task = self._tasks.get(import_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
+        await self._db.transact(import_rows.forget, organization_id, import_id)
+        return full_name
 
     async def recover(self) -> None:
         """What a killed service left: told as failed, its files removed."""
-        left = await self._db.transact(import_rows.fail_all_running)
-        for import_id in left:
+        await self._db.transact(import_rows.fail_all_running)
+        for import_id in await import_rows.failed_imports(self._db):
             await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
 
     async def close(self) -> None:
         """What is under way ends at once and is told as failed."""
         async with self._starting:
             self._is_open = False
-        for task in self._tasks:
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         try:
             await self.recover()
         except StoreError as error:
@@ -162,38 +182,18 @@ class Imports:
             look_up=self._look_up,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
-            imported = await self._fetch(order, remote, directory, tunnel)
+            imported = await fetch_watched(
+                remote, directory, tunnel, self._new_pace(), partial(self._tell, order)
+            )
         try:
             await self._db.transact(_connect, order, imported)
         except IntegrityError:
             raise import_rows.name_taken(order.full_name) from None
 
-    async def _fetch(
-        self, order: _Order, remote: Remote, directory: Path, tunnel: Tunnel
-    ) -> ImportedRepository:
-        progress = ImportProgress()
-        telling = asyncio.create_task(self._tell(order, progress, tunnel))
-        try:
-            return await local_repositories.import_from(
-                remote, directory, protocols="https", on_stderr=progress.note
-            )
-        except (Problem, GitError):
-            if tunnel.refusal is not None:
-                raise Problem("address_refused", tunnel.refusal) from None
-            raise
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-
-    async def _tell(self, order: _Order, progress: ImportProgress, tunnel: Tunnel) -> None:
-        told = ""
-        while True:
-            words = progress.words(tunnel.received_bytes)
-            if words != told:
-                with contextlib.suppress(StoreError):
-                    await self._db.transact(import_rows.note, order.import_id, words, "running")
-                    told = words
-            await asyncio.sleep(_PROGRESS_SECONDS)
+    async def _tell(self, order: _Order, words: str) -> None:
+        # The next words are told all the same.
+        with contextlib.suppress(StoreError):
+            await self._db.transact(import_rows.note, order.import_id, words, "running")
 
     async def _fail(self, order: _Order, message: str) -> None:
         while True:

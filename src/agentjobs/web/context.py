@@ -1,6 +1,7 @@
 """What the web half has at hand: made once, reached as `request.app.state.context`."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class WebContext:
     certificates: Path | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: Metrics = field(default_factory=Metrics)
+    # How many pages of a session are live.
+    streams: Counter[bytes] = field(default_factory=Counter)
     settings: Settings = field(init=False)
     db: Database = field(init=False)
     plans: Plans = field(init=False)

@@ -22,6 +22,8 @@ def template_environment(package: str) -> Environment:
         loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
+        # A running service keeps what it began with, whatever an upgrade writes beside it.
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -21,8 +21,6 @@ PING = "ping"
 
 # Announced when there is something to send.
 TOPIC = "deliveries"
-# Announced when any job changed its state.
-HAPPENED = "events"
 
 # The events an endpoint wants, as its row holds them; none of them: all of them.
 decode_filter = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -36,6 +34,11 @@ class Payload(msgspec.Struct, frozen=True):
     repo: str
     pr_url: str | None
     timestamp: str
+
+
+def happened_in(organization_id: str) -> str:
+    """The topic announced when one of its jobs changed its state, or a delivery was attempted."""
+    return f"events:{organization_id}"
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):
@@ -59,7 +62,7 @@ async def record_event(
 ) -> None:
     payload = Payload(event, job_id, repo, pr_url, iso_utc(at_ms))
     recorded = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
-    tx.announce(HAPPENED)
+    tx.announce(happened_in(organization_id))
     endpoints = await _endpoints_for(tx, organization_id, event)
     if endpoints:
         await _add_deliveries(tx, recorded, organization_id, endpoints)

@@ -10,6 +10,7 @@ from agentjobs.store.database import Transaction
 from agentjobs.store.many_rows import ManyRows
 from agentjobs.webhooks.claim import HEALTH_MS
 from agentjobs.webhooks.endpoints import disable
+from agentjobs.webhooks.events import happened_in
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
 from agentjobs.webhooks.schedule import Verdict
 
@@ -103,6 +104,7 @@ async def record(
     closed: set[str] = set()
     disabled = await _note_health(tx, finished, disable_days, closed)
     await _SETTLE.run(tx, [_settled(one, owner, closed) for one in finished])
+    tx.announce(*{happened_in(one.delivery.organization_id) for one in finished})
     return disabled
 
 

@@ -1,5 +1,6 @@
 """Markdown of strangers: what it may become, and that it takes no longer than it is long."""
 
+import math
 import re
 import time
 from html.parser import HTMLParser
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.dashboard.markdown import LEFT_PLAIN, MAX_RENDERED, render
+from agentjobs.web.dashboard import markdown
+from agentjobs.web.dashboard.markdown import LEFT_PLAIN, MAX_RENDERED, render, render_all
 
 TAGS = frozenset(
     re.findall(
@@ -128,8 +130,9 @@ def test_deceiving_characters_are_named(text: str) -> None:
 
 @pytest.mark.parametrize(("line", "rendered"), [("# *a*\n", 2_000), (f"# {'*a* ' * 50}\n", 16_100)])
 def test_a_long_text_is_rendered_up_to_a_line_and_shown_plain_from_there(
-    line: str, rendered: int
+    line: str, rendered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(markdown, "_PAGE_SECONDS", math.inf)
     repeated = 300_000 // len(line)
     page = Page(render(line * repeated + "<b>\u202e"))
     assert LEFT_PLAIN in page.text
@@ -161,3 +164,20 @@ def test_hostile_text_takes_time_in_proportion(hostile: str) -> None:
         return time.process_time() - started
 
     assert seconds(MAX_RENDERED) < 16 * max(seconds(MAX_RENDERED // 8), 0.02)
+
+
+def test_the_texts_of_a_page_share_a_time_and_what_comes_after_it_is_shown_as_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(markdown, "_PAGE_SECONDS", 0)
+    pages = [Page(html) for html in render_all(["*one*", "*two*<script>"])]
+    assert "*one*" in pages[0].text
+    assert "*two*<script>" in pages[1].text
+
+
+@pytest.mark.parametrize("paragraph", ["[" * 4_000, "[" * 190, "![a](" * 190, "_a_ **b** " * 800])
+def test_a_page_of_hostile_comments_takes_about_as_long_as_it_may(paragraph: str) -> None:
+    comment = f"{paragraph}\n\n" * (60_000 // len(paragraph))
+    began = time.thread_time()
+    render_all([comment] * 20)
+    assert time.thread_time() - began < 30 * markdown._PAGE_SECONDS

@@ -3,35 +3,36 @@
 from starlette.responses import Response
 
 from agentjobs.organizations.memberships import memberships_of
-from agentjobs.organizations.sessions import (
-    end_sessions,
-    list_sessions,
-    start_session,
-    switch_organization,
-)
-from agentjobs.organizations.users import change_password, get_user, rename_user
+from agentjobs.organizations.password_changes import change_password
+from agentjobs.organizations.sessions import list_sessions, start_session, switch_organization
+from agentjobs.organizations.signing_out import end_session_by_id, end_sessions
+from agentjobs.organizations.users import get_user, rename_user
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.sign_in import current_token, signed_in
+from agentjobs.web.dashboard.sign_in import current_token, signed_in, signed_out
 from agentjobs.web.dashboard.visits import Visit
 
 
-async def show(visit: Visit, problem: Problem | None = None) -> Response:
+async def show(visit: Visit, problem: Problem | None = None, name: str | None = None) -> Response:
+    """`name` is one that was typed and refused."""
     viewer = visit.viewer
+    user = await get_user(visit.db, viewer.user_id)
     return await visit.page(
         "account.html",
         problem=problem,
-        user=await get_user(visit.db, viewer.user_id),
+        user=user,
+        name=user.name if name is None else name,
         sessions=await list_sessions(visit.db, viewer.user_id),
         memberships=await memberships_of(visit.db, viewer.user_id),
     )
 
 
 async def rename(visit: Visit) -> Response:
+    name = visit.form.text("name")
     try:
-        await rename_user(visit.db, visit.viewer.user_id, visit.form.text("name"))
+        await rename_user(visit.db, visit.viewer.user_id, name)
     except Problem as problem:
-        return await show(visit, problem)
+        return await show(visit, problem, name)
     return visit.redirect("/account", said="Your name is changed.")
 
 
@@ -56,6 +57,18 @@ async def set_new_password(visit: Visit) -> Response:
     return signed_in(visit, token, "/account", said="Your password is changed.")
 
 
+async def end_one(visit: Visit) -> Response:
+    hashed = await end_session_by_id(visit.db, visit.viewer.user_id, visit.path("id"))
+    if hashed == visit.viewer.session:
+        return signed_out(visit, "You are signed out.")
+    return visit.redirect("/account", said="You are signed out there.")
+
+
+async def end_all(visit: Visit) -> Response:
+    await end_sessions(visit.db, visit.viewer.user_id)
+    return signed_out(visit, "You are signed out everywhere.")
+
+
 async def end_others(visit: Visit) -> Response:
     ended = await end_sessions(visit.db, visit.viewer.user_id, but=visit.viewer.session)
     words = "nowhere else before, either" if not ended else "nowhere else any more"
@@ -77,5 +90,7 @@ PLACES: list[Place | OpenPlace] = [
     Place("POST", "/account/name", "viewer", rename),
     Place("POST", "/account/password", "viewer", set_new_password),
     Place("POST", "/account/sessions/end-others", "viewer", end_others),
+    Place("POST", "/account/sessions/end-all", "viewer", end_all),
+    Place("POST", "/account/sessions/{id}/end", "viewer", end_one),
     Place("POST", "/account/organization", "viewer", switch),
 ]

@@ -28,7 +28,7 @@ async def show(visit: Visit) -> Response:
                 "agent": agent,
                 "is_allowed": visit.context.plans.allows(visit.viewer.plan, agent.plan_required),
                 "ready_on": [worker for worker in workers if agent.id in worker.agents],
-                "why_not": _reasons(agent, workers),
+                "why_not": _reasons(agent, workers, names_hosts=visit.may("admin")),
                 "record": records.get(agent.id),
             }
             for agent in agents
@@ -38,13 +38,15 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _reasons(agent: Agent, workers: list[WorkerCard]) -> list[tuple[str, str]]:
-    """The workers that cannot run it, and what each says about that."""
-    return [
-        (worker.hostname, worker.unready[agent.id])
-        for worker in workers
-        if agent.id in worker.unready
-    ]
+def _reasons(agent: Agent, workers: list[WorkerCard], *, names_hosts: bool) -> list[str]:
+    """What those that cannot run it say about that, each once. Machines are named to admins."""
+    return list(
+        dict.fromkeys(
+            f"{worker.hostname}: {reason}" if names_hosts else reason
+            for worker in workers
+            if (reason := worker.unready.get(agent.id)) is not None
+        )
+    )
 
 
 PLACES: list[Place | OpenPlace] = [Place("GET", "/agents", "viewer", show)]

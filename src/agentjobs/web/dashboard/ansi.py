@@ -26,6 +26,8 @@ _TOKEN = re.compile(
 )
 # All that most lines have of escapes.
 _COLOUR = re.compile(r"\x1b\[([0-9;:]{0,200})m")
+# Printable, and nothing to be escaped.
+_is_plain = re.compile(r"[ !#-%(-;=?-~]*").fullmatch
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,200})?[ -/]{0,8}\Z|\r\Z")
 # A terminal would wait for ever; a line's end stops a text that nobody ended.
 _STRING_END = re.compile(r"\x07|\x1b\\|\x9c|(?=\n)")
@@ -70,15 +72,23 @@ class AnsiLines:
 
     def _write_whole(self, line: str) -> bool:
         """In one go, if it has nothing but colours; False when it must be read bit by bit."""
-        if self._length or self._returned or "\r" in line:
+        if self._length or self._returned or len(line) > LONGEST_LINE or "\r" in line:
             return False
         text, *coloured = _COLOUR.split(line)
         if line.count("\x1b") * 2 != len(coloured):
             return False
-        self._write(text)
+        style, parts = self._style, self._parts
+        if text:
+            parts.append((style, text))
         for numbers, text in zip(coloured[::2], coloured[1::2], strict=True):
-            self._style = after(self._style, numbers)
-            self._write(text)
+            style = after(style, numbers)
+            if not text:
+                continue
+            if parts and parts[-1][0] == style:
+                parts[-1] = (style, parts[-1][1] + text)
+            else:
+                parts.append((style, text))
+        self._style = style
         return True
 
     def _feed_line(self, text: str, at: int, lines: list[str]) -> int:
@@ -147,6 +157,9 @@ class AnsiLines:
 
 def _html(part: tuple[Style, str]) -> str:
     style, text = part
-    safe = escape(visible(text))
-    classes = style.classes
+    safe = text if _is_plain(text) else escape(visible(text))
+    return safe if style is PLAIN else _in_span(style.classes, safe)
+
+
+def _in_span(classes: str, safe: str) -> str:
     return f'<span class="{classes}">{safe}</span>' if classes else safe

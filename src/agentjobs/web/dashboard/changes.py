@@ -32,8 +32,10 @@ async def view(diff: Diff, ends: Ends) -> DiffView:
 
 async def show_file(visit: Visit, repo_id: str, back: str) -> Response:
     """One file alone, between the commits that the page named: as a page, or as a part of it."""
-    base, head, path = visit.query("base"), visit.query("head"), visit.query("path")
-    if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)):
+    base, head = visit.query("base"), visit.query("head")
+    # As it is: a name may begin or end with a space.
+    path = visit.request.query_params.get("path", "")
+    if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
         raise Problem("not_found", "There is no such file; load the page of the change again.")
     ends = Ends(repo_id, base, head)
     file = await _file(visit, ends, path)

@@ -11,7 +11,7 @@ SESSION = "session"
 SAID = "said"
 OPENID = "openid"
 
-_MOST_SAID_LENGTH = 500
+_MOST_SAID_LENGTH = 2_000
 
 
 def is_https(settings: Settings) -> bool:
@@ -50,7 +50,8 @@ def drop_cookie(response: Response, settings: Settings, what: str) -> None:
 
 def say_next(response: Response, settings: Settings, text: str) -> None:
     """A sentence for the page that follows a redirect."""
-    set_cookie(response, settings, SAID, quote(text[:_MOST_SAID_LENGTH]), 60)
+    # Browsers drop a cookie that is too long as a whole.
+    set_cookie(response, settings, SAID, quote(text)[:_MOST_SAID_LENGTH], 60)
 
 
 def said_before(request: Request, settings: Settings) -> str:

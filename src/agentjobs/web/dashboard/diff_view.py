@@ -46,6 +46,11 @@ class FileView(msgspec.Struct, frozen=True):
     is_wide: bool
     lines: tuple[LineView, ...]
 
+    @property
+    def rows(self) -> Markup:
+        """All lines as rows of a table: a template would take ten times as long for them."""
+        return Markup("".join(map(_row, self.lines)))  # noqa: S704 - see there
+
 
 class DiffView(msgspec.Struct, frozen=True):
     """`counted` is False when a file was too large to be counted: the numbers lack it then."""
@@ -169,6 +174,13 @@ class _Maker:
             coloured = highlight([texts[at] for at in side], language, deadline=self._deadline)
             for at, line in zip(side, coloured or (), strict=False):
                 html[at] = line
+
+
+def _row(line: LineView) -> str:
+    """Numbers, one of our own words, and what is safe already."""
+    old, new = line.old_number or "", line.new_number or ""
+    numbers = f'<td class="n">{old}</td><td class="n">{new}</td>'
+    return f'<tr class="{line.kind}">{numbers}<td class="code">{line.html}</td></tr>\n'
 
 
 def _hunks(lines: Sequence[DiffLine]) -> list[tuple[int, int]]:

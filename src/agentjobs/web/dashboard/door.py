@@ -1,6 +1,7 @@
 """Everyone who comes to the dashboard passes here: who it is, whether they may, and whether a
 change was really asked for by them. Knows no page from the inside."""
 
+import contextlib
 import hmac
 from collections.abc import Awaitable, Callable
 
@@ -12,8 +13,10 @@ from starlette.routing import BaseRoute, Route
 from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.memberships import memberships_of
-from agentjobs.organizations.sessions import Origin, Viewer, find_viewer
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.sessions import Origin, Viewer, find_viewer, switch_organization
 from agentjobs.problems import Problem
+from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.errors import stopping
@@ -23,7 +26,7 @@ from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
 from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.refusals import not_signed_in
+from agentjobs.web.dashboard.refusals import not_signed_in, wants_page
 from agentjobs.web.dashboard.visits import Guest, Visit
 
 _Answer = Callable[[Request], Awaitable[Response]]
@@ -61,7 +64,7 @@ class _Door:
             if self._context.stopping.is_set():
                 raise stopping()
         if isinstance(place, OpenPlace):
-            check_sign_in_is_safe(request, self._settings)
+            check_sign_in_is_safe(request, self._settings, self._addresses)
             guest = await self._guest(request)
             with acting_as(Actor("service", "agentjobs", address=guest.origin.address)):
                 return await place.handler(guest)
@@ -99,7 +102,11 @@ class _Door:
         return viewer
 
     async def _in_named_organization(self, visit: Visit) -> Visit:
-        """Some addresses name an organization: it must be one of the viewer's own."""
+        """Some addresses name an organization: it must be one of the viewer's own.
+
+        Who opens a page of it stands there from now on: its links name no organization. What a
+        page fetches by itself must not move the viewer, who may look at another one meanwhile.
+        """
         named = visit.request.path_params.get("org", visit.organization)
         if named == visit.organization:
             return visit
@@ -112,8 +119,18 @@ class _Door:
             organization=found.organization,
             organization_id=found.organization_id,
             role=found.role,
+            plan=(await find_organization(visit.db, named)).plan,
         )
+        visit.request.scope[CALLER] = visit.viewer.caller
+        if _is_opened(visit.request):
+            await self._switch(visit)
         return visit
+
+    async def _switch(self, visit: Visit) -> None:
+        token = read_cookie(visit.request, self._settings, SESSION)
+        # A store that is full can still be looked at.
+        with contextlib.suppress(StoreUnavailable):
+            await switch_organization(visit.db, token, visit.viewer.user_id, visit.organization)
 
     async def _guest(self, request: Request) -> Guest:
         form = await read_form(request) if request.method == "POST" else _NO_FORM
@@ -125,6 +142,13 @@ class _Door:
 def _is_token_of(viewer: Viewer, form: Form) -> bool:
     given = form.text("csrf")
     return bool(viewer.csrf) and hmac.compare_digest(given.encode(), viewer.csrf.encode())
+
+
+def _is_opened(request: Request) -> bool:
+    """By a person, as a page: not what a page's script fetches for a part of itself."""
+    is_navigation = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+    is_part = "x-part" in request.headers
+    return request.method == "GET" and is_navigation and not is_part and wants_page(request)
 
 
 def _viewer_by_key(caller: Caller) -> Viewer:

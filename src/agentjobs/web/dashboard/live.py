@@ -1,13 +1,15 @@
 """Pages that stay true while one looks: parts of a page sent again whenever they changed."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
+from markupsafe import Markup
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.organizations.sessions import find_viewer
+from agentjobs.organizations.sessions import Viewer, find_viewer
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.errors import stopping
@@ -18,6 +20,8 @@ from agentjobs.web.dashboard.visits import Visit
 # By the id of the element whose content each is.
 Parts = Mapping[str, str]
 
+# Browsers open six at once; a session with many windows closes those that nobody looks at.
+_MOST_STREAMS = 24
 # Often enough to look live, seldom enough for a service that is busy.
 _PAUSE_SECONDS = 0.4
 # Proxies close what is silent for a minute; also what changes without being announced: times.
@@ -41,10 +45,24 @@ class EventStream(Response):
         super().__init__()
         if visit.context.stopping.is_set():
             raise stopping()
+        if visit.context.streams[visit.viewer.session] >= _MOST_STREAMS:
+            raise Problem(
+                "too_many_streams", "Too many pages are live in this session; close some of them."
+            )
         self._visit = visit
         self._follow = follow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams, session = self._visit.context.streams, self._visit.viewer.session
+        streams[session] += 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            streams[session] -= 1
+            if not streams[session]:
+                del streams[session]
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS}
         await send(start)
         if scope["method"] != "HEAD":
@@ -88,7 +106,8 @@ def live_parts(
                 parts = await render()
                 for element, html in parts.items():
                     if shown.get(element) != html:
-                        await say(event("part", {"id": element, "html": html}))
+                        part = {"id": element, "html": html, "digest": digest_of(html)}
+                        await say(event("part", part))
                 shown.update(parts)
                 if is_over():
                     await say(event("end", None))
@@ -100,12 +119,29 @@ def live_parts(
     return EventStream(visit, follow)
 
 
+def on_page(parts: Parts) -> dict[str, dict[str, Markup | str]]:
+    """For a template: what each holds, and the digest by which the script knows it again."""
+    return {
+        element: {"html": Markup(html), "digest": digest_of(html)}  # noqa: S704 - was rendered
+        for element, html in parts.items()
+    }
+
+
+def digest_of(html: str) -> str:
+    return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
+
+
 async def until_signed_out(visit: Visit) -> None:
-    """Ends when the session is over or its viewer may not see this organization any more."""
+    """Ends when the session is over, or its viewer is elsewhere or somebody else there."""
     token = read_cookie(visit.request, visit.settings, SESSION)
     with visit.db.changes.listen("sessions") as signal:
         while True:
             await signal.wait(_LOOK_SECONDS)
-            viewer = await find_viewer(visit.db, visit.settings, token)
-            if viewer is None or viewer.organization_id != visit.organization_id:
+            viewer = await find_viewer(visit.db, visit.settings, token, is_request=False)
+            if viewer is None or _place(viewer) != _place(visit.viewer):
                 return
+
+
+def _place(viewer: Viewer) -> tuple[str, str]:
+    """What a page was made for: with another role it has other buttons."""
+    return viewer.organization_id, viewer.role

@@ -25,6 +25,8 @@ LEFT_PLAIN = "The rest of this long text is shown as it was written."
 
 # Reading the inside of a paragraph can take time that grows faster than the text.
 _LONGEST_PARAGRAPH = 8 * 1024
+_MOST_BRACKETS = 200
+_PAGE_SECONDS = 0.3
 _MAX_NESTING = 20
 _MAX_CODE_LINES = 400
 _HIGHLIGHT_SECONDS = 0.1
@@ -35,8 +37,24 @@ _REL = "nofollow noopener ugc"
 
 def render(text: str) -> Markup:
     """A `<div class="prose">`; its headings begin at the third level."""
+    return render_all([text])[0]
+
+
+def render_all(texts: Sequence[str]) -> list[Markup]:
+    """Those of one page. They share a time: paragraphs after it are shown as they were written.
+
+    Takes it, too: call it beside the event loop.
+    """
+    deadline = time.thread_time() + _PAGE_SECONDS
+    return [_rendered(text, deadline) for text in texts]
+
+
+def _rendered(text: str, deadline: float) -> Markup:
     head, rest = _split(text)
-    html = _parser().render(head)
+    if time.thread_time() > deadline:
+        # Even to find its paragraphs takes a while.
+        head, rest = "", text
+    html = _parser().render(head, {"deadline": deadline})
     if rest:
         shown = escape(visible(rest[:MAX_PLAIN])) + ("…" if len(rest) > MAX_PLAIN else "")
         html += f'<p class="note">{LEFT_PLAIN}</p>\n<pre>{shown}</pre>\n'
@@ -75,10 +93,15 @@ def _read_paragraphs(state: StateCore) -> None:
         if token.type != "inline":
             continue
         token.children = []
-        if len(token.content) > _LONGEST_PARAGRAPH:
+        if _takes_long(token.content) or time.thread_time() > state.env["deadline"]:
             token.children = [Token("text", "", 0, content=token.content)]
         else:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
+
+
+def _takes_long(paragraph: str) -> bool:
+    """Every bracket may begin a link, whose end is then looked for."""
+    return len(paragraph) > _LONGEST_PARAGRAPH or paragraph.count("[") > _MOST_BRACKETS
 
 
 def _make_safe(state: StateCore) -> None:

@@ -1,9 +1,11 @@
 """/: how it goes: what runs and waits, how it ended lately, what it took and cost."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from agentjobs.jobs.listing import JobFilter, list_lines
@@ -13,12 +15,79 @@ from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard import plots
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.plot_scale import Unit
 from agentjobs.web.dashboard.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.visits import Visit
-from agentjobs.webhooks.events import HAPPENED
+from agentjobs.webhooks.events import happened_in
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
+# As the delivery log's filter has them.
+_DAYS: dict[Span, str] = {"24h": "1", "7d": "7", "30d": "30"}
 _SHOWN = 8
+
+
+class _Line(msgspec.Struct, frozen=True):
+    name: str
+    css_class: str
+    value: Callable[[Figures], float | None]
+
+
+class _Picture(msgspec.Struct, frozen=True):
+    """A plot of the page: how it is drawn, and what of."""
+
+    title: str
+    draw: Callable[[Plot], Drawing]
+    empty: str
+    lines: tuple[_Line, ...]
+    unit: Unit = "count"
+
+    def series(self, buckets: Sequence[Figures]) -> tuple[PlotSeries, ...]:
+        found = [tuple(line.value(each) for each in buckets) for line in self.lines]
+        # Nothing but zeros is no picture: then the plot says so in words.
+        return tuple(
+            PlotSeries(line.name, line.css_class, values if any(values) else ())
+            for line, values in zip(self.lines, found, strict=True)
+        )
+
+
+_PICTURES = (
+    _Picture(
+        "Jobs that ended",
+        plots.stacked_bars,
+        "No job ended in this time.",
+        (
+            _Line("completed", "s-good", lambda each: each.completed),
+            _Line("failed", "s-bad", lambda each: each.failed),
+            _Line("cancelled", "s-quiet", lambda each: each.cancelled),
+        ),
+    ),
+    _Picture(
+        "Wait in the queue and duration, on average",
+        plots.lines,
+        "No job ended in this time.",
+        (
+            _Line("queue wait", "s-warn", lambda each: each.mean_wait_ms),
+            _Line("duration", "s-info", lambda each: each.mean_duration_ms),
+        ),
+        "ms",
+    ),
+    _Picture(
+        "Webhook deliveries",
+        plots.stacked_bars,
+        "Nothing was sent in this time.",
+        (
+            _Line("delivered", "s-good", lambda each: each.deliveries_delivered),
+            _Line("failed", "s-bad", lambda each: each.deliveries_failed),
+        ),
+    ),
+    _Picture(
+        "Cost of models",
+        plots.bars,
+        "No model was paid for in this time.",
+        (_Line("cost", "s-1", lambda each: each.cost_nanousd / NANOUSD_PER_USD),),
+        "usd",
+    ),
+)
 
 
 async def show(visit: Visit) -> Response:
@@ -40,7 +109,7 @@ async def stream(visit: Visit) -> Response:
             "latest": await visit.fragment("overview/latest.html", span=span, **facts),
         }
 
-    return live_parts(visit, (HAPPENED,), parts)
+    return live_parts(visit, (happened_in(visit.organization_id),), parts)
 
 
 async def _now(visit: Visit) -> dict[str, Any]:
@@ -48,6 +117,7 @@ async def _now(visit: Visit) -> dict[str, Any]:
     latest = await list_lines(visit.db, visit.organization_id, JobFilter(), limit=_SHOWN)
     return {
         "overview": overview,
+        "days": _DAYS[overview.span],
         "drawings": await asyncio.to_thread(_drawings, overview),
         "latest": latest.lines,
     }
@@ -60,56 +130,9 @@ def _span(visit: Visit) -> Span:
 def _drawings(overview: Overview) -> list[Drawing]:
     buckets = overview.buckets
     labels = tuple(_label(bucket, overview.span) for bucket in buckets)
-
-    def series(name: str, css_class: str, values: list[float | None]) -> PlotSeries:
-        # Nothing but zeros is no picture: then the plot says so in words.
-        return PlotSeries(name, css_class, tuple(values) if any(values) else ())
-
     return [
-        plots.stacked_bars(
-            Plot(
-                "Jobs that ended",
-                labels,
-                (
-                    series("completed", "s-good", [each.completed for each in buckets]),
-                    series("failed", "s-bad", [each.failed for each in buckets]),
-                    series("cancelled", "s-quiet", [each.cancelled for each in buckets]),
-                ),
-                empty="No job ended in this time.",
-            )
-        ),
-        plots.lines(
-            Plot(
-                "Wait in the queue and duration, on average",
-                labels,
-                (
-                    series("queue wait", "s-warn", [each.mean_wait_ms for each in buckets]),
-                    series("duration", "s-info", [each.mean_duration_ms for each in buckets]),
-                ),
-                unit="ms",
-                empty="No job ended in this time.",
-            )
-        ),
-        plots.stacked_bars(
-            Plot(
-                "Webhook deliveries",
-                labels,
-                (
-                    series("delivered", "s-good", [each.deliveries_delivered for each in buckets]),
-                    series("failed", "s-bad", [each.deliveries_failed for each in buckets]),
-                ),
-                empty="Nothing was sent in this time.",
-            )
-        ),
-        plots.bars(
-            Plot(
-                "Cost of models",
-                labels,
-                (series("cost", "s-1", [each.cost_nanousd / NANOUSD_PER_USD for each in buckets]),),
-                unit="usd",
-                empty="No model was paid for in this time.",
-            )
-        ),
+        each.draw(Plot(each.title, labels, each.series(buckets), each.unit, each.empty))
+        for each in _PICTURES
     ]
 
 

@@ -2,10 +2,9 @@
 
 from starlette.responses import Response
 
-from agentjobs.organizations.providers import user_of_identity
-from agentjobs.organizations.sessions import end_session, start_session
-from agentjobs.organizations.sign_in import sign_in_with_password
+from agentjobs.organizations.sign_in import sign_in_with_identity, sign_in_with_password
 from agentjobs.organizations.sign_in_links import use_link
+from agentjobs.organizations.signing_out import end_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.cookies import OPENID, SESSION, drop_cookie, read_cookie, set_cookie
 from agentjobs.web.dashboard.origins import safe_next
@@ -63,16 +62,13 @@ async def back_from_provider(guest: Guest) -> Response:
     cookie = read_cookie(guest.request, guest.settings, OPENID)
     try:
         finished = await openid.finish(cookie, dict(guest.request.query_params))
-        user = await user_of_identity(
-            guest.db, guest.settings, finished.identity, invitation=finished.invitation
-        )
-        token = await start_session(
+        token = await sign_in_with_identity(
             guest.db,
             guest.settings,
-            user.id,
+            finished.identity,
             guest.origin,
+            invitation=finished.invitation,
             replacing=current_token(guest),
-            how="single sign-on",
         )
     except Problem as problem:
         response = await _page(guest, next="/", problem=problem)
@@ -84,9 +80,7 @@ async def back_from_provider(guest: Guest) -> Response:
 
 async def sign_out(visit: Visit) -> Response:
     await end_session(visit.db, read_cookie(visit.request, visit.settings, SESSION))
-    response = visit.redirect("/sign-in", said="You are signed out.")
-    drop_cookie(response, visit.settings, SESSION)
-    return response
+    return signed_out(visit, "You are signed out.")
 
 
 def current_token(guest: Guest) -> str | None:
@@ -97,6 +91,12 @@ def signed_in(guest: Guest, token: str, place: str, said: str = "") -> Response:
     response = guest.redirect(place, said=said)
     seconds = int(guest.settings.session_days * _DAY_SECONDS)
     set_cookie(response, guest.settings, SESSION, token, seconds)
+    return response
+
+
+def signed_out(guest: Guest, said: str) -> Response:
+    response = guest.redirect("/sign-in", said=said)
+    drop_cookie(response, guest.settings, SESSION)
     return response
 
 

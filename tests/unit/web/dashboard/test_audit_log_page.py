@@ -1,5 +1,6 @@
 """Settings, audit log: entries in plain words, filters, pages and the file."""
 
+import ast
 import csv
 import io
 import re
@@ -14,6 +15,7 @@ from agentjobs.organizations.audit import Actor, Entry, write
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings import audit_csv, audit_log
 from agentjobs.web.dashboard.settings.audit_words import ACTIONS, GROUPS, detail_words
+from tests.unit.web.dashboard.audit_actions import actions_in
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
 
@@ -87,6 +89,39 @@ async def test_filters_narrow_by_actor_and_kind(quiet_dashboard: Dashboard) -> N
     assert one_action.form(PATH).value("action") == "secret.removed"
 
 
+async def test_a_borrowed_name_does_not_hide_who_it_was(quiet_dashboard: Dashboard) -> None:
+    dashboard = quiet_dashboard
+    mallory, browser = await dashboard.person(
+        "mallory@acme.example", dashboard.caller.organization_id, "member"
+    )
+    page = await browser.send(await browser.open("/account"), "/account/name", name="Admin")
+    await browser.send(page, "/sign-out")
+    await browser.close()
+    await told(dashboard, "secret.set", "BY-THE-REAL-ONE", Actor("user", "Admin", "usr_2"))
+    page = await dashboard.admin.open(PATH)
+    assert "Mallory mallory@acme.example person changed a name: mallory@acme.example" in page.text
+    assert "from Mallory to Admin" in page.text
+    assert "Admin mallory@acme.example person signed out: mallory@acme.example" in page.text
+    # By the name both are found; by the address, and the link on the name, one is.
+    assert "BY-THE-REAL-ONE" in (await dashboard.admin.send(page, PATH, actor="Admin")).text
+    link = f"{PATH}?actor_id={mallory.id}"
+    assert link in page.links
+    for alone in (
+        await dashboard.admin.open(link),
+        await dashboard.admin.send(page, PATH, actor="Mallory@acme.example"),
+    ):
+        assert "signed out: mallory@acme.example" in alone.text
+        assert "BY-THE-REAL-ONE" not in alone.text
+    alone = await dashboard.admin.open(link)
+    narrowed = await dashboard.admin.send(alone, PATH, since="2999-01-01")
+    assert "No entry is like that." in narrowed.text
+    assert mallory.id in narrowed.text
+    assert f"{PATH}?since=2999-01-01" in narrowed.links
+    head, *rows = await rows_of(dashboard, f"&actor_id={mallory.id}")
+    assert {row[head.index("actor_email")] for row in rows} == {"mallory@acme.example"}
+    assert len(rows) >= 2
+
+
 async def test_days_are_whole_and_in_utc(quiet_dashboard: Dashboard) -> None:
     dashboard = quiet_dashboard
     await told(dashboard, target="TODAY")
@@ -112,7 +147,7 @@ async def test_a_day_that_is_none_is_refused_and_kept(dashboard: Dashboard, day:
 
 
 async def test_odd_addresses_do_no_harm(dashboard: Dashboard) -> None:
-    odd = {"before": "\0", "action": "%';--", "actor": "\0"}
+    odd = {"before": "\0", "action": "%';--", "actor": "\0", "actor_id": "' OR 1=1"}
     assert (await dashboard.admin.open(PATH, params=odd)).status == 200
 
 
@@ -167,10 +202,10 @@ async def test_the_file_is_read_in_pages_and_has_an_end(
     monkeypatch.setattr(audit_csv, "_PAGE", 2)
     for number in range(6):
         await told(quiet_dashboard, target=str(number))
-    targets = [row[5] for row in await rows_of(quiet_dashboard)]
+    targets = [row[6] for row in await rows_of(quiet_dashboard)]
     assert targets == ["target", "5", "4", "3", "2", "1", "0"]
     monkeypatch.setattr(audit_csv, "MOST_ROWS", 3)
-    assert [row[5] for row in await rows_of(quiet_dashboard)] == ["target", "5", "4", "3"]
+    assert [row[6] for row in await rows_of(quiet_dashboard)] == ["target", "5", "4", "3"]
 
 
 async def test_only_admins_read_and_only_their_own(dashboard: Dashboard) -> None:
@@ -196,14 +231,40 @@ async def test_hostile_texts_stay_text(quiet_dashboard: Dashboard) -> None:
 
 
 def test_every_action_the_service_writes_has_words() -> None:
-    written = re.compile(r'(?:\bentry\(|\bEntry\(\s*[\w.()]+,|\b_ACTION =)\s*"([a-z_]+\.[a-z_]+)"')
     source = Path(agentjobs.__file__).parent
-    actions = {
-        action for file in source.rglob("*.py") for action in written.findall(file.read_text())
+    written = {
+        action
+        for file in source.rglob("*.py")
+        for action in actions_in(ast.parse(file.read_text()))
     }
-    assert "api_key.created" in actions
-    assert actions <= set(ACTIONS)
+    # One of each way to say it.
+    known = {"api_key.created", "webhook.disabled", "job.created", "webhook.redelivered"}
+    assert known <= written
+    assert written == set(ACTIONS)
     assert {action.partition(".")[0] for action in ACTIONS} == set(GROUPS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "entry('a.b', x)",
+        "audit.entry(\n  'a.b', x)",
+        "Entry(who(), 'a.b', x, {})",
+        "audit.Entry(actor=who, action='a.b', target=x, details={})",
+        "entry_in_person('a.b')",
+        "entry(A, x)",
+        "entry('a.b' if x else A, x)",
+    ],
+)
+def test_an_action_is_found_however_it_is_written(line: str) -> None:
+    head = "from agentjobs.organizations import audit\nA = 'a.b'\n"
+    assert actions_in(ast.parse(head + line)) == {"a.b"}
+
+
+def test_an_action_that_cannot_be_read_is_noticed() -> None:
+    head = "from agentjobs.organizations import audit\n"
+    with pytest.raises(AssertionError, match="line 2"):
+        actions_in(ast.parse(f"{head}entry('a.' + x, y)"))
 
 
 def test_details_are_told_in_words() -> None:

@@ -2,9 +2,12 @@
 
 import pytest
 
+from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.providers import Identity
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import create_user
+from agentjobs.web.openid.sign_in import Finished
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import PASSWORD, Dashboard
 
@@ -124,3 +127,33 @@ async def test_no_page_may_be_framed_or_run_what_is_not_ours(dashboard):
     assert headers["x-frame-options"] == "DENY"
     assert headers["x-content-type-options"] == "nosniff"
     assert "set-cookie" not in headers
+
+
+class Vouching:
+    """A provider's answer that was found right, for one person with an invitation."""
+
+    def __init__(self, invitation: str) -> None:
+        self._invitation = invitation
+
+    async def finish(self, _cookie: str, _params: dict[str, str]) -> Finished:
+        identity = Identity(
+            issuer="https://id.example",
+            subject="ada-1",
+            email="ada@acme.example",
+            email_verified=True,
+        )
+        return Finished(identity=identity, next="/account", invitation=self._invitation)
+
+    async def close(self) -> None: ...
+
+
+async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is_for(
+    dashboard, ada
+):
+    other = dashboard.other.organization_id
+    _, token = await invite(dashboard.db, other, "ada@acme.example", "viewer")
+    dashboard.context.openid = Vouching(token)
+    page = await dashboard.nobody.open("/sign-in/oidc/callback?code=1")
+    assert page.path == "/account"
+    assert "viewer of other" in page.text
+    assert "Go to acme" in page.text

@@ -73,6 +73,18 @@ async def test_an_endpoint_is_changed_disabled_enabled_and_removed(dashboard):
     assert "No webhooks yet" in page.text
 
 
+async def test_a_refused_change_is_shown_again_with_what_was_typed(dashboard):
+    await added(dashboard)
+    place, admin = f"/settings/webhooks/{(await endpoint_of(dashboard)).id}", dashboard.admin
+    typed = {"url": "http://10.0.0.1/x", "description": "mine", "events": ["job.failed"]}
+    page = await admin.send(await admin.open(place), place, **typed)
+    assert page.status == 400
+    form = page.form(place)
+    assert (form.value("url"), form.value("description")) == ("http://10.0.0.1/x", "mine")
+    assert [value for name, value in form.fields if name == "events"] == ["job.failed"]
+    assert (await endpoint_of(dashboard)).url == URL
+
+
 async def test_a_new_secret_signs_beside_the_old_one_until_it_is_promoted(dashboard):
     first = re.search(r"whsec_\S{44}", (await added(dashboard)).text)[0]
     endpoint = await endpoint_of(dashboard)

@@ -21,14 +21,17 @@ from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
+from agentjobs.web.dashboard.jobs.faults import LABELS, by_field, fault_in, for_people
 from agentjobs.web.dashboard.jobs.identity import job_id_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
 
 _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
-    *("timeout_seconds", "max_cost_usd", "more"),
+    *("timeout_seconds", "max_cost_usd", "draft", "more"),
 )
+# Those that are folded away while nothing is in them.
+_FOLDED = _FIELDS[_FIELDS.index("title") :]
 
 
 async def show(visit: Visit) -> Response:
@@ -39,7 +42,6 @@ async def show(visit: Visit) -> Response:
 async def create(visit: Visit) -> Response:
     form = visit.form
     typed = {name: form.raw(name) for name in _FIELDS}
-    typed["draft"] = form.text("draft")
     try:
         body = _request(form)
         faults = faults_in(body, visit.context.catalog)
@@ -48,7 +50,7 @@ async def create(visit: Visit) -> Response:
         request = msgspec.convert(body, CreateJobRequest)
         created = await create_job(visit.context.jobs, visit.viewer.caller, request)
     except Problem as problem:
-        return await _page(visit, typed, problem)
+        return await _page(visit, typed, for_people(problem))
     return visit.redirect(f"/jobs/{created.receipt.job_id}")
 
 
@@ -57,7 +59,7 @@ async def again(visit: Visit) -> Response:
     try:
         created = await run_again(visit.context.jobs, visit.viewer.caller, job_id)
     except Problem as problem:
-        return await show_job(visit, problem)
+        return await show_job(visit, for_people(problem))
     return visit.redirect(f"/jobs/{created.receipt.job_id}", said="The same again, as a new job.")
 
 
@@ -71,7 +73,8 @@ async def follow_up(visit: Visit) -> Response:
             raise validation_failed(faults)
         created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     except Problem as problem:
-        return await show_job(visit, problem, typed=prompt)
+        shown = for_people(problem, {**LABELS, "prompt": "What else shall it do?"})
+        return await show_job(visit, shown, typed=prompt)
     said = "A job that goes on with the same pull request."
     return visit.redirect(f"/jobs/{created.receipt.job_id}", said=said)
 
@@ -83,7 +86,9 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None = N
     return await visit.page(
         "jobs/new.html",
         problem=problem,
-        typed={"draft": "", **typed},
+        typed=typed,
+        faults=by_field(problem),
+        unfolded=any(typed[name].strip() for name in _FOLDED),
         has_repos=bool(repos),
         repo_options=[
             (
@@ -117,9 +122,8 @@ def _request(form: Form) -> dict[str, Any]:
         override["prompt"] = form.raw("prompt")
     if reviewers := form.text("reviewers"):
         override["reviewers"] = [each.strip() for each in reviewers.split(",") if each.strip()]
-    seconds = form.whole_number("timeout_seconds", "Seconds")
-    if seconds is not None:
-        override["timeout_seconds"] = seconds
+    if seconds := form.text("timeout_seconds"):
+        override["timeout_seconds"] = _whole_number(seconds)
     if cost := form.text("max_cost_usd"):
         override["max_cost_usd"] = _amount(cost)
     if form.flag("draft"):
@@ -130,12 +134,17 @@ def _request(form: Form) -> dict[str, Any]:
     return {**body, "config_override": override} if override else body
 
 
+def _whole_number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise fault_in("timeout_seconds", "must be a whole number, like 600")
+    return int(text)
+
+
 def _amount(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        message = "Cost: write an amount of US dollars, like 2.50."
-        raise Problem("invalid_number", message) from None
+        raise fault_in("max_cost_usd", "must be an amount, like 2.50") from None
 
 
 def _more(text: str) -> dict[str, Any]:
@@ -147,7 +156,7 @@ def _more(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise Problem("invalid_json", 'Further settings: write a JSON object, like {"depth": 2}.')
+        raise fault_in("more", 'must be a JSON object, like {"depth": 2}')
     return value
 
 

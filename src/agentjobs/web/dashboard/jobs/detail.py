@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.forges.pulls import get_pull
 from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.page_facts import JobFacts, event_deliveries, job_facts
 from agentjobs.jobs.queries import get_job
@@ -14,11 +16,13 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import ends_of
 from agentjobs.web.dashboard.jobs.identity import job_id_of
 from agentjobs.web.dashboard.jobs.log import log_tail
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import Parts, live_parts, on_page
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
-from agentjobs.webhooks.events import TOPIC as DELIVERIES
+from agentjobs.webhooks.events import happened_in
 
+# Each is a template of its own.
+_PARTS = ("head", "facts", "events", "told", "follow_up", "changes")
 _QUEUE_REASONS = {
     "plan_limit": "the plan's limit of jobs at once is reached; it starts when another one ends",
     "no_worker": "no worker that is alive can run this agent; see Agents for the reason",
@@ -29,15 +33,14 @@ async def show(visit: Visit, problem: Problem | None = None, typed: str = "") ->
     """`problem` and `typed`: of a form on this page that was refused."""
     job_id = await job_id_of(visit)
     facts = await _facts(visit, job_id)
-    override = msgspec.json.encode(facts["facts"].config_override)
     return await visit.page(
         "jobs/detail.html",
         problem=problem,
-        typed=typed,
         **facts,
-        live=not _is_settled(facts),
+        parts=on_page(await _parts(visit, facts, typed)),
+        # What was typed must not be replaced under the hand.
+        live=problem is None and not _is_settled(facts),
         log=await log_tail(visit.db, job_id),
-        settings_json=msgspec.json.format(override, indent=2).decode(),
     )
 
 
@@ -48,14 +51,17 @@ async def stream(visit: Visit) -> Response:
     async def parts() -> Parts:
         facts = await _facts(visit, job_id)
         state["over"] = _is_settled(facts)
-        return {
-            "job-head": await visit.fragment("jobs/head.html", **facts),
-            "job-facts": await visit.fragment("jobs/facts.html", **facts),
-            "job-events": await visit.fragment("jobs/events.html", **facts),
-        }
+        return await _parts(visit, facts)
 
-    topics = (f"job:{job_id}", DELIVERIES)
+    topics = (f"job:{job_id}", happened_in(visit.organization_id))
     return live_parts(visit, topics, parts, is_over=lambda: state["over"])
+
+
+async def _parts(visit: Visit, facts: dict[str, Any], typed: str = "") -> Parts:
+    return {
+        f"job-{name}": await visit.fragment(f"jobs/{name}.html", typed=typed, **facts)
+        for name in _PARTS
+    }
 
 
 async def cancel(visit: Visit) -> Response:
@@ -72,16 +78,32 @@ async def cancel(visit: Visit) -> Response:
 async def _facts(visit: Visit, job_id: str) -> dict[str, Any]:
     job = await get_job(visit.context.jobs, visit.organization_id, job_id)
     facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
+    override = msgspec.json.encode(facts.config_override)
     return {
         "job": job,
         "facts": facts,
         "events": await event_deliveries(visit.db, visit.organization_id, job_id),
         "is_final": job.status in FINAL,
-        "can_follow_up": job.status == COMPLETED,
+        "why_no_follow_up": await _why_no_follow_up(visit, job, facts),
+        "settings_json": msgspec.json.format(override, indent=2).decode(),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "asked": _asked(job, facts),
         "has_diff": ends_of(facts) is not None,
     }
+
+
+async def _why_no_follow_up(visit: Visit, job: JobView, facts: JobFacts) -> str | None:
+    """None: it can be had. Empty: nobody would ask for one."""
+    if job.status != COMPLETED or job.pr_number is None or facts.platform != "local":
+        return ""
+    try:
+        pull = await get_pull(visit.db, visit.organization, job.repo, job.pr_number)
+    except Problem:
+        return ""
+    if pull.state != "open":
+        return f"The pull request is {pull.state}, so no job can go on with it."
+    other = await active_job_on(visit.db, visit.organization_id, facts.repo_id, facts.branch)
+    return None if other is None else "A job is at work on this pull request already."
 
 
 def _is_settled(facts: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ import re
 from agentjobs.jobs.queries import ensure_job
 from agentjobs.problems import Problem
 from agentjobs.web.api.jobs import JOB_ID_PATTERN
+from agentjobs.web.dashboard.elsewhere import look_elsewhere_for_job
 from agentjobs.web.dashboard.visits import Visit
 
 _is_job_id = re.compile(JOB_ID_PATTERN[1:-1]).fullmatch
@@ -20,4 +21,5 @@ async def job_id_of(visit: Visit) -> str:
     except Problem as problem:
         if problem.code != "job_not_found":
             raise
+        await look_elsewhere_for_job(visit, job_id)
     raise Problem("job_not_found", "There is no such job in your organization; Jobs lists them.")

@@ -19,8 +19,12 @@ from agentjobs.web.dashboard.live import EventStream, Say, event
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
 
-_CHUNKS_AT_ONCE = 64
+_CHUNKS_AT_ONCE = 16
+# What a page shows, and what the script keeps of a log that goes on.
 _SHOWN_LENGTH = 128 * 1024
+_SHOWN_LINES = 5_000
+# So that a colour or a line that began there goes on here.
+_REPLAYED_LENGTH = 16 * 1024
 _HEARTBEAT_SECONDS = 20.0
 _HEARTBEAT = b": still here\n\n"
 _MOST_SEQUENCE_DIGITS = 15
@@ -43,9 +47,17 @@ async def log_tail(db: Database, job_id: str) -> LogTail:
 
 def _tail(chunks: Sequence[LogChunk]) -> LogTail:
     lines = AnsiLines()
-    html = Markup().join(lines.feed(chunk.text) for chunk in chunks)
+    text, is_whole = _newest(_text(chunks))
+    html = lines.feed(text)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
-    return LogTail(html, lines.rest(), last, first == 1)
+    return LogTail(html, lines.rest(), last, is_whole and first == 1)
+
+
+def _newest(text: str) -> tuple[str, bool]:
+    """Its last lines, and whether that is all: nothing but line ends would be a long page."""
+    lines = text.rsplit("\n", _SHOWN_LINES)
+    is_whole = len(lines) <= _SHOWN_LINES
+    return (text if is_whole else "\n".join(lines[1:])), is_whole
 
 
 async def as_text(visit: Visit) -> Response:
@@ -79,19 +91,23 @@ class _Follower:
                     await say(_HEARTBEAT)
 
     async def _begin(self) -> None:
-        """The style, and the line, that the chunk before may have left unfinished."""
+        """The style, and the line, that what came before may have left unfinished."""
         if self._after:
-            for chunk in await self._read(self._after - 1, 1):
-                self._lines.feed(chunk.text)
+            before = await read_last_chunks(
+                self._visit.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
+            )
+            await asyncio.to_thread(self._lines.feed, _newest(_text(before))[0])
 
     async def _send_what_is_there(self, say: Say) -> bool:
         """True when nothing can follow any more."""
         # The status first: whatever a final job wrote is there once its status can be read.
         status = await ensure_job(self._visit.db, self._visit.organization_id, self._job_id)
         while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
-            html = "".join(self._lines.feed(chunk.text) for chunk in chunks)
+            text, _ = _newest(_text(chunks))
+            # Others should not wait for so many lines.
+            html = await asyncio.to_thread(self._lines.feed, text)
             self._after = chunks[-1].sequence
-            sent = {"html": html, "rest": str(self._lines.rest()), "after": self._after}
+            sent = {"html": str(html), "rest": str(self._lines.rest()), "after": self._after}
             await say(event("lines", sent))
         if status in FINAL:
             await say(event("end", None))
@@ -100,6 +116,10 @@ class _Follower:
 
     async def _read(self, after: int, limit: int) -> list[LogChunk]:
         return await read_chunks(self._visit.db, self._job_id, after, limit)
+
+
+def _text(chunks: Sequence[LogChunk]) -> str:
+    return "".join(chunk.text for chunk in chunks)
 
 
 PLACES: list[Place | OpenPlace] = [

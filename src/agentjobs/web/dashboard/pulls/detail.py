@@ -1,27 +1,25 @@
 """One pull request of the platform `local`: conversation, commits, changes; merge and close."""
 
+import asyncio
 import re
+from weakref import WeakValueDictionary
 
 from starlette.responses import Response
 
-from agentjobs.forges.conversation import add_comment, list_comments
+from agentjobs.forges.conversation import Comment, add_comment, list_comments
 from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.proposal import Proposal, proposal_of
 from agentjobs.forges.pulls import Pull, close_pull, get_pull
 from agentjobs.jobs.listing import lines_of_pull
 from agentjobs.jobs.review import mark_ready
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard import markdown
-from agentjobs.web.dashboard.changes import (
-    addresses_of_files,
-    show_file,
-    unreadable,
-    view,
-)
-from agentjobs.web.dashboard.diff_view import Ends
+from agentjobs.web.dashboard.changes import addresses_of_files, show_file
 from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.pulls.proposals import proposed_by
 from agentjobs.web.dashboard.visits import Visit
 
+_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+_SHOWN_COMMENTS_LENGTH = 256 * 1024
 _PLACE = "/{org}/{owner}/{name}/pulls/{number}"
 
 
@@ -46,7 +44,8 @@ async def comment(visit: Visit) -> Response:
 async def merge(visit: Visit) -> Response:
     pull = await _pull(visit)
     try:
-        await merge_pull(visit.db, visit.settings, visit.organization, pull.repo, pull.number)
+        async with _turn(pull):
+            await merge_pull(visit.db, visit.settings, visit.organization, pull.repo, pull.number)
     except Problem as problem:
         return await _page(visit, pull, _in_plain_words(problem))
     return visit.redirect(pull.path, said=f"Merged into {pull.base_branch}.")
@@ -55,7 +54,8 @@ async def merge(visit: Visit) -> Response:
 async def close(visit: Visit) -> Response:
     pull = await _pull(visit)
     try:
-        await close_pull(visit.db, visit.organization, pull.repo, pull.number)
+        async with _turn(pull):
+            await close_pull(visit.db, visit.organization, pull.repo, pull.number)
     except Problem as problem:
         return await _page(visit, pull, problem)
     return visit.redirect(pull.path, said="Closed without merging. Its branch stays.")
@@ -68,6 +68,11 @@ async def ready(visit: Visit) -> Response:
     except Problem as problem:
         return await _page(visit, pull, problem)
     return visit.redirect(pull.path, said="Ready for review.")
+
+
+def _turn(pull: Pull) -> asyncio.Lock:
+    """Of two who merge and close at once, the second one waits and is told what became of it."""
+    return _turns.setdefault(pull.path, asyncio.Lock())
 
 
 async def _pull(visit: Visit) -> Pull:
@@ -87,29 +92,34 @@ async def _pull(visit: Visit) -> Pull:
 async def _page(
     visit: Visit, pull: Pull, problem: Problem | None = None, typed: str = ""
 ) -> Response:
-    proposal = await _proposal(visit, pull)
-    ends = Ends(pull.repo_id, proposal.tips.base, proposal.tips.head)
-    shown = await view(proposal.diff, ends)
-    comments = await list_comments(visit.db, pull)
+    proposed = await proposed_by(visit, pull)
+    every = await list_comments(visit.db, pull)
+    comments = _newest(every)
+    texts = [pull.body.strip(), *(each.body for each in comments)]
+    body, *said = await asyncio.to_thread(markdown.render_all, texts)
     return await visit.page(
         "pulls/detail.html",
         problem=problem,
         pull=pull,
-        body=markdown.render(pull.body.strip()),
-        comments=[(each, markdown.render(each.body)) for each in comments],
+        body=body,
+        comments=list(zip(comments, said, strict=True)),
+        comment_count=len(every),
         jobs=await lines_of_pull(visit.db, pull.repo_id, pull.number),
-        proposal=proposal,
-        view=shown,
-        lazy_url=addresses_of_files(visit, shown, ends, f"{pull.path}/file"),
+        proposal=proposed,
+        view=proposed.view,
+        lazy_url=addresses_of_files(visit, proposed.view, proposed.ends, f"{pull.path}/file"),
         typed=typed,
     )
 
 
-async def _proposal(visit: Visit, pull: Pull) -> Proposal:
-    try:
-        return await proposal_of(visit.settings.data_path, pull)
-    except Problem as problem:
-        raise unreadable(problem, f"pull request {pull.path}") from None
+def _newest(comments: list[Comment]) -> list[Comment]:
+    """As much of a long conversation as a page can hold."""
+    length = 0
+    for at in range(len(comments), 0, -1):
+        length += len(comments[at - 1].body)
+        if length > _SHOWN_COMMENTS_LENGTH:
+            return comments[at:]
+    return comments
 
 
 def _in_plain_words(problem: Problem) -> Problem:

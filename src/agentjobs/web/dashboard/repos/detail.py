@@ -12,6 +12,7 @@ from agentjobs.problems import Problem
 from agentjobs.repos.lifting import lift, protect
 from agentjobs.repos.page_facts import configuration_status
 from agentjobs.repos.queries import RepoView, find_repo
+from agentjobs.web.dashboard.elsewhere import look_elsewhere_for_repo
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
@@ -39,7 +40,7 @@ async def stream(visit: Visit) -> Response:
 async def disconnect(visit: Visit) -> Response:
     repo = await _repo(visit)
     await disconnect_repository(visit.db, visit.organization, repo.full_name)
-    said = f"{repo.full_name} is disconnected. Its jobs and pull requests stay in the log."
+    said = f"{repo.full_name} is disconnected. Its jobs stay in the list."
     return visit.redirect("/repos", said=said)
 
 
@@ -65,6 +66,7 @@ async def _repo(visit: Visit) -> RepoView:
     try:
         return await find_repo(visit.db, visit.organization_id, full_name)
     except Problem:
+        await look_elsewhere_for_repo(visit, full_name)
         raise Problem(
             "not_found", "No repository of this name is connected to your organization."
         ) from None

@@ -14,7 +14,18 @@ MOST_ROWS = 10_000
 
 # Each is put into words between two other requests: small enough that nobody notices.
 _PAGE = 250
-_COLUMNS = ["at", "actor_kind", "actor", "actor_id", "action", "target", "details", "address", "id"]
+_COLUMNS = [
+    "at",
+    "actor_kind",
+    "actor",
+    "actor_email",
+    "actor_id",
+    "action",
+    "target",
+    "details",
+    "address",
+    "id",
+]
 # A cell that begins like this is a formula to a spreadsheet; so it is when blanks come first.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -47,6 +58,7 @@ def _row(record: AuditRecord) -> Iterable[str]:
         iso_utc(record.at),
         record.actor_kind,
         record.actor,
+        record.actor_email or "",
         record.actor_id or "",
         record.action,
         record.target,

@@ -72,6 +72,7 @@ async def _page(
         query=query,
         groups=_groups(query),
         lines=[_line(record) for record in shown],
+        anybody=query.address(actor_id="", before=""),
         older=older,
         newest=query.address(before="") if query.before else None,
         csv_query=query.address(before="", format="csv"),
@@ -93,8 +94,15 @@ def _line(record: AuditRecord) -> _Line:
         actor_words(record.actor_kind),
         action_words(record.action),
         detail_words(record.details),
-        AuditQuery(actor=record.actor).address(),
+        _all_of(record).address(),
     )
+
+
+def _all_of(record: AuditRecord) -> AuditQuery:
+    """By the identifier, where there is one: a name can be anybody's."""
+    if record.actor_id:
+        return AuditQuery(actor_id=record.actor_id)
+    return AuditQuery(actor=record.actor)
 
 
 PLACES: list[Place | OpenPlace] = [Place("GET", _PATH, "admin", show)]

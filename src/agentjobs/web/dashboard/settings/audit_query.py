@@ -12,6 +12,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.visits import Visit
 
 _is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
+_is_actor_id = re.compile(r"[a-z]{1,10}_[0-9A-Za-z]{1,64}").fullmatch
 _is_action = re.compile(r"[a-z_.]{1,100}").fullmatch
 
 
@@ -19,6 +20,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """As it stands in the address: text, empty for any. Days are in UTC; `until` is in it."""
 
     actor: str = ""
+    actor_id: str = ""
     action: str = ""
     since: str = ""
     until: str = ""
@@ -26,7 +28,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.actor or self.action or self.since or self.until)
+        return bool(self.actor or self.actor_id or self.action or self.since or self.until)
 
     def address(self, **changes: str) -> str:
         """The query string of this very view, with some of it changed."""
@@ -36,9 +38,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_query(visit: Visit) -> AuditQuery:
     before, action = visit.query("before"), visit.query("action")
+    actor_id = visit.query("actor_id")
     return AuditQuery(
         # PostgreSQL has no text with a zero byte; nobody is called so either.
         actor=visit.query("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        actor_id=actor_id if _is_actor_id(actor_id) else "",
         action=action if _is_action(action) else "",
         since=visit.query("since"),
         until=visit.query("until"),
@@ -51,6 +55,7 @@ def filter_of(query: AuditQuery) -> AuditFilter:
     since, until = _day(query.since, "From"), _day(query.until, "To")
     return AuditFilter(
         actor=query.actor or None,
+        actor_id=query.actor_id or None,
         action=query.action or None,
         since=since,
         until=None if until is None else until + DAY_MS,

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from agentjobs.organizations.invitations import invite, list_invitations, revoke_invitation
 from agentjobs.organizations.memberships import list_members, remove_member, set_role
+from agentjobs.organizations.signing_out import sign_member_out
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
@@ -54,6 +55,15 @@ async def remove(visit: Visit) -> Response:
     return visit.redirect(_HERE, said="They are removed and signed out of the organization.")
 
 
+async def sign_out(visit: Visit) -> Response:
+    try:
+        ended = await sign_member_out(visit.db, visit.organization_id, visit.path("user_id"))
+    except Problem as problem:
+        return await _page(visit, problem=problem)
+    said = "They are signed out." if ended else f"They were not signed in to {visit.organization}."
+    return visit.redirect(_HERE, said=said)
+
+
 async def _page(visit: Visit, problem: Problem | None = None, **values: Any) -> Response:
     shown: dict[str, Any] = {"email": "", "role": "member", "invited": None, "link": "", **values}
     return await visit.page(
@@ -70,5 +80,6 @@ PLACES: list[Place | OpenPlace] = [
     Place("POST", f"{_HERE}/invitations", "admin", send_invitation),
     Place("POST", f"{_HERE}/invitations/{{id}}/withdraw", "admin", withdraw),
     Place("POST", f"{_HERE}/{{user_id}}/role", "admin", change_role),
+    Place("POST", f"{_HERE}/{{user_id}}/sign-out", "admin", sign_out),
     Place("POST", f"{_HERE}/{{user_id}}/remove", "admin", remove),
 ]

@@ -8,6 +8,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.visits import Visit
 from agentjobs.webhooks import endpoints
+from agentjobs.webhooks.allowance import SETTING as ALLOWANCE
 from agentjobs.webhooks.allowance import stored_allowance
 from agentjobs.webhooks.editing import update_endpoint
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
@@ -49,7 +50,7 @@ async def add(visit: Visit) -> Response:
             has_proxy=bool(visit.settings.webhooks_proxy),
         )
     except Problem as problem:
-        return await _list_page(visit, problem=problem, **typed, wanted=wanted)
+        return await _list_page(visit, problem=_for_people(problem), **typed, wanted=wanted)
     return await _detail_page(
         visit, created.endpoint, secret=created.secret, warning=created.warning
     )
@@ -61,19 +62,22 @@ async def show_one(visit: Visit) -> Response:
 
 async def edit(visit: Visit) -> Response:
     form, endpoint = visit.form, await _endpoint(visit)
+    typed = {"url": form.text("url"), "description": form.text("description")}
+    wanted = form.all("events")
     try:
         _, warning = await update_endpoint(
             visit.db,
             visit.organization,
             endpoint.id,
-            url=form.text("url"),
-            description=form.text("description"),
-            events=_filter(form.all("events")),
+            url=typed["url"],
+            description=typed["description"],
+            events=_filter(wanted),
             allowed=await stored_allowance(visit.db, visit.settings),
             has_proxy=bool(visit.settings.webhooks_proxy),
         )
     except Problem as problem:
-        return await _detail_page(visit, endpoint, problem=problem, url=form.text("url"))
+        refused = _for_people(problem)
+        return await _detail_page(visit, endpoint, problem=refused, **typed, wanted=wanted)
     return visit.redirect(_place(endpoint), said=f"Saved. {warning or ''}".strip())
 
 
@@ -157,7 +161,14 @@ async def _detail_page(
         DeliveryFilter(endpoint_id=endpoint.id),
         limit=_SHOWN_DELIVERIES,
     )
-    shown: dict[str, Any] = {"secret": "", "warning": None, "url": endpoint.url, **values}
+    shown: dict[str, Any] = {
+        "secret": "",
+        "warning": None,
+        "url": endpoint.url,
+        "description": endpoint.description,
+        "wanted": endpoint.events,
+        **values,
+    }
     return await visit.page(
         "settings/webhook.html",
         problem=problem,
@@ -167,6 +178,22 @@ async def _detail_page(
         deliveries=recent.deliveries,
         **shown,
     )
+
+
+def _for_people(problem: Problem) -> Problem:
+    """Where an operation's advice is for a terminal, or for whoever set the service up."""
+    if problem.code == "blocked_address":
+        # The reason alone; the advice follows it.
+        reason = problem.message.partition(". ")[0].partition("; ")[0]
+        message = (
+            f"{reason}. Choose a public https address; the operator of the service can allow "
+            f"others with {ALLOWANCE}."
+        )
+        return Problem(problem.code, message)
+    if problem.code == "too_many_endpoints":
+        message = "There are as many endpoints as there may be; remove one that is not needed."
+        return Problem(problem.code, message)
+    return problem
 
 
 def reason_words(endpoint: Endpoint) -> str:

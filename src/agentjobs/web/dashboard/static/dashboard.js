@@ -30,31 +30,66 @@ const copy = async (button) => {
 
 // Parts of the page that the server sends anew. What is the same already stays untouched, so that
 // focus and selection survive.
-const swap = ({ id, html }) => {
+const swap = ({ id, html, digest }) => {
   const element = document.getElementById(id);
-  if (!element) return;
+  if (!element || element.dataset.digest === digest) return;
   const fresh = element.cloneNode(false);
   fresh.innerHTML = html;
+  // What somebody has opened stays open.
+  for (const open of element.querySelectorAll("details[open][id]")) {
+    fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
+  }
   prepare(fresh);
-  if (fresh.isEqualNode(element)) return;
-  const open = [...element.querySelectorAll("details[open][id]")].map((each) => each.id);
+  const isEqual = fresh.isEqualNode(element);
+  element.dataset.digest = digest;
+  if (isEqual) return;
   const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
   element.replaceChildren(...fresh.childNodes);
-  for (const each of open) document.getElementById(each)?.setAttribute("open", "");
-  if (focused) document.getElementById(focused)?.focus();
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+};
+
+// Told when nothing comes any more, in a place that moves nothing else.
+const tellConnection = (isLive) => {
+  let line = document.getElementById("connection");
+  if (!line) {
+    if (isLive) return;
+    line = document.createElement("p");
+    line.id = "connection";
+    line.className = "toast";
+    line.setAttribute("role", "status");
+    document.body.append(line);
+  }
+  line.hidden = isLive;
+  line.textContent = isLive ? "" : "This page is not live at the moment; trying again. Reload it if that does not help.";
 };
 
 // A stream is open only while its page is looked at: browsers allow few connections to one place.
 const follow = (address, handlers) => {
   let source = null;
   let over = false;
+  let failures = 0;
+  let timer = 0;
   const stop = () => {
+    clearTimeout(timer);
     source?.close();
     source = null;
+  };
+  const again = () => {
+    // Not by the browser itself: it would give up at the first refusal, and ask for the same part.
+    stop();
+    if (over) return;
+    failures += 1;
+    if (failures > 1) tellConnection(false);
+    timer = setTimeout(start, Math.min(500 * 2 ** failures, 30_000));
   };
   const start = () => {
     if (source || over || document.hidden) return;
     source = new EventSource(address());
+    source.addEventListener("error", again);
+    source.addEventListener("open", () => {
+      failures = 0;
+      tellConnection(true);
+    });
     for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, (message) => handle(JSON.parse(message.data), message));
     }
@@ -75,7 +110,8 @@ const load = async (details) => {
   details.dataset.loaded = "yes";
   try {
     const answer = await fetch(details.dataset.lazy, { headers: { Accept: "text/html", "X-Part": "1" } });
-    if (!answer.ok) throw new Error(answer.statusText);
+    // To the door, say: somebody is signed out.
+    if (!answer.ok || answer.redirected) throw new Error(answer.statusText);
     place.innerHTML = await answer.text();
     prepare(place);
   } catch {

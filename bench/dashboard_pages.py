@@ -1,0 +1,284 @@
+"""Every page of the dashboard, of an organization with 100,000 jobs, on a real service and both
+stores: from the request's first byte to the answer's last, as a client on the loopback sees it.
+
+Pages and stores are asked in turns. The processor's time is that of the serving process alone,
+without git and PostgreSQL.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.forges.local_repositories import path as git_path
+from agentjobs.organizations.sessions import Origin, start_session
+from agentjobs.settings import load
+from agentjobs.store.opening import open_database
+from bench.cluster import durable_cluster
+from bench.dashboard_history import (
+    AGENTS,
+    JOBS,
+    ORGANIZATION,
+    PULLS,
+    REPO,
+    REPO_ID,
+    History,
+    load_postgresql,
+    load_sqlite,
+)
+from bench.report import verdict
+from bench.server import Serving, running
+from tests.local_platform import commit_files, git_now
+
+ROUNDS = 60
+CLIENTS = 4
+GOAL_P95_MS = 50.0
+_ENVIRONMENT = {"AGENTJOBS_SEND_WEBHOOKS": "false", "AGENTJOBS_RATE_LIMIT_PER_SECOND": "0"}
+_FILES, _FUNCTIONS = 10, 50
+
+Pages = Mapping[str, str]
+
+
+@dataclass
+class Times:
+    """In milliseconds; `first` is the first look after the start of the service."""
+
+    first: float = 0.0
+    kilobytes: int = 0
+    alone: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    beside_others: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A service, and a browser that is signed in."""
+
+    store: str
+    serving: Serving
+    token: str
+    pages: Pages
+
+    def client(self) -> "Client":
+        return Client(self.serving.port, f"agentjobs-session-{self.serving.port}={self.token}")
+
+
+class Client:
+    def __init__(self, port: int, cookie: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port)
+        self._headers = {"Cookie": cookie, "Accept": "text/html"}
+
+    def look(self, page: str) -> tuple[float, int]:
+        """Milliseconds and bytes."""
+        began = time.perf_counter()
+        self._connection.request("GET", page, headers=self._headers)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        spent = time.perf_counter() - began
+        if answer.status != 200:
+            raise RuntimeError(f"{page}: {answer.status} {body[:2_000]!r}")
+        return spent * 1e3, len(body)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def measure() -> list[dict[str, Any]]:
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(durable_cluster())
+        urls = {"sqlite": "", "postgresql": cluster.url(cluster.create_database())}
+        until_ms = now_ms()
+        places = [stack.enter_context(_place(store, url, until_ms)) for store, url in urls.items()]
+        found = {place.store: look_around(place) for place in places}
+        _in_turns(places, found)
+    return [
+        _figure(name, store, times)
+        for store, pages in found.items()
+        for name, times in pages.items()
+    ]
+
+
+def look_around(place: Place) -> dict[str, Times]:
+    """Every page once: what a first look costs, while nothing is compiled or remembered yet."""
+    client = place.client()
+    found = {}
+    for name, page in place.pages.items():
+        spent, size = client.look(page)
+        found[name] = Times(first=spent, kilobytes=size // 1_024)
+    client.close()
+    return found
+
+
+def _in_turns(places: Sequence[Place], found: Mapping[str, Mapping[str, Times]]) -> None:
+    clients = {place.store: place.client() for place in places}
+    for _ in range(ROUNDS):
+        for name in places[0].pages:
+            for place in places:
+                look_alone(place, clients[place.store], name, found[place.store][name])
+    for place in places:
+        clients[place.store].close()
+        _look_beside_others(place, found[place.store])
+
+
+def look_alone(place: Place, client: Client, name: str, times: Times) -> None:
+    before = _processor_ms(place.serving.process_id)
+    times.alone.append(client.look(place.pages[name])[0])
+    times.processor.append(_processor_ms(place.serving.process_id) - before)
+
+
+def _look_beside_others(place: Place, found: Mapping[str, Times]) -> None:
+    """Each client asks again as soon as it is answered, and begins at another page."""
+    names = list(place.pages)
+
+    def look(number: int) -> list[tuple[str, float]]:
+        client = place.client()
+        start = number * len(names) // CLIENTS
+        order = [*names[start:], *names[:start]] * (ROUNDS // CLIENTS)
+        took = [(name, client.look(place.pages[name])[0]) for name in order]
+        client.close()
+        return took
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for took in pool.map(look, range(CLIENTS)):
+            for name, spent in took:
+                found[name].beside_others.append(spent)
+
+
+def _figure(name: str, store: str, times: Times) -> dict[str, Any]:
+    p95 = _p95(times.alone)
+    return {
+        "store": store,
+        "page": name,
+        "KB": times.kilobytes,
+        "first ms": times.first,
+        "least ms": min(times.alone),
+        "p50 ms": statistics.median(times.alone),
+        "p95 ms": p95,
+        "CPU ms": statistics.median(times.processor),
+        f"p50 ms, {CLIENTS} clients": statistics.median(times.beside_others),
+        f"p95 ms, {CLIENTS} clients": _p95(times.beside_others),
+        "goal": GOAL_P95_MS,
+        "verdict": verdict(met=p95 <= GOAL_P95_MS),
+    }
+
+
+def _p95(took: Sequence[float]) -> float:
+    return statistics.quantiles(took, n=20)[-1]
+
+
+def _processor_ms(process_id: int) -> float:
+    """What all its threads have used until now."""
+    tasks = Path(f"/proc/{process_id}/task")
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e6
+
+
+def pages_of(history: History) -> Pages:
+    jobs, log = "/jobs", "/settings/webhooks/delivery-log"
+    day = iso_utc(history.until_ms - 15 * DAY_MS)[:10]
+    job = f"/jobs/{history.logged_job}"
+    repo = f"/{ORGANIZATION}/{REPO}"
+    return {
+        "overview, 24 hours": "/",
+        "overview, 7 days": "/?span=7d",
+        "overview, 30 days": "/?span=30d",
+        "jobs": jobs,
+        "jobs, second page": f"{jobs}?before={history.job_id(JOBS - 50)}",
+        "jobs of a status": f"{jobs}?status=failed",
+        "jobs of a repository": f"{jobs}?repo=acme/old",
+        "jobs of an agent": f"{jobs}?agent={AGENTS[1]}",
+        "jobs of a ticket": f"{jobs}?ticket=FIRST-1",
+        "jobs of a day": f"{jobs}?since={day}&until={day}",
+        "jobs of a status and repository": f"{jobs}?status=failed&repo={REPO}",
+        "jobs of everything at once": f"{jobs}?status=completed&repo={REPO}&agent={AGENTS[2]}"
+        f"&since={day}&q=work",
+        "jobs, searched, many found": f"{jobs}?q=make+it",
+        "jobs, searched, one found": f"{jobs}?q=number+{JOBS - 2_000}",
+        "jobs, searched, none found": f"{jobs}?q=nowhere+to+be+found",
+        "a job that runs": f"/jobs/{history.job_id(JOBS - 2)}",
+        "a job with a log of 1 MB": job,
+        "what it changed": f"{job}/changes",
+        "new job": "/jobs/new",
+        "repositories": "/repos",
+        "a repository": f"/repos/{REPO}",
+        "pull requests": "/pulls",
+        "pull requests, open": "/pulls?state=open",
+        "pull requests of a repository": f"{repo}/pulls",
+        "a pull request of 1,000 lines": f"{repo}/pulls/{PULLS}",
+        "agents": "/agents",
+        "settings: API keys": "/settings/api-keys",
+        "settings: webhooks": "/settings/webhooks",
+        "settings: a webhook": f"/settings/webhooks/{history.endpoint_id(1)}",
+        "settings: secrets": "/settings/secrets",
+        "settings: budgets": "/settings/budgets",
+        "settings: members": "/settings/members",
+        "settings: organization": "/settings/organization",
+        "delivery log": log,
+        "delivery log, failed": f"{log}?status=failed",
+        "delivery log of an endpoint": f"{log}?endpoint={history.endpoint_id(1)}&days=7",
+        "delivery log of a job": f"{log}?job={history.logged_job}",
+        "a delivery": f"{log}/{history.delivery_id(13 * 1_000)}",
+        "audit log": "/settings/audit-log",
+        "audit log of a person": "/settings/audit-log?actor=Somebody+1",
+        "audit log of an action": "/settings/audit-log?action=webhook",
+        "account": "/account",
+    }
+
+
+@contextlib.contextmanager
+def _place(store: str, url: str, until_ms: int) -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
+        history, token = asyncio.run(furnish(Path(directory), url, until_ms))
+        environment = {**_ENVIRONMENT, "AGENTJOBS_DATABASE_URL": url}
+        with running(store, Path(directory), environment) as serving:
+            yield Place(store, serving, token, pages_of(history))
+
+
+async def furnish(directory: Path, url: str, until_ms: int) -> tuple[History, str]:
+    """A store and a repository; the token is of an administrator's session."""
+    settings = load({"AGENTJOBS_DATABASE_URL": url}, data_dir=str(directory))
+    base, head = await asyncio.to_thread(_make_repository, directory)
+    history = History(until_ms, base, head)
+    db = await open_database(settings.effective_database_url, migrate=True)
+    try:
+        if url:
+            await load_postgresql(url, history)
+        else:
+            path = Path(settings.effective_database_url.removeprefix("sqlite:///"))
+            await asyncio.to_thread(load_sqlite, path, history)
+        origin = Origin("127.0.0.1", "a measurement")
+        return history, await start_session(db, settings, history.user_id(0), origin)
+    finally:
+        await db.close()
+
+
+def _make_repository(directory: Path) -> tuple[str, str]:
+    """Ten files of Python, and a branch that takes fifty lines of each and puts others there."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        git_now("init", "--quiet", "--initial-branch=main", cwd=tree)
+        base = commit_files(tree, _files("def price_{0}(number: int = {0}) -> int:"), "first")
+        git_now("checkout", "--quiet", "-b", "agentjobs/change", cwd=tree)
+        head = commit_files(
+            tree, _files("def price_{0}(number: float = {0}.5) -> float:"), "change"
+        )
+        git_now("checkout", "--quiet", "main", cwd=tree)
+        target = git_path(directory, REPO_ID)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        git_now("clone", "--quiet", "--bare", str(tree), str(target), cwd=tree)
+    return base, head
+
+
+def _files(signature: str) -> dict[str, str]:
+    """Fifty functions in each, of which the signature is to change."""
+    functions = [
+        f'{signature.format(n)}\n    return number * {n}  # "{n}"' for n in range(_FUNCTIONS)
+    ]
+    return {f"src/prices_{each}.py": "\n\n".join(functions) + "\n" for each in range(_FILES)}

@@ -1,0 +1,112 @@
+"""One service and one browser for the suite; every test has a browser window of its own."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.browser.house import PASSWORD, House, open_house
+from tests.browser.things import Things, make_things
+from tests.browser.watch import COUNT_SHIFTS, Watch
+from tests.receiver import receiver
+
+_ARGUMENTS = [
+    # Containers and ordinary users often may not make the namespaces that its own sandbox needs.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# On a busy machine an agent takes its time; nothing waits longer than it has to.
+_PATIENCE_MS = 15_000
+
+OpenPage = Callable[..., Coroutine[Any, Any, Page]]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The browser lives as long as the suite, so its event loop does, too."""
+    item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+async def join(page: Page, name: str) -> None:
+    """From an invitation's page on."""
+    await page.get_by_label("Your name").fill(name)
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_label("The same again").fill(PASSWORD)
+    await page.get_by_role("button", name="Join").click()
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with open_house(tmp_path_factory.mktemp("house")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def things(house: House) -> Iterator[Things]:
+    """Made once and only looked at; stories change what is theirs."""
+    with receiver(lambda one: 500 if one.event == "job.failed" else 204) as receiving:
+        made = make_things(house, receiving)
+        yield made
+        house.api.http.post(f"/jobs/{made.running}/cancel")
+        house.api.wait_status(made.running, "cancelled")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=_PATIENCE_MS)
+    program = shutil.which("chromium")
+    assert program, "the browser is missing: scripts/system-packages chromium"
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        yield launched
+        await launched.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def admin_state(browser: Browser, house: House) -> Any:
+    """The cookies of Grace, an administrator who took up her invitation."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(house.invitation)
+    await join(page, "Grace")
+    await expect(page).to_have_url(f"{house.url}/")
+    state = await context.storage_state()
+    await context.close()
+    return state
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_window(browser: Browser, house: House) -> AsyncIterator[OpenPage]:
+    """A window of somebody who is not signed in, or of whom `storage_state` says. Whatever the
+    browser finds wrong in it fails the test, unless it contains one of `excused`."""
+    opened = []
+
+    async def open_one(
+        *, origins: tuple[str, ...] = (), excused: tuple[str, ...] = (), **options: Any
+    ) -> Page:
+        context = await browser.new_context(base_url=house.url, **options)
+        context.set_default_timeout(_PATIENCE_MS)
+        await context.add_init_script(COUNT_SHIFTS)
+        watch = Watch(frozenset({house.url, *origins}), excused)
+        watch.over(context)
+        opened.append((context, watch))
+        return await context.new_page()
+
+    yield open_one
+    troubles = []
+    for context, watch in opened:
+        await context.close()
+        troubles += watch.troubles()
+    assert troubles == [], house.errors()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def admin(open_window: OpenPage, admin_state: Any) -> Page:
+    return await open_window(storage_state=admin_state)

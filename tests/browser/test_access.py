@@ -1,0 +1,60 @@
+"""Who comes in, and who has to leave."""
+
+import re
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenPage, join
+from tests.browser.house import House
+from tests.openid_provider import ADA
+
+MEMBER = "linus@example.com"
+
+
+async def test_somebody_invited_loses_what_they_may_at_once(
+    admin: Page, open_window: OpenPage, house: House
+) -> None:
+    await admin.goto("/settings/members")
+    await admin.get_by_label("E-mail address").fill(MEMBER)
+    await admin.get_by_label("Role", exact=True).select_option("member")
+    await admin.get_by_role("button", name="Make an invitation link").click()
+    link = await admin.get_by_label("Invitation link").inner_text()
+
+    # A stream that is refused is told on the console; that is what this is about.
+    other = await open_window(excused=("EventSource", "/stream", "403", "401"))
+    await other.goto(link)
+    await join(other, "Linus")
+    await expect(other.get_by_role("navigation", name="Main")).to_contain_text("Settings")
+
+    await admin.goto("/settings/members")
+    row = admin.get_by_role("row").filter(has_text=MEMBER)
+    await row.get_by_label("Role of").select_option("viewer")
+    await row.get_by_role("button", name="Change", exact=True).click()
+    await expect(admin.get_by_role("main").get_by_role("status")).to_be_visible()
+    await other.get_by_role("link", name="Settings").click()
+    await expect(other.get_by_role("heading", level=1)).to_have_text("Not allowed")
+
+    async with other.expect_response(re.compile("/repos/stream")) as streaming:
+        await other.goto("/repos")
+    stream = await streaming.value
+    await row.get_by_text("Remove…").click()
+    await row.get_by_role("button", name="Remove", exact=True).click()
+    await expect(admin.get_by_role("row").filter(has_text=MEMBER)).to_have_count(0)
+    await stream.finished()
+    await other.get_by_role("link", name="Jobs", exact=True).click()
+    await expect(other).to_have_url(re.compile("/sign-in"))
+
+
+async def test_the_organizations_provider_lets_somebody_in(
+    open_window: OpenPage, house: House
+) -> None:
+    page = await open_window(origins=(house.provider.issuer,), excused=("favicon.ico", "404"))
+    await page.goto("/jobs")
+    await page.get_by_role("link", name="Continue with Example Id").click()
+    await page.get_by_label("E-mail").fill(ADA["email"])
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page).to_have_url(f"{house.url}/jobs")
+    await expect(page.locator(".menu .who")).to_have_text("Ada")
+    # Who joins this way may look, and is shown nothing else.
+    await expect(page.get_by_role("link", name="Settings")).to_have_count(0)
+    await expect(page.get_by_role("link", name="New job")).to_have_count(0)

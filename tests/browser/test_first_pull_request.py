@@ -1,0 +1,69 @@
+"""From the printed link to a merged pull request, with JavaScript and without."""
+
+import re
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.house import REPO, House
+
+
+async def create_job(page: Page, agent: str, prompt: str) -> None:
+    await page.goto("/jobs/new")
+    await page.get_by_label("Repository").select_option(REPO)
+    await page.get_by_label("Agent", exact=True).select_option(agent)
+    await page.get_by_label("What shall it do?").fill(prompt)
+    await page.get_by_role("button", name="Create the job").click()
+    await expect(page).to_have_url(re.compile(r"/jobs/job_\w+$"))
+
+
+async def test_the_printed_link_leads_to_a_merged_pull_request(
+    open_window: OpenPage, house: House
+) -> None:
+    page = await open_window()
+    await page.goto(house.sign_in_link)
+    await expect(page).to_have_url(f"{house.url}/")
+    await expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+
+    await create_job(page, "patient", "Be patient")
+    loaded = await page.evaluate("performance.timeOrigin")
+    status = page.locator("#job-head .badge").first
+    await expect(status).to_have_text("running")
+    log = page.get_by_role("log")
+    await expect(log.get_by_text("green", exact=True)).to_have_class(re.compile("a-green"))
+    await expect(log).not_to_contain_text("red line")
+    house.release_the_patient_agent()
+    await expect(log.get_by_text("red", exact=True)).to_be_visible()
+    await expect(status).to_have_text("completed")
+    assert await page.evaluate("performance.timeOrigin") == loaded, "the page was loaded again"
+
+    await page.get_by_role("link", name="Pull request #").click()
+    await expect(page.locator(".badge").first).to_have_text("open")
+    changes = page.get_by_role("region", name="Changes of shop/prices.py")
+    await expect(changes).to_contain_text("patience = True")
+    await expect(changes.locator("tr.added span").first).to_be_visible()
+    title = (await page.get_by_role("heading", level=1).inner_text()).split(" #")[0]
+
+    await page.get_by_text("Merge…").click()
+    await page.get_by_role("button", name="Merge", exact=True).click()
+    await expect(page.locator(".badge").first).to_have_text("merged")
+    assert title in house.subjects()
+
+
+async def test_all_of_it_works_without_javascript(
+    open_window: OpenPage, house: House, admin_state: object
+) -> None:
+    page = await open_window(storage_state=admin_state, java_script_enabled=False)
+    await create_job(page, "note-taker", "Take a note")
+    job_id = page.url.rpartition("/")[2]
+    house.api.wait_status(job_id, "completed")
+    await page.reload()
+    await expect(page.get_by_role("log")).to_contain_text("taking a note")
+    await expect(page.get_by_label("Follow")).to_be_hidden()
+    await page.get_by_role("link", name="Pull request #").click()
+    changes = page.get_by_role("region", name="Changes of NOTES.md")
+    await expect(changes).to_contain_text("noted in")
+    await page.get_by_text("Merge…").click()
+    await page.get_by_role("button", name="Merge", exact=True).click()
+    await expect(page.locator(".badge").first).to_have_text("merged")
+    assert "Take a note" in house.subjects()

@@ -1,0 +1,88 @@
+"""Everything can be done without a mouse, and one always sees where one is."""
+
+import re
+
+from playwright.async_api import Locator, Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.house import GRACE, PASSWORD, REPO, House
+
+# More than any page has; a test that needs as many has lost its way.
+_MOST_STEPS = 60
+_FOCUSED = """() => {
+  const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+  const { width, height, left } = document.activeElement.getBoundingClientRect();
+  const { tagName, className } = document.activeElement;
+  return {
+    place: `${tagName}.${className}`,
+    hasOutline: outlineStyle !== "none" && outlineWidth !== "0px",
+    isInView: width > 0 && height > 0 && left >= 0,
+  };
+}"""
+
+
+async def tab_to(page: Page, wanted: Locator) -> None:
+    """With the Tab key alone; every stop on the way shows that it has the focus."""
+    for _ in range(_MOST_STEPS):
+        await page.keyboard.press("Tab")
+        focused = await page.evaluate(_FOCUSED)
+        if focused["place"] == "BODY.":
+            continue
+        assert focused["hasOutline"], focused
+        assert focused["isInView"], focused
+        if await wanted.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError(f"Tab never came to {wanted}")
+
+
+async def test_a_job_is_created_with_the_keyboard_alone(
+    open_window: OpenPage, house: House, admin_state: object
+) -> None:
+    page = await open_window()
+    keyboard = page.keyboard
+    await page.goto("/")
+    await expect(page.get_by_label("E-mail address")).to_be_focused()
+    await keyboard.type(GRACE)
+    await tab_to(page, page.get_by_label("Password"))
+    await keyboard.type(PASSWORD)
+    await keyboard.press("Enter")
+    await expect(page).to_have_url(f"{house.url}/")
+
+    await tab_to(page, page.get_by_role("link", name="Skip to content"))
+    await keyboard.press("Enter")
+    await expect(page.get_by_role("main")).to_be_focused()
+    await page.reload()
+    menu = page.locator("details.menu")
+    await tab_to(page, menu.locator("summary"))
+    await keyboard.press("Space")
+    await expect(menu.get_by_role("button", name="Sign out")).to_be_visible()
+    await tab_to(page, menu.get_by_role("link", name="Your account"))
+    await keyboard.press("Escape")
+    await expect(menu.get_by_role("button", name="Sign out")).to_be_hidden()
+    await expect(menu.locator("summary")).to_be_focused()
+
+    await tab_to(page, page.get_by_role("link", name="New job").first)
+    await keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile("/jobs/new"))
+    await tab_to(page, page.get_by_label("Repository"))
+    await expect(page.get_by_label("Repository")).to_have_value(REPO)
+    await tab_to(page, page.get_by_label("Agent", exact=True))
+    await keyboard.type("Talker")
+    await tab_to(page, page.get_by_label("What shall it do?"))
+    await keyboard.type("Talk to me")
+    await tab_to(page, page.get_by_role("button", name="Create the job"))
+    await keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Talk to me")
+
+    confirm = page.locator("details.confirm")
+    await expect(page.locator("#job-head .badge").first).to_have_text("running")
+    await tab_to(page, confirm.locator("summary"))
+    await keyboard.press("Enter")
+    await expect(confirm.get_by_role("button")).to_be_visible()
+    await keyboard.press("Escape")
+    await expect(confirm.get_by_role("button")).to_be_hidden()
+    await expect(confirm.locator("summary")).to_be_focused()
+    await keyboard.press("Enter")
+    await tab_to(page, confirm.get_by_role("button"))
+    await keyboard.press("Enter")
+    await expect(page.locator("#job-head .badge").first).to_have_text("cancelled")

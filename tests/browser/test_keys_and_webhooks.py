@@ -1,0 +1,89 @@
+"""What an administrator sets up in the settings, and whether it really works then."""
+
+import asyncio
+import re
+from typing import Any
+
+import httpx
+from playwright.async_api import Page, expect
+
+from agentjobs_client import verify_webhook
+from tests.browser.conftest import OpenPage
+from tests.browser.house import REPO, House
+from tests.receiver import receiver
+from tests.service import wait_until
+
+
+async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
+    open_window: OpenPage, house: House, admin_state: Any
+) -> None:
+    page = await open_window(
+        storage_state=admin_state, permissions=["clipboard-read", "clipboard-write"]
+    )
+    await page.goto("/settings/api-keys")
+    await page.get_by_label("Name", exact=True).fill("CI of the shop")
+    await page.get_by_role("button", name="Create key").click()
+    copy = page.get_by_role("button", name="Copy", exact=True).first
+    await copy.click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    key = await page.evaluate("navigator.clipboard.readText()")
+    assert key == await page.get_by_label("The new key", exact=True).inner_text()
+
+    def answer() -> int:
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.get(f"{house.url}/v1/agents", headers=headers).status_code
+
+    assert answer() == 200
+    await page.goto("/settings/api-keys")
+    assert key not in await page.content()
+    row = page.get_by_role("row", name="CI of the shop")
+    await row.get_by_text("Revoke…").click()
+    await row.get_by_role("button", name="Revoke").click()
+    await expect(page.get_by_role("main").get_by_role("status")).to_contain_text("revoked")
+    wait_until(lambda: answer() == 401, "the key to be refused", seconds=1)
+
+
+async def test_a_failed_delivery_is_understood_and_sent_again(admin: Page, house: House) -> None:
+    with receiver(lambda _: 500) as receiving:
+        await admin.goto("/settings/webhooks")
+        await admin.get_by_label("Address", exact=True).fill(receiving.url)
+        await admin.get_by_role("button", name="Add the endpoint").click()
+        secret = await admin.get_by_label("Webhook secret").inner_text()
+
+        job = house.api.finish(REPO, "crash")
+        await admin.goto(f"/settings/webhooks/delivery-log?job={job['job_id']}")
+        failed = admin.get_by_role("row").filter(has_text=receiving.url).filter(has_text="failed")
+        first = failed.filter(has_text="job.queued")
+        await _shown_after_reloads(admin, first)
+        await first.get_by_role("rowheader").get_by_role("link").click()
+
+        attempt = admin.locator("details.card").first
+        await expect(attempt).to_contain_text("Answer 500")
+        await expect(attempt.get_by_label("Request headers")).to_contain_text(
+            re.compile("x-service-signature-256: sha256=", re.IGNORECASE)
+        )
+        await expect(admin.get_by_label("Body", exact=True)).to_contain_text(job["job_id"])
+
+        receiving.answer = lambda _: 204
+        before = len(receiving.received)
+        await admin.get_by_role("button", name="Redeliver").click()
+        await expect(admin.get_by_role("main").get_by_role("status")).to_contain_text("sent again")
+        sent_again = receiving.wait_for(before + 1)[before]
+        event = verify_webhook(sent_again.body, dict(sent_again.headers), secret)
+        assert event.job_id == job["job_id"]
+        await _shown_after_reloads(admin, admin.locator(".inline-facts .badge.delivered"))
+        await expect(admin.locator("details.card").first).to_contain_text("Answer 204")
+
+        await admin.goto("/settings/webhooks")
+        await admin.get_by_role("link", name=receiving.url).click()
+        assert secret not in await admin.content()
+        await admin.get_by_text("Remove…").click()
+        await admin.get_by_role("button", name="Remove", exact=True).click()
+        await expect(admin.get_by_role("link", name=receiving.url)).to_have_count(0)
+
+
+async def _shown_after_reloads(page: Page, wanted: Any) -> None:
+    """The delivery log is not live: one looks again."""
+    async with asyncio.timeout(20):
+        while not await wanted.count():
+            await page.reload()

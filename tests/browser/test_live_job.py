@@ -1,0 +1,37 @@
+"""A job that runs, as one watches it."""
+
+from playwright.async_api import Page, expect
+
+from tests.browser.house import REPO, House
+
+_IS_AT_ITS_END = """() => {
+  const { scrollTop, clientHeight, scrollHeight } = document.getElementById("log");
+  return scrollTop > 0 && scrollTop + clientHeight >= scrollHeight - 2;
+}"""
+
+
+async def test_a_running_job_is_followed_searched_and_cancelled(admin: Page, house: House) -> None:
+    job_id = house.api.create(REPO, "talker")
+    await admin.goto(f"/jobs/{job_id}")
+    log = admin.get_by_role("log")
+    await expect(log).to_contain_text("Needle two")
+    follow = admin.get_by_role("checkbox", name="Follow")
+    await expect(follow).to_be_checked()
+    await admin.wait_for_function(_IS_AT_ITS_END)
+
+    await admin.get_by_role("searchbox", name="Search the log").fill("needle")
+    await expect(admin.locator("#log-found")).to_have_text("2 lines")
+    await expect(log.locator(".hit")).to_have_count(2)
+    await admin.get_by_role("button", name="Next match").click()
+    await expect(log.locator(".hit.current")).to_have_text("needle one")
+    await expect(log.locator(".hit.current")).to_be_in_viewport()
+    await expect(follow).not_to_be_checked()
+    await admin.get_by_role("searchbox", name="Search the log").press("Enter")
+    await expect(log.locator(".hit.current")).to_have_text("Needle two")
+    await admin.get_by_role("button", name="Previous match").click()
+    await expect(log.locator(".hit.current")).to_have_text("needle one")
+
+    await admin.get_by_text("Cancel the job…").click()
+    await admin.get_by_role("button", name="Cancel the job", exact=True).click()
+    await expect(admin.locator("#job-head .badge").first).to_have_text("cancelled")
+    await expect(admin.get_by_role("button", name="Run again")).to_be_visible()

@@ -1,0 +1,53 @@
+"""The pictures of the README, taken from what is really there.
+
+They are written only where AGENTJOBS_TEST_SCREENSHOTS is set, as `make screenshots` does: a run of
+the tests changes nothing in the tree.
+"""
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.things import Things
+
+_SIZE = (1280, 800)
+_IMAGES = Path(__file__).parents[2] / "docs" / "images"
+# What is empty or cut off compresses to nothing; what is more than this does not belong in git.
+_LEAST_BYTES, _MOST_BYTES = 15_000, 400_000
+
+
+async def picture(page: Page, address: str, name: str, scheme: Any) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.goto(address)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    # Scrollbars are not in the picture, so neither is their place.
+    await page.evaluate("document.documentElement.style.scrollbarGutter = 'auto'")
+    image = await page.screenshot(animations="disabled", caret="hide")
+    assert image.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", image[16:24]) == _SIZE
+    assert _LEAST_BYTES < len(image) < _MOST_BYTES, f"{name}: {len(image)} bytes"
+    if os.environ.get("AGENTJOBS_TEST_SCREENSHOTS"):
+        _IMAGES.mkdir(exist_ok=True)
+        (_IMAGES / f"{name}-{scheme}.png").write_bytes(image)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_pictures_show_what_is_there(
+    scheme: Any, open_window: OpenPage, admin_state: Any, things: Things
+) -> None:
+    width, height = _SIZE
+    page = await open_window(
+        storage_state=admin_state,
+        viewport={"width": width, "height": height},
+        reduced_motion="reduce",
+    )
+    await picture(page, "/?span=7d", "overview", scheme)
+    await picture(page, f"/jobs/{things.completed}", "job", scheme)
+    await picture(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
+    pull = things.address_of("/{org}/{owner}/{name}/pulls/{number}")
+    await picture(page, f"{pull}#commits", "pull-request", scheme)

@@ -1,0 +1,81 @@
+"""Something of everything, so that every page has something to show."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import msgspec
+
+from tests.browser.house import REPO, House
+from tests.receiver import Receiver
+from tests.service import wait_until
+
+PATH = "shop/prices.py"
+TICKET = "SHOP-12"
+_TRIES = 2
+
+
+@dataclass(frozen=True)
+class Things:
+    """Identifiers of what there is."""
+
+    completed: str
+    failed: str
+    running: str
+    pull: str
+    endpoint: str
+    delivery: str
+    base: str
+    head: str
+
+    def address_of(self, path: str) -> str:
+        """Of a place of the dashboard, with what stands in for its names."""
+        of_delivery = path.startswith("/settings/webhooks/delivery-log/")
+        owner, _, name = REPO.partition("/")
+        address = path.format(
+            job_id=self.completed,
+            id=self.delivery if of_delivery else self.endpoint,
+            org="default",
+            owner=owner,
+            name=name,
+            number=self.pull,
+        )
+        # A few are enough to look at.
+        if path == "/jobs":
+            address += f"?ticket={TICKET}"
+        if path.endswith("/file"):
+            address += "?" + urlencode({"path": PATH, "base": self.base, "head": self.head})
+        return address
+
+
+def make_things(house: House, receiving: Receiver) -> Things:
+    admin, api = house.service.admin, house.api
+    added = msgspec.json.decode(admin("webhooks", "add", receiving.url, "--json"))
+    running = api.create(REPO, "talker", config_override={"title": "Talk about the shop"})
+    failed = api.create(REPO, "crash", config_override={"title": "Find out why it crashes"})
+    completed = api.create(
+        REPO, "price-fixer", ticket_id=TICKET, config_override={"prompt": "Round the prices"}
+    )
+    pull = api.wait_status(completed, "completed")
+    api.wait_status(failed, "failed")
+    api.wait_status(running, "running")
+    wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
+    branches = house.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    (branch,) = (each for each in branches if "price-fixer" in each)
+    return Things(
+        completed=completed,
+        failed=failed,
+        running=running,
+        pull=str(pull["pr_number"]),
+        endpoint=added["id"],
+        delivery=wait_until(lambda: _failed_delivery(house, failed), "a delivery that failed"),
+        base=house.git("merge-base", "main", branch),
+        head=house.git("rev-parse", branch),
+    )
+
+
+def _failed_delivery(house: House, job_id: str) -> str:
+    listed = house.service.admin(
+        "webhooks", "deliveries", "--job", job_id, "--status", "failed", "--json"
+    )
+    deliveries = msgspec.json.decode(listed)
+    return str(deliveries[0]["id"]) if deliveries else ""

@@ -1,0 +1,60 @@
+"""The actions that a module writes into the audit log, read from its source.
+
+What cannot be read fails, so that no new way to write one goes unnoticed.
+"""
+
+import ast
+
+# Where each takes the action: its place among the arguments.
+_WRITERS = {"entry": 0, "entry_in_person": 0, "Entry": 1}
+
+
+def actions_in(module: ast.Module) -> set[str]:
+    if "organizations" not in ast.dump(module) and "entry_in_person" not in ast.dump(module):
+        return set()
+    constants = {
+        target.id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for call, parameters in _calls(module, frozenset()):
+        action = _argument(call)
+        if action is not None and not (isinstance(action, ast.Name) and action.id in parameters):
+            found |= _texts(action, constants)
+    return found
+
+
+def _calls(node: ast.AST, parameters: frozenset[str]) -> list[tuple[ast.Call, frozenset[str]]]:
+    """Each with the parameters of the functions around it: a wrapper hands an action on."""
+    found = []
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = node.args
+        names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        parameters = parameters | {each.arg for each in names if node.name in _WRITERS}
+    if isinstance(node, ast.Call):
+        found.append((node, parameters))
+    for child in ast.iter_child_nodes(node):
+        found += _calls(child, parameters)
+    return found
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name not in _WRITERS:
+        return None
+    named = next((each.value for each in call.keywords if each.arg == "action"), None)
+    place = _WRITERS[name]
+    return call.args[place] if len(call.args) > place else named
+
+
+def _texts(action: ast.expr, constants: dict[str, ast.expr]) -> set[str]:
+    if isinstance(action, ast.IfExp):
+        return _texts(action.body, constants) | _texts(action.orelse, constants)
+    if isinstance(action, ast.Name) and action.id in constants:
+        return _texts(constants[action.id], constants)
+    readable = isinstance(action, ast.Constant) and isinstance(action.value, str)
+    assert readable, f"line {action.lineno}: write the action as a text or a constant"
+    return {str(ast.literal_eval(action))}

@@ -1,0 +1,34 @@
+"""Judges a page as a browser and a reader would: did anything that others wrote come alive?"""
+
+import re
+
+from tests.unit.web.dashboard.browser import Page
+
+_SAFE_ADDRESS = re.compile(r"(/(?!/)|#|https?://|mailto:)")
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
+# Those that load, run, or lead astray; and what only a hostile text brings along.
+_BAD_TAGS = {"applet", "audio", "b", "base", "embed", "iframe", "math", "object", "video"}
+
+
+def faults_of(page: Page) -> list[str]:
+    """Why the page is not harmless; nothing when it is."""
+    found = [] if page.is_harmless() else ["a script, a handler, a style or a foreign picture"]
+    found += [f"<{tag}>" for tag, _ in page.tags if tag in _BAD_TAGS or not tag.isalnum()]
+    for tag, given in page.tags:
+        for name in ("href", "src", "action", "formaction", "data-live", "data-log", "data-lazy"):
+            value = given.get(name)
+            if value is not None and not _SAFE_ADDRESS.match(value):
+                found.append(f"{tag} {name}={value!r}")
+        for name in ("title", "aria-label", "alt", "placeholder"):
+            if _INVISIBLE.search(given.get(name) or ""):
+                found.append(f"invisible characters in {name}")
+    invisible = _INVISIBLE.search(page.text)
+    if invisible:
+        around = page.text[max(0, invisible.start() - 60) : invisible.end() + 20]
+        found.append(f"invisible characters in the text: {around!r}")
+    return found
+
+
+def squeezed(text: str) -> str:
+    """Without spaces: tags may stand between the words, for colours."""
+    return "".join(text.split())

@@ -1,0 +1,44 @@
+"""Counts what is asked of the store while a page is made."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agentjobs.store.database import Database
+
+
+class Statements:
+    """`scans` and `points` are the SQL of `fetch_all` and of `fetch_one`."""
+
+    def __init__(self) -> None:
+        self.scans: list[str] = []
+        self.points: list[str] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.scans) + len(self.points)
+
+    def about(self, table: str) -> list[str]:
+        """Those that name the table."""
+        return [sql for sql in (*self.scans, *self.points) if re.search(rf"\b{table}\b", sql)]
+
+
+@contextmanager
+def counted(db: Database) -> Iterator[Statements]:
+    seen = Statements()
+    fetch_all, fetch_one = db.fetch_all, db.fetch_one
+
+    async def watched_scan(sql: str, /, **parameters: Any) -> Any:
+        seen.scans.append(sql)
+        return await fetch_all(sql, **parameters)
+
+    async def watched_point(sql: str, /, **parameters: Any) -> Any:
+        seen.points.append(sql)
+        return await fetch_one(sql, **parameters)
+
+    db.fetch_all, db.fetch_one = watched_scan, watched_point  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        db.fetch_all, db.fetch_one = fetch_all, fetch_one  # type: ignore[method-assign]

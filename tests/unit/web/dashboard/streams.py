@@ -1,0 +1,99 @@
+"""Reads a live page's stream as a browser does: event by event, and leaves when it has enough."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from starlette.types import ASGIApp, Message
+
+from tests.unit.web.dashboard.browser import ADDRESS, Browser, Page
+
+_SECONDS = 10.0
+
+
+class Stream:
+    """What was heard: the status, and (event, value) in their order."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+
+    @property
+    def events(self) -> list[tuple[str, Any]]:
+        found = []
+        for block in self.body.decode().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+            if "event" in fields:
+                found.append((fields["event"], json.loads(fields["data"])))
+        return found
+
+    def parts(self) -> dict[str, Page]:
+        """The latest of each part, read as a page."""
+        return {
+            value["id"]: part_of(value["html"]) for name, value in self.events if name == "part"
+        }
+
+    def lines(self) -> Page:
+        """All that a log said."""
+        said = [value["html"] + value["rest"] for name, value in self.events if name == "lines"]
+        return part_of("".join(said))
+
+
+def part_of(html: str) -> Page:
+    return Page(httpx.Response(200, text=html, request=httpx.Request("GET", ADDRESS)))
+
+
+async def listen(
+    app: ASGIApp,
+    browser: Browser,
+    path: str,
+    *,
+    events: int = 1,
+    each: Callable[[], None] = lambda: None,
+) -> Stream:
+    """Until so many events were heard, or the service ended the stream. `each` is told of each."""
+    heard, left = Stream(), asyncio.Event()
+
+    async def receive() -> Message:
+        if not asked:
+            asked.append(True)
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        heard.status = message.get("status", heard.status)
+        heard.body += message.get("body", b"")
+        if heard.events:
+            each()
+        if len(heard.events) >= events:
+            left.set()
+
+    asked: list[bool] = []
+    address = urlsplit(path)
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": address.path,
+        "raw_path": address.path.encode(),
+        "query_string": address.query.encode(),
+        "root_path": "",
+        "headers": [
+            (b"host", b"127.0.0.1:8080"),
+            (b"accept", b"text/event-stream"),
+            (b"cookie", cookies.encode()),
+        ],
+        "client": ("127.0.0.1", 4321),
+        "server": ("127.0.0.1", 8080),
+        "state": {},
+    }
+    async with asyncio.timeout(_SECONDS):
+        await app(scope, receive, send)
+    return heard

@@ -1,0 +1,248 @@
+"""Whatever others wrote, on every page, in every part of a live page: it is shown, and only shown.
+
+Others are agents, git histories, receivers of webhooks, workers, and people with a keyboard.
+"""
+
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from agentjobs.organizations.audit import Actor, Entry
+from agentjobs.organizations.audit import write as write_entry
+from agentjobs.organizations.memberships import ROLES, allows
+from agentjobs.web.dashboard.visible_text import visible
+from tests.people import make_passwords_cheap, write
+from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
+from tests.unit.web.dashboard.conftest import built_house, opened_house
+from tests.unit.web.dashboard.harm import faults_of, squeezed
+from tests.unit.web.dashboard.streams import listen
+from tests.unit.web.dashboard.walk import (
+    GETS,
+    OPEN_PLACES,
+    POSTS,
+    address_of,
+    csrf_of,
+    fields_of,
+    named,
+)
+
+DECEIVING = "\u202e\u2066\u200b"
+CONTROL = "\x01\x02\x08\x0c\x0e\x1f\x85\x9b"
+TERMINAL = "\x1b[31m\x1b]8;;javascript:alert(3)\x07\x1b\\\x1b[2J"
+SOUP = (
+    f"{PAYLOAD}{{{{7*7}}}}${{7*7}}</pre></textarea></title>"
+    f"[link](javascript:alert(4))<javascript:alert(5)>&lt;b&gt;{DECEIVING}{CONTROL}{TERMINAL}"
+)
+# As much of it as git allows in the name of a branch.
+BRANCH = f'"><script>alert(1)</script><img/src=x>{{{{7x7}}}}{DECEIVING}'
+LONG = "w" * 100_000
+
+# Where each text must be seen, by the plain word that stands before it.
+SHOWN = {
+    "/": ["Fix the price"],
+    "/jobs": ["Fix the price", "SHOP-1", "Ada"],
+    "/jobs/{failed_job}": [
+        *(
+            "Fix the price",
+            "Please do\\",
+            "depth\\",
+            "It gave up.",
+            "You are an agent.",
+            "make check",
+        ),
+        *("1 failed", "compiling", "in red", "SHOP-2", "agentjobs/failed", "Ada"),
+    ],
+    "/jobs/{finished_job}/changes": ["dear", "hello", "notes"],
+    "/repos": ["fatal: not found", "https://git.example/elsewhere", "the disk is full"],
+    "/repos/{repo}": ["the disk is full", "CODEOWNERS", "Fix the price"],
+    "/agents": ["build-1", "bwrap is missing"],
+    "/pulls": ["Fix the price"],
+    "/{organization}/{repo}/pulls/1": [
+        *("Fix the price", "It was wrong.", "Well done", "dear", "hello", "notes", "x = 1"),
+    ],
+    "/account": ["Browser/1.0", "Grace"],
+    "/settings/api-keys": ["CI"],
+    "/settings/webhooks": ["the build server"],
+    "/settings/webhooks/delivery-log/{delivery}": [
+        *("answered 500", "Server", "nginx", "no thanks"),
+    ],
+    "/settings/members": ["Grace", "Ada"],
+    "/settings/audit-log": ["Ada", "192.0.2.1", "a target", "a detail", "a value"],
+}
+
+
+def say(text: str) -> str:
+    return text + SOUP
+
+
+@pytest.fixture(scope="module")
+def hostile_house(sqlite_template, tmp_path_factory):
+    return built_house(sqlite_template, tmp_path_factory.mktemp("hostile"), say, BRANCH)
+
+
+@pytest.fixture
+async def hostile(hostile_house, tmp_path, monkeypatch):
+    make_passwords_cheap(monkeypatch)
+    async with opened_house(hostile_house, tmp_path) as dashboard:
+        await _spoil(dashboard)
+        yield dashboard
+
+
+async def _spoil(dashboard):
+    """What operations would refuse: a store may hold it all the same, from elsewhere or before."""
+    things, db = dashboard.things["acme"], dashboard.db
+    email = f"{PAYLOAD}@acme.example"
+    await write(db, "UPDATE users SET email = :e WHERE id = :id", e=email, id=things.member)
+    await write(db, "UPDATE invitations SET email = :e, id = id", e=email)
+    await write(
+        db,
+        "UPDATE webhook_endpoints SET url = :url, disabled_at = 1, disabled_reason = 'failing'",
+        url=f"https://192.0.2.10/{SOUP}",
+    )
+    await write(db, "UPDATE secrets SET name = :name", name=SOUP)
+    actor = Actor("user", say("Ada"), "usr_ada", say("192.0.2.1"))
+    details = {say("a detail"): say("a value"), "deeper": {say("b"): [say("c")]}}
+    for action in ("api_key.created", say("custom.thing")):
+        entry = Entry(actor, action, say("a target"), details)
+        await db.transact(write_entry, things.organization_id, entry)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_page_is_harmless(hostile, role):
+    browser, things = getattr(hostile, role), hostile.things["acme"]
+    seen = 0
+    for place in GETS:
+        if not allows(role, place.role) or place.path.endswith(("/stream", "/log")):
+            continue
+        page = await browser.open(address_of(place, things))
+        assert page.status == 200, named(place)
+        assert faults_of(page) == [], named(place)
+        seen += PAYLOAD in page.html.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")
+    assert seen > 8
+
+
+async def test_each_text_is_shown_as_the_text_it_is(hostile):
+    things = vars(hostile.things["acme"])
+    for path, words in SHOWN.items():
+        page = await hostile.admin.open(path.format(**things))
+        assert page.status == 200
+        text = squeezed(page.text)
+        for word in words:
+            assert squeezed(word + PAYLOAD) in text, f"{path}: {word}"
+        assert "{{7*7}}" in text
+        assert faults_of(page) == [], path
+
+
+async def test_what_is_invisible_is_named_where_text_is_not_a_terminals(hostile):
+    page = await hostile.admin.open("/agents")
+    assert visible(DECEIVING) in page.text
+    assert "⟦U+202E⟧" in page.text
+
+
+async def test_names_of_branches_and_files_are_shown_and_lead_where_they_say(hostile):
+    page = await hostile.member.open("/acme/acme/shop/pulls/1")
+    assert squeezed("agentjobs/open" + visible(BRANCH)) in squeezed(page.text)
+    assert "Image: " not in page.text
+    alone = [link for link in page.links if "/file?" in link]
+    for link in alone:
+        shown = await hostile.member.open(link)
+        assert shown.status == 200
+        assert faults_of(shown) == []
+
+
+async def test_a_default_branch_with_any_name_is_shown(hostile):
+    await write(hostile.db, "UPDATE repos SET default_branch = :name", name=say("main"))
+    for place in ("/repos", "/repos/acme/shop"):
+        page = await hostile.viewer.open(place)
+        assert page.status == 200
+        assert faults_of(page) == []
+        assert squeezed("main" + PAYLOAD) in squeezed(page.text)
+
+
+async def test_parts_of_live_pages_are_harmless(hostile):
+    things = hostile.things["acme"]
+    places = {
+        "/stream": 3,
+        "/jobs/stream": 1,
+        f"/jobs/{things.failed_job}/stream": 6,
+        f"/jobs/{things.running_job}/stream": 6,
+        "/repos/stream": 1,
+        f"/repos/{things.repo}/stream": 1,
+    }
+    for place, events in places.items():
+        heard = await listen(hostile.app, hostile.admin, place, events=events)
+        parts = heard.parts()
+        assert len(parts) == events, place
+        assert any(PAYLOAD in part.text for part in parts.values()), place
+        for name, part in parts.items():
+            assert faults_of(part) == [], f"{place}: {name}"
+
+
+async def test_lines_of_a_log_are_harmless_page_by_page_and_live(hostile):
+    job = hostile.things["acme"].running_job
+    heard = await listen(hostile.app, hostile.viewer, f"/jobs/{job}/log/stream")
+    lines = heard.lines()
+    assert faults_of(lines) == []
+    for word in ("compiling", "in red", "the end"):
+        assert f"{word}{PAYLOAD}" in lines.text
+    whole = await hostile.viewer.get(f"/jobs/{job}/log")
+    assert whole.headers["content-type"].startswith("text/plain")
+    assert whole.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_word_without_an_end_breaks_no_page(hostile):
+    things, db = hostile.things["acme"], hostile.db
+    await write(
+        db,
+        "UPDATE jobs SET prompt = :text, error_message = :text, config_override = :asked"
+        " WHERE id = :id",
+        id=things.failed_job,
+        text=LONG,
+        asked=f'{{"prompt": "{LONG}", "{LONG}": "x"}}',
+    )
+    await write(db, "UPDATE job_logs SET text = :text", text=LONG)
+    await write(db, "UPDATE pulls SET title = :text, body = :text", text=LONG)
+    await write(db, "UPDATE delivery_attempts SET response_body = :body", body=LONG.encode())
+    await write(db, "UPDATE workers SET hostname = :text", text=LONG)
+    for path in SHOWN:
+        page = await hostile.admin.open(path.format(**vars(things)))
+        assert page.status == 200
+        assert faults_of(page) == []
+
+
+async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
+    names = (
+        *("q", "status", "repo", "agent", "ticket", "since", "until", "before", "state", "actor"),
+        *("action", "name", "endpoint", "job", "days", "next", "token", "path", "base", "head"),
+        *("after", "prompt", "more", "title", "invitation"),
+    )
+    query = urlencode(dict.fromkeys(names, SOUP))
+    for place in (*GETS, *OPEN_PLACES):
+        if place.method == "GET" and not place.path.endswith(("/stream", "/log")):
+            address = address_of(place, hostile.things["acme"]).partition("?")[0]
+            page = await hostile.admin.open(f"{address}?{query}")
+            assert page.status < 500, named(place)
+            assert [fault for fault in faults_of(page) if "in the text" not in fault] == []
+
+
+async def test_a_form_with_anything_in_it_is_answered_harmlessly(hostile):
+    csrf = await csrf_of(hostile.admin)
+    for place in (*POSTS, *OPEN_PLACES):
+        # A ping would be sent; signing out ends the walk.
+        ends = place.path.startswith(("/sign-out", "/account/sessions"))
+        if place.method == "GET" or ends or place.path.endswith("/test"):
+            continue
+        names = {*fields_of(place), "name", "email", "title", "more", "base_branch", "user", "job"}
+        fields = {**dict.fromkeys(names, SOUP), "csrf": csrf}
+        address = address_of(place, hostile.things["acme"])
+        answer = await hostile.admin.http.post(address, data=fields, headers={"Origin": ADDRESS})
+        page = Page(answer)
+        assert page.status < 500, named(place)
+        assert [fault for fault in faults_of(page) if "in the text" not in fault] == []
+
+
+@pytest.mark.parametrize("path", [f"/{PAYLOAD}", f"/jobs/{PAYLOAD}", f"/repos/{PAYLOAD}/{SOUP}"])
+async def test_a_page_that_is_not_there_repeats_nothing_that_runs(hostile, path):
+    page = await hostile.admin.open(quote(path))
+    assert page.status == 404
+    assert faults_of(page) == []

@@ -1,0 +1,53 @@
+"""/repos: what is on its way in can be called off while it runs, by an administrator."""
+
+import pytest
+
+from agentjobs.repos.import_rows import ImportView, insert, list_imports
+from tests.people import write
+
+IMPORT = f"imp_{'a' * 26}"
+
+
+@pytest.fixture
+async def importing(dashboard):
+    view = ImportView(
+        id=IMPORT,
+        full_name="acme/big",
+        source="https://git.example/big",
+        state="running",
+        message="Receiving objects: 3 %",
+        started_by="Ada",
+        created_at=1,
+        updated_at=1,
+    )
+    await dashboard.db.transact(insert, dashboard.caller.organization_id, view)
+    return dashboard
+
+
+async def test_what_runs_is_cancelled_by_an_administrator(importing):
+    action = f"/repos/imports/{IMPORT}/cancel"
+    page = await importing.admin.open("/repos")
+    assert "Receiving objects: 3 %" in page.text
+    assert not page.has_form("/dismiss")
+    done = await importing.admin.send(page, action)
+    assert "acme/big is not being fetched any more." in done.text
+    assert not done.has_form(action)
+    assert await list_imports(importing.db, importing.caller.organization_id) == []
+    assert (await importing.admin.send(page, action)).status == 404
+
+
+async def test_nobody_else_is_offered_it(importing):
+    for browser in (importing.member, importing.viewer):
+        assert not (await browser.open("/repos")).has_form("/cancel")
+    outsider = importing.outsider
+    csrf = (await outsider.open("/account")).form("/sign-out").value("csrf")
+    answer = await outsider.post(f"/repos/imports/{IMPORT}/cancel", [("csrf", csrf)])
+    assert answer.status == 404
+    assert len(await list_imports(importing.db, importing.caller.organization_id)) == 1
+
+
+async def test_what_failed_is_dismissed_instead(importing):
+    await write(importing.db, "UPDATE repo_imports SET state = 'failed'")
+    page = await importing.admin.open("/repos")
+    assert not page.has_form("/cancel")
+    assert page.has_form("/dismiss")

@@ -1,0 +1,144 @@
+"""/invitation: joining as somebody new, or as who one is already."""
+
+import pytest
+
+from agentjobs.organizations.invitations import invite
+from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.users import create_user
+from tests.people import make_passwords_cheap, write
+from tests.unit.web.dashboard.browser import Browser
+from tests.unit.web.dashboard.conftest import PASSWORD
+
+EMAIL = "grace@new.example"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch):
+    make_passwords_cheap(monkeypatch)
+
+
+@pytest.fixture
+async def link(dashboard):
+    """To acme, as a member."""
+    _, token = await invite(dashboard.db, dashboard.caller.organization_id, EMAIL, "member")
+    return f"/invitation?token={token}"
+
+
+async def members(dashboard):
+    rows = await dashboard.db.fetch_all(
+        "SELECT u.email, m.role FROM memberships m JOIN users u ON u.id = m.user_id"
+        " WHERE m.organization_id = :id",
+        id=dashboard.caller.organization_id,
+    )
+    return {row["email"]: row["role"] for row in rows}
+
+
+async def has_account(dashboard, organization=None):
+    """Grace is known here, and signed in."""
+    await create_user(dashboard.db, EMAIL, password=PASSWORD)
+    row = await dashboard.db.fetch_one("SELECT id FROM users WHERE email = :email", email=EMAIL)
+    await add_member(dashboard.db, dashboard.other.organization_id, row["id"], "viewer")
+    browser = Browser(dashboard.app)
+    door = await browser.open("/sign-in")
+    await browser.send(door, "/sign-in", email=EMAIL, password=PASSWORD)
+    return browser
+
+
+async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
+    page = await dashboard.nobody.open(link)
+    assert "Join acme" in page.text
+    assert f"invites {EMAIL} to acme as member" in page.text
+    await dashboard.nobody.send(
+        page, "/invitation", name="Grace", password=PASSWORD, again=PASSWORD
+    )
+    assert (await members(dashboard))[EMAIL] == "member"
+    page = await dashboard.nobody.open("/account")
+    assert "Grace" in page.text
+    assert "member of acme" in page.text
+
+
+@pytest.mark.parametrize(
+    ("password", "again", "words"),
+    [(PASSWORD, PASSWORD + "x", "not typed the same way twice"), ("short", "short", "10")],
+)
+async def test_a_refused_password_keeps_the_name_alone(dashboard, link, password, again, words):
+    page = await dashboard.nobody.open(link)
+    page = await dashboard.nobody.send(
+        page, "/invitation", name="Grace", password=password, again=again
+    )
+    assert page.status == 400
+    assert words in page.text
+    form = page.form("/invitation")
+    assert form.value("name") == "Grace"
+    assert form.value("password") == form.value("again") == ""
+    assert EMAIL not in await members(dashboard)
+
+
+async def test_who_has_an_account_and_is_signed_out_is_led_to_the_door(dashboard, link):
+    await has_account(dashboard)
+    page = await dashboard.nobody.open(link)
+    assert not page.has_form("/invitation")
+    (door,) = [each for each in page.links if each.startswith("/sign-in?next=")]
+    page = await dashboard.nobody.open(door)
+    page = await dashboard.nobody.send(page, "/sign-in", email=EMAIL, password=PASSWORD)
+    assert page.path == link
+    await dashboard.nobody.send(page, "/invitation")
+    assert (await members(dashboard))[EMAIL] == "member"
+
+
+async def test_nobody_takes_over_an_account_by_its_invitation(dashboard, link):
+    await has_account(dashboard)
+    token = link.partition("=")[2]
+    fields = [("token", token), ("name", "Eve"), ("password", PASSWORD), ("again", PASSWORD)]
+    page = await dashboard.nobody.post("/invitation", fields)
+    assert page.status == 400
+    assert f"Sign in as {EMAIL} first" in page.text
+    assert EMAIL not in await members(dashboard)
+
+
+async def test_who_is_signed_in_as_the_one_invited_joins_with_a_button(dashboard, link):
+    browser = await has_account(dashboard)
+    page = await browser.open(link)
+    assert page.form("/invitation").value("password") == ""
+    await browser.send(page, "/invitation")
+    assert (await members(dashboard))[EMAIL] == "member"
+    page = await browser.open("/account")
+    assert "member of acme" in page.text
+    assert "Go to other" in page.text
+
+
+async def test_who_is_signed_in_as_another_does_not_join(dashboard, link):
+    await has_account(dashboard)
+    page = await dashboard.outsider.open(link)
+    assert "You are signed in as eve@other.example." in page.text
+    assert not page.has_form("/invitation")
+    fields = [("token", link.partition("=")[2])]
+    page = await dashboard.outsider.post("/invitation", fields)
+    assert page.status == 400
+    assert "eve@other.example" not in await members(dashboard)
+
+
+async def test_an_invitation_works_once(dashboard, link):
+    page = await dashboard.nobody.open(link)
+    fields = {"name": "Grace", "password": PASSWORD, "again": PASSWORD}
+    await dashboard.nobody.send(page, "/invitation", **fields)
+    second = Browser(dashboard.app)
+    page = await second.send(page, "/invitation", **fields)
+    assert page.status == 400
+    assert "This invitation was accepted" in page.text
+    assert (await second.open(link)).status == 400
+    assert (await second.open("/account")).path.startswith("/sign-in")
+
+
+@pytest.mark.parametrize("token", ["", "aji_nothing", "x" * 5_000])
+async def test_a_token_that_is_none_opens_nothing(dashboard, token):
+    page = await dashboard.nobody.open("/invitation", params={"token": token})
+    assert page.status == 400
+    assert not page.has_form("/invitation")
+
+
+async def test_an_expired_invitation_says_whom_to_ask(dashboard, link):
+    await write(dashboard.db, "UPDATE invitations SET expires_at = 1")
+    page = await dashboard.nobody.open(link)
+    assert page.status == 400
+    assert "ask an administrator of the organization for another one" in page.text

@@ -1,0 +1,210 @@
+"""/jobs/{id}: what it shows of a job, its log, and what can be done with it."""
+
+import asyncio
+
+import pytest
+
+from tests.people import write
+from tests.unit.web.dashboard.streams import listen, part_of
+
+
+def place(things, which="finished_job"):
+    return f"/jobs/{getattr(things, which)}"
+
+
+async def test_a_finished_job_shows_all_that_is_known_of_it(furnished):
+    things = furnished.things["acme"]
+    page = await furnished.viewer.open(place(things))
+    for words in (
+        *("Fix the price", "completed", "Pull request #1", "SHOP-1", "agentjobs/open", "Queued"),
+        *("You are an agent.", '"depth": "2"', "make check", "exit code 1", "1 failed", "by Ada"),
+        *("no model was called", "compiling", "in red", "the end"),
+    ):
+        assert words in page.text, words
+    assert things.finished_job in page.text
+    assert f"/jobs/{things.finished_job}/changes" in page.links
+    # Nothing will change again.
+    assert "data-live" not in page.html
+    assert "data-log=" not in page.html
+
+
+async def test_a_viewer_is_offered_nothing_that_changes_something(furnished):
+    things = furnished.things["acme"]
+    for which in ("finished_job", "queued_job"):
+        page = await furnished.viewer.open(place(things, which))
+        assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
+    # The addresses of webhooks are members' to read.
+    assert "192.0.2.10" not in (await furnished.viewer.open(place(things))).text
+    assert "https://192.0.2.10/acme" in (await furnished.member.open(place(things))).text
+
+
+async def test_a_failed_job_says_why(furnished):
+    page = await furnished.member.open(place(furnished.things["acme"], "failed_job"))
+    assert "agent_failed : It gave up." in page.text
+    assert not page.has_form("/follow-up")
+    assert page.has_form("/again")
+
+
+async def test_a_job_that_waits_says_what_for(dashboard):
+    job = await dashboard.world.job(dashboard.caller)
+    page = await dashboard.viewer.open(f"/jobs/{job}")
+    assert "no worker that is alive can run this agent" in page.text
+    assert "Nothing was written yet." in page.text
+    assert "It has no prompt, or none yet." in page.text
+
+
+async def test_a_queued_job_is_cancelled_once(furnished):
+    here = place(furnished.things["acme"], "queued_job")
+    page = await furnished.member.open(here)
+    done = await furnished.member.send(page, f"{here}/cancel")
+    assert done.path == here
+    assert "The job is being cancelled." in done.text
+    assert "cancelled" in done.text
+    again = await furnished.member.send(page, f"{here}/cancel")
+    assert again.path == here
+    assert "The job is being cancelled." not in again.text
+
+
+async def test_a_running_job_is_asked_to_stop(furnished):
+    here = place(furnished.things["acme"], "running_job")
+    page = await furnished.member.send(await furnished.member.open(here), f"{here}/cancel")
+    assert "running being cancelled" in page.text
+
+
+async def test_run_again_makes_a_new_job_that_asks_for_the_same(furnished):
+    here = place(furnished.things["acme"], "failed_job")
+    page = await furnished.member.send(await furnished.member.open(here), f"{here}/again")
+    assert page.path != here
+    for words in ("The same again, as a new job.", "Fix the price", "SHOP-2", "queued", "by Grace"):
+        assert words in page.text
+
+
+async def test_run_again_of_a_repository_that_is_gone_says_so_on_the_page(furnished):
+    here = place(furnished.things["acme"], "failed_job")
+    page = await furnished.member.open(here)
+    await write(furnished.db, "UPDATE repos SET disconnected_at = 1")
+    page = await furnished.member.send(page, f"{here}/again")
+    assert page.status == 422
+    assert "is not connected" in page.text
+    assert page.has_form("/again")
+
+
+async def test_a_follow_up_goes_on_with_the_pull_request(furnished):
+    here = place(furnished.things["acme"])
+    page = await furnished.member.open(here)
+    later = await furnished.member.send(page, f"{here}/follow-up", prompt="And the\r\ntax.")
+    assert "A job that goes on with the same pull request." in later.text
+    assert here in later.links
+    assert "And the" in later.text
+    assert later.path in (await furnished.member.open(here)).links
+
+
+@pytest.mark.parametrize(("prompt", "status"), [("  ", 422), ("Once more", 409)])
+async def test_a_refused_follow_up_keeps_what_was_typed(furnished, prompt, status):
+    here = place(furnished.things["acme"])
+    page = await furnished.member.open(here)
+    if status == 409:
+        await furnished.member.send(page, f"{here}/follow-up", prompt="The first")
+    page = await furnished.member.send(page, f"{here}/follow-up", prompt=prompt)
+    assert page.status == status
+    assert page.form("/follow-up").value("prompt") == prompt
+    assert page.path == f"{here}/follow-up"
+
+
+async def test_the_whole_log_is_plain_text(furnished):
+    answer = await furnished.viewer.get(f"{place(furnished.things['acme'])}/log")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text.startswith("compiling\n")
+
+
+async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(furnished):
+    job = furnished.things["acme"].finished_job
+    for number in range(2, 6):
+        await write(
+            furnished.db,
+            "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+            " VALUES (:id, :number, 1, :text)",
+            id=job,
+            number=number,
+            text=f"chunk {number}\n" + ("a" * 900 + "\n") * 100,
+        )
+    page = await furnished.viewer.open(f"/jobs/{job}")
+    assert "The end of a long log." in page.text
+    assert "chunk 5" in page.text
+    assert "compiling" not in page.text
+
+
+async def test_changes_are_a_page_and_a_part_of_one(furnished):
+    here = f"{place(furnished.things['acme'])}/changes"
+    page = await furnished.viewer.open(here)
+    for words in ("src/shop.py", "PRICE = 3", "notes.py", "+1"):
+        assert words in page.text
+    part = await furnished.viewer.get(here, headers={"X-Part": "1"})
+    assert "PRICE = 3" in part_of(part.text).text
+    assert "<html" not in part.text
+    failed = await furnished.viewer.open(f"{place(furnished.things['acme'], 'failed_job')}/changes")
+    assert failed.status == 404
+
+
+@pytest.mark.parametrize("path", ["src/nowhere.py", "../../etc/passwd", ""])
+async def test_a_file_that_did_not_change_is_not_found(furnished, path):
+    things = furnished.things["acme"]
+    query = {"path": path, "base": things.base, "head": things.head}
+    answer = await furnished.viewer.get(f"{place(things)}/changes/file", params=query)
+    assert answer.status_code == 404
+    query = {"path": "src/shop.py", "base": "HEAD", "head": "--output=/tmp/x"}
+    answer = await furnished.viewer.get(f"{place(things)}/changes/file", params=query)
+    assert answer.status_code == 404
+
+
+async def test_the_page_follows_a_job_to_its_end(furnished):
+    here = place(furnished.things["acme"], "queued_job")
+    page = await furnished.member.open(here)
+    assert f'data-live="{here}/stream"' in page.html
+
+    async def cancel_once_it_listens():
+        await heard_first.wait()
+        await furnished.member.send(page, f"{here}/cancel")
+
+    # The page also waits for deliveries, which nobody sends here.
+    await write(furnished.db, "UPDATE deliveries SET status = 'delivered'")
+    await write(furnished.db, "UPDATE webhook_endpoints SET removed_at = 1")
+    heard_first = asyncio.Event()
+    cancelling = asyncio.create_task(cancel_once_it_listens())
+    heard = await listen(
+        furnished.app, furnished.viewer, f"{here}/stream", events=99, each=heard_first.set
+    )
+    await cancelling
+    assert heard.events[-1][0] == "end"
+    parts = heard.parts()
+    assert {"job-head", "job-facts", "job-events"} <= set(parts)
+    assert "cancelled" in parts["job-head"].text
+    assert not parts["job-head"].forms
+
+
+async def test_a_log_goes_on_where_the_page_ends(furnished):
+    job = furnished.things["acme"].running_job
+    page = await furnished.viewer.open(f"/jobs/{job}")
+    assert 'data-after="1"' in page.html
+    stream = f"/jobs/{job}/log/stream"
+    heard = await listen(furnished.app, furnished.viewer, stream)
+    assert heard.events[0][1]["after"] == 1
+    await write(
+        furnished.db,
+        "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, ' of it\n')",
+        id=job,
+    )
+    # The first piece left a line unfinished, and this one ends it.
+    heard = await listen(furnished.app, furnished.viewer, f"{stream}?after=1")
+    assert heard.lines().text == "the end of it"
+    await write(furnished.db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)
+    heard = await listen(furnished.app, furnished.viewer, f"{stream}?after=nonsense", events=2)
+    assert [name for name, _ in heard.events] == ["lines", "end"]
+
+
+@pytest.mark.parametrize("job", ["job_0", "nothing", "job_" + "0" * 26])
+async def test_a_job_that_is_nowhere_is_not_found(dashboard, job):
+    for rest in ("", "/log", "/changes", "/stream", "/log/stream"):
+        page = await dashboard.viewer.open(f"/jobs/{job}{rest}")
+        assert page.status == 404
+        assert "There is no such job in your organization" in page.text

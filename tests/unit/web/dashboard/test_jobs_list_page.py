@@ -1,0 +1,157 @@
+"""/jobs: what it lists, how it is narrowed, and how it stays true while somebody looks."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.web.dashboard.statements import counted
+from tests.unit.web.dashboard.streams import listen
+
+
+async def jobs_on(browser, query=""):
+    """The identifiers of the jobs on a page, in their order."""
+    page = await browser.open(f"/jobs{query}")
+    assert page.status == 200
+    links = [link.removeprefix("/jobs/") for link in page.links]
+    return [link for link in links if link.startswith("job_")]
+
+
+async def test_no_job_yet_says_how_to_begin_and_offers_it_to_who_may(dashboard):
+    page = await dashboard.member.open("/jobs")
+    assert "No jobs yet" in page.text
+    assert "/jobs/new" in page.links
+    page = await dashboard.viewer.open("/jobs")
+    assert "No jobs yet" in page.text
+    assert "/jobs/new" not in page.links
+
+
+async def test_a_line_tells_what_was_asked_and_what_became_of_it(furnished):
+    things = furnished.things["acme"]
+    page = await furnished.viewer.open("/jobs")
+    assert await jobs_on(furnished.viewer) == [
+        things.queued_job,
+        things.running_job,
+        things.failed_job,
+        things.finished_job,
+    ]
+    for words in ("Fix the price", "SHOP-1 · ", "completed", "agent_failed", "acme/shop", "fixer"):
+        assert words in page.text
+    assert "http://127.0.0.1:8080/acme/acme/shop/pulls/1" in page.links
+    assert furnished.things["other"].finished_job not in page.html
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?status=failed", ["failed_job"]),
+        ("?status=nonsense&ticket=SHOP-1", ["finished_job"]),
+        ("?ticket=SHOP-2", ["failed_job"]),
+        ("?repo=acme/shop&status=queued", ["queued_job"]),
+        ("?repo=acme/other", []),
+        ("?agent=pro-fixer", []),
+        ("?q=gave+UP", ["failed_job"]),
+        ("?q=shop-1", ["finished_job"]),
+        ("?q=100%25", []),
+        ("?since=2100-01-01", []),
+        ("?until=2000-01-01", []),
+        ("?before=job_nonsense&status=running", ["running_job"]),
+    ],
+)
+async def test_a_filter_finds_what_it_says(furnished, query, found):
+    things = furnished.things["acme"]
+    assert await jobs_on(furnished.viewer, query) == [getattr(things, name) for name in found]
+    page = await furnished.viewer.open(f"/jobs{query}")
+    assert ("No job fits this filter" in page.text) is (not found)
+
+
+async def test_a_day_that_is_none_is_refused_and_kept(furnished):
+    page = await furnished.viewer.open("/jobs?since=yesterday&status=running")
+    assert page.status == 400
+    assert "write a day like 2026-01-31" in page.text
+    assert page.form("/jobs").value("since") == "yesterday"
+    assert page.form("/jobs").value("status") == "running"
+
+
+async def test_a_part_of_an_identifier_finds_its_job(furnished):
+    job = furnished.things["acme"].running_job
+    assert await jobs_on(furnished.viewer, f"?q={job[-8:]}") == [job]
+    theirs = furnished.things["other"].running_job
+    assert await jobs_on(furnished.viewer, f"?q={theirs}") == []
+
+
+async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(furnished):
+    page = await furnished.viewer.open("/jobs")
+    page = await furnished.viewer.send(page, "/jobs", q="price", status="failed", ticket="SHOP-2")
+    form = page.form("/jobs")
+    assert (form.value("q"), form.value("status")) == ("price", "failed")
+    assert form.value("ticket") == "SHOP-2"
+    assert "Show all" in page.text
+
+
+async def test_pages_go_on_where_the_last_one_ended_and_keep_the_filter(dashboard):
+    made = [await dashboard.world.job(dashboard.caller, ticket_id="A-1") for _ in range(53)]
+    await dashboard.world.job(dashboard.caller, ticket_id="B-1")
+    first = await jobs_on(dashboard.viewer, "?ticket=A-1")
+    assert first == made[:2:-1]
+    page = await dashboard.viewer.open("/jobs?ticket=A-1")
+    older = next(link for link in page.links if "before=" in link)
+    assert "ticket=A-1" in older
+    page = await dashboard.viewer.open(older)
+    assert "/jobs?ticket=A-1" in page.links
+    assert not [link for link in page.links if "before=" in link]
+    # Older pages do not change, so they are not live.
+    assert "data-live" not in page.html
+    assert await jobs_on(dashboard.viewer, older.removeprefix("/jobs")) == made[2::-1]
+
+
+async def test_the_list_is_one_statement_however_many_jobs_there_are(dashboard):
+    counts = []
+    for number in (1, 40):
+        for _ in range(number):
+            await dashboard.world.job(dashboard.caller)
+        with counted(dashboard.db) as asked:
+            assert (await dashboard.viewer.open("/jobs?q=fixer")).status == 200
+        assert len(asked.about("jobs")) == 1
+        assert len(asked.scans) <= 4
+        counts.append(asked.count)
+    assert counts[0] == counts[1]
+
+
+async def test_a_new_job_appears_on_a_page_that_is_open(dashboard):
+    async def create_once_it_listens():
+        await heard_first.wait()
+        await dashboard.world.job(dashboard.other)
+        return await dashboard.world.job(dashboard.caller)
+
+    first = await dashboard.world.job(dashboard.caller)
+    heard_first = asyncio.Event()
+    creating = asyncio.create_task(create_once_it_listens())
+    heard = await listen(
+        dashboard.app,
+        dashboard.viewer,
+        "/jobs/stream?status=queued",
+        events=2,
+        each=heard_first.set,
+    )
+    rows = heard.parts()["job-rows"]
+    assert [link for link in rows.links if "/job_" in link] == [
+        f"/jobs/{await creating}",
+        f"/jobs/{first}",
+    ]
+
+
+async def test_a_stream_ends_for_who_is_signed_out(dashboard):
+    browser = dashboard.member
+    cookies = dict(browser.http.cookies)
+
+    async def sign_out_once_it_listens():
+        await heard_first.wait()
+        await browser.send(await browser.open("/account"), "/sign-out")
+
+    heard_first = asyncio.Event()
+    leaving = asyncio.create_task(sign_out_once_it_listens())
+    heard = await listen(dashboard.app, browser, "/jobs/stream", events=99, each=heard_first.set)
+    await leaving
+    assert heard.status == 200
+    browser.http.cookies.update(cookies)
+    assert (await listen(dashboard.app, browser, "/jobs/stream")).status == 401

@@ -1,0 +1,116 @@
+"""/jobs/new: a form that knows what can be asked for, and keeps what was typed."""
+
+import msgspec
+import pytest
+
+from tests.people import write
+from tests.world import insert_repo
+
+
+async def new_job(dashboard, **values):
+    page = await dashboard.member.open("/jobs/new")
+    return await dashboard.member.send(page, "/jobs", **values)
+
+
+async def asked(dashboard):
+    row = await dashboard.db.fetch_one("SELECT * FROM jobs")
+    return None if row is None else dict(row)
+
+
+async def test_a_job_is_created_and_its_page_is_shown(dashboard):
+    page = await new_job(
+        dashboard,
+        repo="acme/shop",
+        agent="fixer",
+        prompt="Fix\r\nthe price",
+        ticket_id="SHOP-7",
+        title="A title",
+        base_branch="main",
+        reviewers="ada, grace ,",
+        timeout_seconds="60",
+        max_cost_usd="2.5",
+        draft="on",
+        more='{"depth": 2}',
+    )
+    job = await asked(dashboard)
+    assert page.path == f"/jobs/{job['id']}"
+    assert "by Member" in page.text
+    assert job["ticket_id"] == "SHOP-7"
+    assert msgspec.json.decode(job["config_override"]) == {
+        "prompt": "Fix\nthe price",
+        "title": "A title",
+        "base_branch": "main",
+        "reviewers": ["ada", "grace"],
+        "timeout_seconds": 60,
+        "max_cost_usd": 2.5,
+        "draft": True,
+        "depth": 2,
+    }
+
+
+async def test_what_is_left_empty_is_not_asked_for(dashboard):
+    await new_job(dashboard, repo="acme/shop", agent="fixer", prompt=" \r\n ")
+    job = await asked(dashboard)
+    assert job["config_override"] == "{}"
+    assert job["ticket_id"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("timeout_seconds", "soon", "must be a whole number"),
+        ("timeout_seconds", "0", "must be a whole number of seconds above 0"),
+        ("max_cost_usd", "a lot", "must be an amount"),
+        ("max_cost_usd", "nan", "must be a number above 0"),
+        ("max_cost_usd", "inf", "must be a number above 0"),
+        ("more", "[1]", "must be a JSON object"),
+        ("more", "{", "must be a JSON object"),
+        ("more", "[" * 5_000, "must be a JSON object"),
+        ("base_branch", "a..b", "must be the name of a branch"),
+        ("title", "x" * 300, "must be one line"),
+        ("ticket_id", "x" * 5_000, "255 characters"),
+        ("reviewers", ",".join("abcdefghijklmnopqrstuvwxyz"), "at most 20 names"),
+        ("repo", "acme/nowhere", "is not connected"),
+        ("repo", "other/shop", "is not connected"),
+        ("agent", "nobody", "agent"),
+    ],
+)
+async def test_a_refused_job_keeps_what_was_typed(dashboard, field, text, words):
+    typed = {"repo": "acme/shop", "agent": "fixer", "prompt": "A long text", field: text}
+    page = await new_job(dashboard, **typed)
+    assert page.status in {400, 422}
+    assert words in page.text
+    form = page.form("/jobs")
+    assert form.value("prompt") == "A long text"
+    if field not in {"repo", "agent"}:
+        assert form.value(field) == text
+    assert await asked(dashboard) is None
+
+
+async def test_the_form_is_filled_in_from_the_address(dashboard):
+    page = await dashboard.member.open("/jobs/new?repo=acme/shop&agent=pro-fixer&prompt=Do+it")
+    form = page.form("/jobs")
+    assert (form.value("repo"), form.value("agent")) == ("acme/shop", "pro-fixer")
+    assert form.value("prompt") == "Do it"
+
+
+async def test_what_cannot_be_chosen_says_why(dashboard):
+    await write(dashboard.db, "UPDATE organizations SET plan = 'free'")
+    organization = dashboard.caller.organization_id
+    await dashboard.db.transact(insert_repo, organization, "acme/big", "indexing")
+    page = await dashboard.member.open("/jobs/new")
+    assert "pro-fixer" not in page.form("/jobs").choices["agent"]
+    assert "(needs the plan pro)" in page.text
+    assert "acme/big" not in page.form("/jobs").choices["repo"]
+    assert "(is still being indexed)" in page.text
+    assert "No worker can run these at the moment" in page.text
+    assert "acme/shop" in page.form("/jobs").choices["repo"]
+    assert "other/shop" not in page.html
+
+
+async def test_without_a_repository_the_page_leads_to_connecting_one(dashboard):
+    await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
+    page = await dashboard.member.open("/jobs/new")
+    assert "No repository is connected yet" in page.text
+    assert "/repos" in page.links
+    assert not page.has_form("/jobs")

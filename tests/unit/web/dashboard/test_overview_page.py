@@ -1,0 +1,38 @@
+"""/: how it goes, and the way from each number to what it counts."""
+
+import re
+
+FAILED = "/settings/webhooks/delivery-log?status=failed&days="
+
+
+async def test_numbers_lead_to_what_they_count(furnished):
+    page = await furnished.member.open("/")
+    things = furnished.things["acme"]
+    for status in ("running", "queued"):
+        place = f"/jobs?status={status}"
+        assert place in page.links
+        listed = await furnished.member.open(place)
+        assert f"/jobs/{getattr(things, f'{status}_job')}" in listed.links
+    assert f"{FAILED}1" in page.links
+    assert things.delivery in (await furnished.member.open(f"{FAILED}1")).html
+    for span, days in (("7d", "7"), ("30d", "30")):
+        assert FAILED + days in (await furnished.member.open(f"/?span={span}")).links
+
+
+async def test_a_viewer_is_not_led_to_the_delivery_log(furnished):
+    page = await furnished.viewer.open("/")
+    assert "Deliveries failed" in page.text
+    assert not [link for link in page.links if "delivery-log" in link]
+
+
+async def test_every_picture_is_there_with_its_numbers(furnished):
+    page = await furnished.viewer.open("/")
+    for title in (
+        *("Jobs that ended", "Wait in the queue and duration, on average"),
+        *("Webhook deliveries", "Cost of models"),
+    ):
+        assert title in page.text
+    assert "No model was paid for in this time." in page.text
+    assert len(re.findall("<svg", page.html)) >= 3
+    for name in ("completed", "failed", "cancelled", "duration", "delivered"):
+        assert name in page.text

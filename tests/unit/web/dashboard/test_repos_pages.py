@@ -1,0 +1,146 @@
+"""/repos and /repos/{owner}/{name}: what is connected, and what an administrator may do with it."""
+
+import asyncio
+
+import pytest
+
+from tests.people import write
+from tests.unit.web.dashboard.streams import listen
+from tests.world import insert_repo
+
+HERE = "/repos/acme/shop"
+
+
+async def test_the_list_shows_what_is_connected_and_what_could_not_be(furnished):
+    page = await furnished.viewer.open("/repos")
+    assert HERE in page.links
+    assert "acme/elsewhere from https://git.example/elsewhere: could not be connected." in page.text
+    assert "other/shop" not in page.html
+    assert not page.has_form("/repos")
+    assert not page.has_form("/dismiss")
+
+
+async def test_no_repository_yet_says_how_to_connect_one(dashboard):
+    await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
+    assert "Connect one below" in (await dashboard.admin.open("/repos")).text
+    assert "An administrator can connect one." in (await dashboard.member.open("/repos")).text
+
+
+async def test_the_list_shows_how_far_an_index_is(dashboard):
+    await write(
+        dashboard.db,
+        "UPDATE repos SET index_status = 'indexing', index_due_at = 1, index_total = 9",
+    )
+    page = await dashboard.viewer.open("/repos")
+    assert "indexing" in page.text
+    assert any(tag == "progress" and given["max"] == "9" for tag, given in page.tags)
+    page = await dashboard.viewer.open(HERE)
+    assert "accepts jobs once it is ready" in page.text
+    assert "0 of 9 files" in page.text
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "status", "words"),
+    [
+        ("", "", 422, "Name the https address"),
+        ("http://git.example/a/b.git", "", 422, "must start with https://"),
+        ("/etc", "", 422, "must start with https://"),
+        ("file:///etc", "", 422, "must start with https://"),
+        ("https://ada:s3cret@git.example/a/b.git", "", 422, "neither a name nor a password"),
+        ("https://git.example/", "", 422, "no repository on it"),
+        ("https://git.example/a/b.git?x=1", "", 422, "must hold no ?"),
+        ("https://git.example/a/b.git", "no name", 400, "name"),
+        ("https://git.example/a/b.git", "acme/shop", 409, "is connected already"),
+    ],
+)
+async def test_a_refused_connection_keeps_what_was_typed(dashboard, address, name, status, words):
+    page = await dashboard.admin.open("/repos")
+    page = await dashboard.admin.send(
+        page, "/repos", address=address, name=name, user="ada", token="t0ken-value"
+    )
+    assert page.status == status
+    assert words in page.text
+    form = page.form("/repos")
+    assert (form.value("address"), form.value("name")) == (address, name)
+    assert form.value("user") == "ada"
+    assert "t0ken-value" not in page.html
+
+
+async def test_a_failed_import_is_dismissed_once(furnished):
+    page = await furnished.admin.open("/repos")
+    done = await furnished.admin.send(page, "/dismiss")
+    assert "acme/elsewhere" not in done.text
+    gone = await furnished.admin.send(page, "/dismiss")
+    assert gone.status == 404
+
+
+async def test_a_repository_shows_index_configuration_jobs_and_pulls(furnished):
+    page = await furnished.member.open(HERE)
+    for words in (
+        *("the disk is full", "with warnings", "make check", "CODEOWNERS", ".github/workflows"),
+        *("Fix the price", "Latest pull requests", "local"),
+    ):
+        assert words in page.text, words
+    assert "http://127.0.0.1:8080/git/acme/acme/shop.git" in page.text
+    assert "/jobs/new?repo=acme/shop" in page.links
+    assert f"/jobs/{furnished.things['acme'].finished_job}" in page.links
+    assert "/acme/acme/shop/pulls/1" in page.links
+    for action in ("/lift", "/protect", "/disconnect"):
+        assert not page.has_form(action)
+
+
+async def test_without_its_files_the_page_still_tells_what_is_known(dashboard):
+    page = await dashboard.viewer.open(HERE)
+    assert page.status == 200
+    assert str(dashboard.context.settings.data_path) not in page.html
+
+
+async def test_a_path_is_lifted_and_protected_again(furnished):
+    admin = furnished.admin
+    page = await admin.send(await admin.open(HERE), f"{HERE}/lift", pattern="renovate.json")
+    assert "Agents may change it now." in page.text
+    assert "renovate.json" in page.text
+    fields = [("csrf", page.form(f"{HERE}/lift").value("csrf")), ("pattern", "renovate.json")]
+    page = await admin.post(f"{HERE}/protect", fields)
+    assert "It is protected again." in page.text
+    assert "renovate.json" not in page.text
+    page = await admin.post(f"{HERE}/protect", fields)
+    assert page.status == 400
+    assert "was not lifted" in page.text
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "../x"])
+async def test_a_refused_pattern_is_shown_again(furnished, pattern):
+    page = await furnished.admin.open(HERE)
+    page = await furnished.admin.send(page, f"{HERE}/lift", pattern=pattern)
+    assert page.status == 400
+    assert page.form(f"{HERE}/lift").value("pattern") == pattern
+
+
+async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(furnished):
+    admin = furnished.admin
+    page = await admin.send(await admin.open(HERE), f"{HERE}/disconnect")
+    assert page.path == "/repos"
+    assert "acme/shop is disconnected." in page.text
+    assert (await admin.open(HERE)).status == 404
+    job = await admin.open(f"/jobs/{furnished.things['acme'].queued_job}")
+    assert "The repository was disconnected before the job could start." in job.text
+    assert (await admin.open("/acme/acme/shop/pulls")).status == 404
+
+
+async def test_pages_that_are_open_hear_of_a_new_repository(dashboard):
+    async def connect(tx):
+        await insert_repo(tx, dashboard.caller.organization_id, "acme/new", "ready")
+        tx.announce("index")
+
+    async def connect_once_it_listens():
+        await heard_first.wait()
+        await dashboard.db.transact(connect)
+
+    heard_first = asyncio.Event()
+    connecting = asyncio.create_task(connect_once_it_listens())
+    heard = await listen(
+        dashboard.app, dashboard.viewer, "/repos/stream", events=2, each=heard_first.set
+    )
+    await connecting
+    assert "/repos/acme/new" in heard.parts()["repo-rows"].links

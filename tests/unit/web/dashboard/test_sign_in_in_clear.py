@@ -1,0 +1,60 @@
+"""Signing in without https: only where browser, name and service are on one machine."""
+
+import httpx
+import pytest
+
+from agentjobs.web.application import build_application
+from agentjobs.web.context import WebContext
+from tests.world import world_of
+
+HERE = "http://127.0.0.1:8080"
+
+
+async def status(dashboard, *, client="127.0.0.1", trusted=(), **headers):
+    settings = dashboard.context.settings
+    world = world_of(dashboard.db, type(settings)(data_dir=settings.data_dir, **_proxies(trusted)))
+    context = WebContext(world.context, dashboard.context.keyring)
+    transport = httpx.ASGITransport(build_application(context), client=(client, 4321))
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with httpx.AsyncClient(transport=transport, base_url=HERE) as browser:
+        answer = await browser.get("/sign-in", headers={"Accept": "text/html", **named})
+    await context.close()
+    return answer.status_code
+
+
+def _proxies(trusted):
+    return {"trusted_proxies": list(trusted)}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:9000", "[::1]:8080", "127.0.0.2"])
+async def test_by_a_name_of_this_machine_one_may(dashboard, host):
+    assert await status(dashboard, host=host) == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["jobs.example", "192.0.2.1:8080", "localhost.evil.example", "", "[::1", "0.0.0.0"]
+)
+async def test_by_another_name_one_may_not(dashboard, host):
+    assert await status(dashboard, host=host) == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x_forwarded_for", "192.0.2.9"),
+        ("x_forwarded_for", "127.0.0.1"),
+        ("x_forwarded_proto", "http"),
+        ("forwarded", "for=192.0.2.9"),
+    ],
+)
+async def test_through_a_proxy_that_nobody_vouches_for_one_may_not(dashboard, name, value):
+    assert await status(dashboard, **{name: value}) == 403
+    assert await status(dashboard, trusted=["10.0.0.0/8"], **{name: value}) == 403
+
+
+async def test_through_an_own_proxy_the_browser_counts(dashboard):
+    own = ["127.0.0.1"]
+    assert await status(dashboard, trusted=own, x_forwarded_for="127.0.0.1") == 200
+    assert await status(dashboard, trusted=own, x_forwarded_for="192.0.2.9") == 403
+    # What the proxy itself was told before it is not its own word.
+    assert await status(dashboard, trusted=own, x_forwarded_for="127.0.0.1, 192.0.2.9") == 403

@@ -1,0 +1,83 @@
+"""How much a page asks of the store does not depend on how much is in it."""
+
+import pytest
+
+from tests.people import write
+from tests.unit.web.dashboard.statements import counted
+from tests.unit.web.dashboard.walk import GETS, address_of, named
+
+# What an organization can have many of: the column that tells them apart, and what else must
+# differ from copy to copy.
+MANY = {
+    "users": ("id", {"email": "email || :number"}),
+    "memberships": ("user_id", {}),
+    "repos": ("id", {"full_name": "full_name || :number"}),
+    "jobs": ("id", {"credential_hash": "NULL"}),
+    "api_keys": ("id", {"hash": "randomblob(32)"}),
+    "webhook_endpoints": ("id", {}),
+    "deliveries": ("id", {}),
+    "audit_log": ("id", {}),
+    "repo_imports": ("id", {}),
+    "invitations": ("id", {"hash": "randomblob(32)"}),
+    "pull_comments": ("id", {}),
+    "workers": ("id", {}),
+}
+TIMES = 20
+
+
+async def multiply(dashboard):
+    """Of everything that an organization can have many of, so many more."""
+    for table, (key, others) in MANY.items():
+        rows = await dashboard.db.fetch_all(f"PRAGMA table_info({table})")
+        columns = [row["name"] for row in rows]
+        # As long as before, and older than those there are.
+        new_key = f"substr({key}, 1, length({key}) - 18) || printf('%018d', :number)"
+        values = {**{column: column for column in columns}, **others, key: new_key}
+        for number in range(TIMES):
+            await write(
+                dashboard.db,
+                f"INSERT OR IGNORE INTO {table} ({', '.join(columns)})"
+                f" SELECT {', '.join(values[column] for column in columns)} FROM {table}"
+                " WHERE :number = :number",
+                number=number,
+            )
+
+
+@pytest.fixture
+async def asked(furnished):
+    async def walk():
+        found = {}
+        for place in GETS:
+            if place.path.endswith(("/stream", "/log")):
+                continue
+            address = address_of(place, furnished.things["acme"])
+            with counted(furnished.db) as statements:
+                assert (await furnished.admin.get(address)).status_code in {200, 303}
+            found[named(place)] = statements.count
+        return found
+
+    return walk
+
+
+async def test_no_page_asks_more_often_when_there_is_more(furnished, asked):
+    before = await asked()
+    await multiply(furnished)
+    for table in MANY:
+        row = await furnished.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
+        assert row["n"] > TIMES, table
+    after = await asked()
+    # Some is remembered for a second, so that a page may ask once more or less than before.
+    grown = {name: count for name, count in after.items() if count > before[name] + 2}
+    assert grown == {}
+    assert max(before.values()) <= 12
+
+
+async def test_a_pull_request_with_many_jobs_and_comments_asks_no_more(furnished):
+    counts = []
+    for _ in range(2):
+        with counted(furnished.db) as statements:
+            page = await furnished.viewer.open("/acme/acme/shop/pulls/1")
+        counts.append(statements.count)
+        await multiply(furnished)
+    assert counts[0] == counts[1]
+    assert page.text.count("Well done") > TIMES
