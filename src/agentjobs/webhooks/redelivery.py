@@ -3,6 +3,8 @@
 Sends nothing itself: whoever sends is told.
 """
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.clock import iso_utc
@@ -19,10 +21,22 @@ _ACTION = "webhook.redelivered"
 
 
 class Redelivered(msgspec.Struct, frozen=True):
-    """How many are due again, and how many were left because their endpoint takes none."""
+    """How many are due again, and how many were left because their endpoint takes none.
+
+    `left`: how many more there are, where no more than some were asked for.
+    """
 
     count: int
     skipped: int
+    left: int = 0
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    """Which deliveries: all that failed for good since then, whenever their events happened."""
+
+    organization_id: str
+    since_ms: int
+    endpoint_id: str | None
 
 
 async def redeliver(db: Database, organization: Organization, delivery_id: str) -> None:
@@ -32,21 +46,36 @@ async def redeliver(db: Database, organization: Organization, delivery_id: str) 
 
 
 async def redeliver_failed(
-    db: Database, organization_id: str, since_ms: int, endpoint_id: str | None = None
+    db: Database,
+    organization_id: str,
+    since_ms: int,
+    endpoint_id: str | None = None,
+    *,
+    most: int | None = None,
 ) -> Redelivered:
-    """All that failed for good since then, whenever their events happened.
+    """All that failed for good since then, or the oldest `most` of them.
 
-    In batches, each a transaction with an entry of its own in the audit log.
+    In batches, each a transaction; then one entry in the audit log for all of them, also when
+    something comes in between.
     """
+    wanted = _Failed(organization_id, since_ms, endpoint_id)
     target = await _target(db, organization_id, endpoint_id)
     entry = audit.entry(_ACTION, target, failed_since=iso_utc(since_ms))
-    count = skipped = 0
-    after = ""
-    while ids := await _failed(db, organization_id, since_ms, endpoint_id, after):
-        done = await db.transact(_redeliver_batch, organization_id, ids, entry)
-        count, skipped = count + done.count, skipped + done.skipped
-        after = ids[-1]
-    return Redelivered(count, skipped)
+    count, after = 0, ""
+    try:
+        while ids := await _ids(db, wanted, after, _room(most, count)):
+            count += await db.transact(_redeliver_batch, ids)
+            after = ids[-1]
+    finally:
+        if count:
+            await db.transact(_tell, organization_id, entry, count)
+    left = 0 if _room(most, count) else await _number(db, wanted, after, "IN")
+    return Redelivered(count, await _number(db, wanted, "", "NOT IN"), left)
+
+
+def _room(most: int | None, count: int) -> int:
+    """How many the next batch may have."""
+    return _BATCH if most is None else min(_BATCH, most - count)
 
 
 async def _target(db: Database, organization_id: str, endpoint_id: str | None) -> str:
@@ -60,24 +89,42 @@ async def _target(db: Database, organization_id: str, endpoint_id: str | None) -
     return endpoint_id if row is None else target_of(row["url"])
 
 
-async def _failed(
-    db: Database, organization_id: str, since_ms: int, endpoint_id: str | None, after: str
-) -> list[str]:
-    owner = "organization_id" if endpoint_id is None else "endpoint_id"
+async def _ids(db: Database, wanted: _Failed, after: str, most: int) -> list[str]:
+    """Those whose endpoint takes deliveries, the oldest first."""
+    sql = f"SELECT id{_from(wanted, 'IN')} ORDER BY id LIMIT :most"
+    rows = await db.fetch_all(sql, **_parameters(wanted, after), most=most)
+    return [row["id"] for row in rows]
+
+
+async def _number(db: Database, wanted: _Failed, after: str, among: str) -> int:
     rows = await db.fetch_all(
-        f"SELECT id FROM deliveries WHERE {owner} = :{owner} AND status || '' = 'failed'"
-        " AND id > :after"
+        f"SELECT COUNT(*) AS n{_from(wanted, among)}", **_parameters(wanted, after)
+    )
+    number: int = rows[0]["n"]
+    return number
+
+
+def _from(wanted: _Failed, among: str) -> str:
+    """`among`: whether the endpoints are IN those that take deliveries, or NOT IN them."""
+    owner = "organization_id" if wanted.endpoint_id is None else "endpoint_id"
+    return (
+        f" FROM deliveries WHERE {owner} = :{owner} AND status || '' = 'failed' AND id > :after"
         # What is settled is due no more: the time is that of its end.
         " AND due_at >= :since AND organization_id = :organization_id AND event <> :ping"
-        " ORDER BY id LIMIT :batch",
-        organization_id=organization_id,
-        endpoint_id=endpoint_id,
-        after=after,
-        since=since_ms,
-        ping=PING,
-        batch=_BATCH,
+        f" AND endpoint_id || '' {among} (SELECT e.id FROM webhook_endpoints e"
+        "  WHERE e.organization_id = :organization_id"
+        "  AND e.removed_at IS NULL AND e.disabled_at IS NULL)"
     )
-    return [row["id"] for row in rows]
+
+
+def _parameters(wanted: _Failed, after: str) -> dict[str, Any]:
+    given = {
+        "organization_id": wanted.organization_id,
+        "since": wanted.since_ms,
+        "after": after,
+        "ping": PING,
+    }
+    return given if wanted.endpoint_id is None else {**given, "endpoint_id": wanted.endpoint_id}
 
 
 async def _redeliver_one(
@@ -102,23 +149,21 @@ async def _redeliver_one(
     await audit.write(tx, organization.id, msgspec.structs.replace(entry, target=target))
 
 
-async def _redeliver_batch(
-    tx: Transaction, organization_id: str, ids: list[str], entry: audit.Entry
-) -> Redelivered:
+async def _redeliver_batch(tx: Transaction, ids: list[str]) -> int:
     rows = await tx.fetch_all(
-        "SELECT d.id, COALESCE(e.removed_at, e.disabled_at) AS closed_at FROM deliveries d"
-        " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+        "SELECT d.id FROM deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id"
         " WHERE d.id IN (SELECT value FROM each(:ids)) AND d.status = 'failed'"
+        " AND e.removed_at IS NULL AND e.disabled_at IS NULL"
         # In one order, so that two who do this at once do not wait for each other.
         " ORDER BY d.id /*postgresql FOR UPDATE OF d */",
         ids=ids,
     )
-    due = [row["id"] for row in rows if row["closed_at"] is None]
-    count = await _make_due(tx, due)
-    if count:
-        details = {**entry.details, "count": count}
-        await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
-    return Redelivered(count, len(rows) - len(due))
+    return await _make_due(tx, [row["id"] for row in rows])
+
+
+async def _tell(tx: Transaction, organization_id: str, entry: audit.Entry, count: int) -> None:
+    details = {**entry.details, "count": count}
+    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
 
 
 async def _make_due(tx: Transaction, ids: list[str]) -> int:

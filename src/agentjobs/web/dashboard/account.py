@@ -8,6 +8,7 @@ from agentjobs.organizations.sessions import list_sessions, start_session, switc
 from agentjobs.organizations.signing_out import end_session_by_id, end_sessions
 from agentjobs.organizations.users import get_user, rename_user
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.sign_in import current_token, signed_in, signed_out
 from agentjobs.web.dashboard.visits import Visit
@@ -82,7 +83,8 @@ async def switch(visit: Visit) -> Response:
         await switch_organization(visit.db, token, visit.viewer.user_id, name)
     except Problem as problem:
         return await show(visit, problem)
-    return visit.redirect("/", said=f"You are in {name} now.")
+    place = safe_next(visit.form.text("next") or "/")
+    return visit.redirect(place, said=f"You are in {name} now.")
 
 
 PLACES: list[Place | OpenPlace] = [

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_identity, sign_in_with_password
 from agentjobs.organizations.sign_in_links import use_link
 from agentjobs.organizations.signing_out import end_session
@@ -19,6 +20,8 @@ async def show(guest: Guest) -> Response:
     token = guest.query("token")
     if token and guest.request.method == "GET":
         return await _by_link(guest, token)
+    if not guest.query("next") and await _is_signed_in(guest):
+        return guest.redirect("/")
     return await _page(guest, next=safe_next(guest.query("next") or "/"))
 
 
@@ -98,6 +101,11 @@ def signed_out(guest: Guest, said: str) -> Response:
     response = guest.redirect("/sign-in", said=said)
     drop_cookie(response, guest.settings, SESSION)
     return response
+
+
+async def _is_signed_in(guest: Guest) -> bool:
+    token = current_token(guest)
+    return token is not None and await find_viewer(guest.db, guest.settings, token) is not None
 
 
 async def _by_link(guest: Guest, token: str) -> Response:

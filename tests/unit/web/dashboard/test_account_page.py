@@ -175,3 +175,14 @@ async def test_nobody_goes_where_they_are_no_member(ada):
         assert page.status == 400
         assert f"You are not in the organization '{name}'" in page.text
         assert "member of acme" in page.text
+
+
+async def test_going_to_another_organization_leads_on_to_where_one_wanted(dashboard):
+    ours = dashboard.caller.organization_id
+    user, browser = await dashboard.person("two@acme.example", ours, "viewer")
+    await add_member(dashboard.db, dashboard.other.organization_id, user.id, "viewer")
+    for wanted, reached in (("/agents", "/agents"), ("//evil.example", "/"), ("", "/")):
+        page = await browser.open("/account")
+        form = page.form("/account/organization")
+        fields = [*form.fields, ("next", wanted)]
+        assert (await browser.post("/account/organization", fields)).path == reached

@@ -157,3 +157,10 @@ async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is
     assert page.path == "/account"
     assert "viewer of other" in page.text
     assert "Go to acme" in page.text
+
+
+async def test_who_is_signed_in_need_not_sign_in(dashboard):
+    assert (await dashboard.member.open("/sign-in")).path == "/"
+    # Unless they are asked to be somebody else.
+    page = await dashboard.member.open("/sign-in", params={"next": "/invitation?token=x"})
+    assert page.has_form("/sign-in")

@@ -1,14 +1,13 @@
 """What of the audit log is asked for: an address read into a filter, and written back."""
 
 import re
-from datetime import UTC, date, datetime
 from urllib.parse import urlencode
 
 import msgspec
 
 from agentjobs.clock import DAY_MS
 from agentjobs.organizations.audit import AuditFilter
-from agentjobs.problems import Problem
+from agentjobs.web.dashboard.days import first_ms_of
 from agentjobs.web.dashboard.visits import Visit
 
 _is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
@@ -52,7 +51,7 @@ def read_query(visit: Visit) -> AuditQuery:
 
 def filter_of(query: AuditQuery) -> AuditFilter:
     """Raises Problem for what is no day."""
-    since, until = _day(query.since, "From"), _day(query.until, "To")
+    since, until = first_ms_of(query.since, "From"), first_ms_of(query.until, "To")
     return AuditFilter(
         actor=query.actor or None,
         actor_id=query.actor_id or None,
@@ -60,16 +59,3 @@ def filter_of(query: AuditQuery) -> AuditFilter:
         since=since,
         until=None if until is None else until + DAY_MS,
     )
-
-
-def _day(text: str, label: str) -> int | None:
-    """Its first millisecond."""
-    if not text:
-        return None
-    try:
-        day = date.fromisoformat(text)
-        at_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000
-    except ValueError:
-        raise Problem("bad_request", f"{label}: write a day like 2026-01-31.") from None
-    # Identifiers know no time before the epoch.
-    return max(at_ms, 0)

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.organizations.organizations import Organization
+from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
@@ -25,7 +25,10 @@ from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 HERE = "/settings/webhooks/delivery-log"
 
 _PER_PAGE = 50
+# What one request may take on.
+_MOST_AT_ONCE = 10_000
 _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 days"}
+_NOT_FOUND = "There is no such delivery in the log; it may be older than what is kept."
 _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
@@ -56,19 +59,16 @@ async def show_list(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    detail = await get_delivery(visit.db, _organization(visit), _delivery_id(visit))
-    return await visit.page("settings/delivery.html", **_shown(detail))
+    return await _detail_page(visit, _delivery_id(visit))
 
 
 async def again(visit: Visit) -> Response:
     delivery_id = _delivery_id(visit)
+    owner = await find_organization(visit.db, visit.organization)
     try:
-        await redeliver(visit.db, _organization(visit), delivery_id)
+        await redeliver(visit.db, owner, delivery_id)
     except Problem as problem:
-        detail = await get_delivery(visit.db, _organization(visit), delivery_id)
-        return await visit.page(
-            "settings/delivery.html", problem=_in_plain_words(problem), **_shown(detail)
-        )
+        return await _detail_page(visit, delivery_id, _in_plain_words(problem))
     said = "It is being sent again, with the same webhook-id."
     return visit.redirect(f"{HERE}/{delivery_id}", said=said)
 
@@ -79,11 +79,24 @@ async def all_failed_again(visit: Visit) -> Response:
         raise Problem("invalid_number", "Choose how far back to go, and send the form again.")
     since = now_ms() - int(days) * DAY_MS
     endpoint_id = visit.form.optional("endpoint")
-    done = await redeliver_failed(visit.db, visit.organization_id, since, endpoint_id)
-    said = f"{done.count} failed deliveries are being sent again."
+    done = await redeliver_failed(
+        visit.db, visit.organization_id, since, endpoint_id, most=_MOST_AT_ONCE
+    )
+    said = f"{done.count:,} failed deliveries are being sent again."
     if done.skipped:
-        said += f" {done.skipped} were left alone: their endpoints are disabled or removed."
+        said += f" {done.skipped:,} were left alone: their endpoints are disabled or removed."
+    if done.left:
+        said += f" {done.left:,} are left: send the form again for them."
     return visit.redirect(HERE, said=said)
+
+
+async def _detail_page(visit: Visit, delivery_id: str, problem: Problem | None = None) -> Response:
+    owner = await find_organization(visit.db, visit.organization)
+    try:
+        detail = await get_delivery(visit.db, owner, delivery_id)
+    except Problem as refused:
+        raise _in_plain_words(refused) from None
+    return await visit.page("settings/delivery.html", problem=problem, **_shown(detail))
 
 
 def _filter(visit: Visit) -> DeliveryFilter:
@@ -97,20 +110,17 @@ def _filter(visit: Visit) -> DeliveryFilter:
     )
 
 
-def _organization(visit: Visit) -> Organization:
-    viewer = visit.viewer
-    return Organization(viewer.organization_id, viewer.organization, viewer.plan, 0)
-
-
 def _delivery_id(visit: Visit) -> str:
     delivery_id = visit.path("id")
     if not _DELIVERY_ID.fullmatch(delivery_id):
-        raise Problem("not_found", "There is no such delivery in the log.")
+        raise Problem("delivery_not_found", _NOT_FOUND)
     return delivery_id
 
 
 def _in_plain_words(problem: Problem) -> Problem:
     words = {
+        "delivery_not_found": _NOT_FOUND,
+        "ping_not_redelivered": "A ping is not sent again; its endpoint's page sends a new one.",
         "endpoint_disabled": "Its endpoint is disabled: enable it first, then send this again.",
         "endpoint_removed": "Its endpoint was removed, so there is nowhere to send this.",
     }

@@ -1,0 +1,157 @@
+"""Refusals on pages: by the labels of fields, tied to them, and without words for operators."""
+
+import pytest
+
+from tests.people import write
+from tests.world import insert_repo
+
+JOB = {"repo": "acme/shop", "agent": "fixer"}
+
+
+def described(page, name):
+    """What a screen reader says of a field: whether it is wrong, and the words it points to."""
+    fields = {given.get("id"): given for _, given in page.tags if given.get("id")}
+    field = fields[name]
+    pointed = (field.get("aria-describedby") or "").split()
+    assert all(each in fields for each in pointed), f"{name} points to nothing"
+    return field.get("aria-invalid"), f"{name}-fault" in pointed
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("timeout_seconds", "soon", "Seconds it may take must be a whole number"),
+        ("timeout_seconds", "0", "Seconds it may take must be a whole number of seconds above 0"),
+        ("timeout_seconds", "601", "Seconds it may take may lower the agent's 600 seconds"),
+        ("max_cost_usd", "nan", "US dollars it may cost must be a number above 0"),
+        ("max_cost_usd", "9", "US dollars it may cost may lower the organization's 5"),
+        ("base_branch", "a..b", "Branch to start from must be the name of a branch"),
+        ("title", "x" * 300, "Title of the pull request must be one line"),
+        ("ticket_id", "x" * 300, "Ticket must have 1 to 255 characters"),
+        ("reviewers", "a," * 30, "Reviewers must be a list of at most 20 names"),
+        ("more", "{", "Further settings for the agent must be a JSON object"),
+        (
+            "more",
+            '{"auto_trigger_on_cve_severity": 1}',
+            "Further settings for the agent, auto_trigger_on_cve_severity, must be one of",
+        ),
+        ("prompt", "x" * 17_000, "All settings together must be at most"),
+        ("repo", "acme/nowhere", "This repository is not connected to your organization"),
+        ("repo", "acme/big", "try again once Repositories shows it as ready"),
+        ("agent", "nobody", "There is no such agent any more"),
+    ],
+)
+async def test_a_refused_job_names_the_fields_as_the_form_does(dashboard, field, text, words):
+    await write(dashboard.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
+    await dashboard.db.transact(
+        insert_repo, dashboard.caller.organization_id, "acme/big", "indexing"
+    )
+    page = await dashboard.member.open("/jobs/new")
+    assert described(page, field) == (None, False)
+    page = await dashboard.member.send(page, "/jobs", **{**JOB, field: text})
+    assert words in page.text
+    for word in ("config_override", "GET /", "see details", "max_cost_usd", "timeout_seconds"):
+        assert word not in page.text
+    marked = "more" if field == "prompt" else field
+    assert described(page, marked) == ("true", True)
+
+
+async def test_running_again_and_following_up_speak_the_same_way(furnished):
+    things = furnished.things["acme"]
+    await write(furnished.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
+    await write(
+        furnished.db,
+        """UPDATE jobs SET config_override = '{"max_cost_usd": 9}' WHERE id = :id""",
+        id=things.finished_job,
+    )
+    page = await furnished.member.open(f"/jobs/{things.finished_job}")
+    again = await furnished.member.send(page, f"/jobs/{things.finished_job}/again")
+    assert "US dollars it may cost may lower the organization's 5" in again.text
+    assert "max_cost_usd may" not in again.text
+    more = await furnished.member.send(page, "/follow-up", prompt=" ")
+    assert "What else shall it do? must be" in more.text
+
+
+async def test_more_settings_are_open_when_the_address_fills_one_of_them(dashboard):
+    def is_open(page):
+        (details,) = [
+            given for tag, given in page.tags if tag == "details" and given.get("class") != "menu"
+        ]
+        return "open" in details
+
+    for query in ("", "?repo=acme/shop&agent=fixer&prompt=x&ticket_id=A-1", "?title=+"):
+        assert not is_open(await dashboard.member.open(f"/jobs/new{query}")), query
+    for name in ("title", "base_branch", "reviewers", "timeout_seconds", "max_cost_usd", "more"):
+        page = await dashboard.member.open(f"/jobs/new?{name}=1")
+        assert is_open(page), name
+        assert page.form("/jobs").value(name) == "1"
+    page = await dashboard.member.open("/jobs/new?draft=on")
+    assert is_open(page)
+    assert page.form("/jobs").value("draft") == "on"
+
+
+async def test_a_repositorys_name_is_refused_without_options_of_a_command(dashboard):
+    page = await dashboard.admin.open("/repos")
+    typed = {"address": "https://git.example/a/b.git", "name": "no name"}
+    page = await dashboard.admin.send(page, "/repos", **typed)
+    assert "write one like owner/name" in page.text
+    assert "--name" not in page.text
+    assert described(page, "name") == ("true", True)
+    assert described(page, "address") == (None, False)
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1/x", "http://198.51.100.7/x"])
+async def test_an_address_that_is_closed_says_whose_setting_that_is(dashboard, url):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open("/settings/webhooks"), "/settings/webhooks", url=url)
+    assert page.status == 400
+    assert "can allow others with AGENTJOBS_WEBHOOKS_ALLOW" in page.text
+    for word in ("Add it there", "start the service again", "agentjobs up"):
+        assert word not in page.text
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "2026-1-1", "2026-02-30"])
+@pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
+async def test_what_is_no_day_is_refused_alike(furnished, place, day):
+    for name, label in (("since", "From"), ("until", "To")):
+        page = await furnished.admin.open(f"{place}?{name}={day}")
+        assert page.status == 400
+        assert f"{label}: write a day like 2026-01-31." in page.text
+        assert page.form(place).value(name) == day
+
+
+async def test_a_list_with_a_day_that_is_none_does_not_ask_for_news(furnished):
+    page = await furnished.viewer.open("/jobs?since=yesterday")
+    assert not [given for _, given in page.tags if given.get("data-live")]
+    assert (await furnished.viewer.get("/jobs/stream?since=yesterday")).status_code == 400
+
+
+async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(furnished):
+    admin, here = furnished.admin, "/settings/webhooks/delivery-log"
+    for place in (f"{here}/dlv_{'0' * 26}", f"{here}/nonsense"):
+        page = await admin.open(place)
+        assert page.status == 404
+        assert "There is no such delivery in the log" in page.text
+        assert "agentjobs webhooks" not in page.text
+    delivery = furnished.things["acme"].delivery
+    await write(furnished.db, "UPDATE deliveries SET event = 'ping' WHERE id = :id", id=delivery)
+    csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
+    page = await admin.post(f"{here}/{delivery}/redeliver", [("csrf", csrf)])
+    assert "A ping is not sent again" in page.text
+    assert "agentjobs webhooks" not in page.text
+
+
+async def test_more_failed_deliveries_than_one_request_takes_on_are_told(furnished, monkeypatch):
+    module = "agentjobs.web.dashboard.settings.delivery_log._MOST_AT_ONCE"
+    monkeypatch.setattr(module, 2)
+    await write(furnished.db, "UPDATE deliveries SET status = 'failed'")
+    row = await furnished.db.fetch_one(
+        "SELECT COUNT(*) AS n FROM deliveries WHERE organization_id = :id",
+        id=furnished.caller.organization_id,
+    )
+    page = await furnished.member.open("/settings/webhooks/delivery-log")
+    page = await furnished.member.send(page, "/redeliver-failed", days="7")
+    left = row["n"] - 2
+    assert left > 0
+    assert "2 failed deliveries are being sent again." in page.text
+    assert f"{left} are left: send the form again for them." in page.text
