@@ -1,4 +1,4 @@
-"""Plots drawn as SVG on the server: bars, stacked bars, lines and a sparkline; no script, no style.
+"""Plots drawn as SVG on the server: bars, stacked bars and lines; no script, no style.
 
 Owns where marks and labels are; their colours are classes of plots.css. Knows nothing of what is
 counted. Values are not negative: less than nothing is drawn as nothing.
@@ -61,23 +61,6 @@ def stacked_bars(plot: Plot) -> Drawing:
 def lines(plot: Plot) -> Drawing:
     """A value that is None leaves a gap."""
     return _drawing(plot, _highest(plot), _draw_lines)
-
-
-def sparkline(values: Sequence[float | None], summary: str, css_class: str = "s-1") -> Markup:
-    """A line as small as a word; `summary` says in words what it shows."""
-    known = [_drawable(value) for value in values]
-    highest = max((value for value in known if value is not None), default=0.0) or 1.0
-    step = 116 / max(1, len(known) - 1)
-    places = [
-        None if value is None else (2 + step * at, 22 - 20 * value / highest)
-        for at, value in enumerate(known)
-    ]
-    inner = "".join(_line(run) for run in _runs(places))
-    said = escape(visible(summary))
-    return Markup(  # noqa: S704 - escaped, and numbers
-        f'<svg class="sparkline {escape(css_class)}" viewBox="0 0 120 24" role="img"'
-        f' aria-label="{said}"><title>{said}</title>{inner}</svg>'
-    )
 
 
 def _drawing(plot: Plot, highest: float, draw: _Marks) -> Drawing:
