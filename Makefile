@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Tests share the machine with databases, git and sandboxes of their own: two at a time.
-JOBS   ?= 2
+# Tests share the machine with databases, git and sandboxes of their own, and many wait for a time to pass.
+JOBS   ?= 3
 PYTEST_ARGS ?=
 
 RUN_STAMP := $(VENV)/.installed

@@ -5,14 +5,27 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.postgres import PostgresCluster
 
 _ENGINES = ("sqlite", "postgresql")
+
+
+class _BrowserTogether(LoadScopeScheduling):
+    """One service and one browser for all that is tested in a browser, not one for each worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "browser" if nodeid.startswith("tests/browser/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _BrowserTogether(config, log)
 
 
 @pytest.fixture(scope="session")
