@@ -27,7 +27,7 @@ demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request
 	@$(BIN)/agentjobs demo
 
 test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the checks, then every test
-	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Drive Claude Code, Codex, opencode and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)

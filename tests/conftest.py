@@ -17,15 +17,15 @@ from tests.postgres import PostgresCluster
 _ENGINES = ("sqlite", "postgresql")
 
 
-class _BrowserTogether(LoadScopeScheduling):
-    """One service and one browser for all that is tested in a browser, not one for each worker."""
+class _FilesTogether(LoadScopeScheduling):
+    """What the tests of a file share is made by one worker; the browser, for all its files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "browser" if nodeid.startswith("tests/browser/") else nodeid
+        return "browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _BrowserTogether(config, log)
+    return _FilesTogether(config, log)
 
 
 @pytest.fixture(scope="session")
