@@ -37,9 +37,21 @@ def test_the_link_is_printed_before_the_service_is_ready_and_signs_in_once(tmp_p
         links = [line for line in lines if LINK.fullmatch(line)]
         assert len(links) == 1, lines
         check_link(links[0])
+        # A command knows nothing of the flags of the service, but where that was started.
+        check_link(another_link(tmp_path / "data", port))
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def another_link(data_dir: Path, port: int) -> str:
+    command = [PROGRAM, "users", "sign-in-link", "admin@localhost", "--data-dir", str(data_dir)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    link = printed.stdout.strip()
+    found = LINK.fullmatch(link)
+    assert found is not None, link
+    assert int(found[1]) == port
+    return link
 
 
 def is_ready(port: int) -> bool:

@@ -85,6 +85,9 @@ def test_on_a_terminal_the_demo_stays_open_until_ctrl_c(place):
                 shown += terminal.read(4096)
             addresses = re.findall(rb"http://127\.0\.0\.1:\d+", shown)
             assert httpx.get(f"{addresses[0].decode()}/healthz").status_code == 200
+            link = re.search(rb"http://127\.0\.0\.1:\d+/sign-in\?token=\w+", shown)
+            assert link is not None
+            assert httpx.get(link[0].decode()).status_code == 303
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 0
     assert services_in(place) == []

@@ -13,6 +13,7 @@ from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.public_address import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
@@ -48,6 +49,7 @@ async def serving(
     certificates = certificates_of(jobs.settings)
     context = WebContext(jobs, KeyRing(jobs.db), certificates, stop.asked)
     await context.imports.recover()
+    await store_public_url(jobs.db, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
     served = asyncio.Event()

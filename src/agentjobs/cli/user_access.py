@@ -14,7 +14,6 @@ from agentjobs.cli.users import Email, Role, find, users
 if TYPE_CHECKING:
     from agentjobs.organizations.invitations import Invitation
     from agentjobs.organizations.users import User
-    from agentjobs.settings import Settings
 
 # Passwords are counted in characters; none takes more bytes than this.
 _MOST_PASSWORD_BYTES = 8_192
@@ -50,23 +49,23 @@ def invite_user(
 ) -> None:
     """Invite somebody to an organization, and print the link, this once."""
 
-    async def work(admin: Admin) -> "tuple[Invitation, str, Settings]":
+    async def work(admin: Admin) -> "tuple[Invitation, str, str]":
         from agentjobs.organizations.invitations import invite
         from agentjobs.organizations.organizations import find_organization
+        from agentjobs.organizations.public_address import stored_public_url
 
         owner = await find_organization(admin.db, org)
         invitation, token = await invite(admin.db, owner.id, email, role)
-        return invitation, token, admin.settings
+        return invitation, token, await stored_public_url(admin.db, admin.settings)
 
-    invitation, token, settings = with_store(data_dir, work)
-    link = f"{settings.effective_public_url}/invitation?token={token}"
+    invitation, token, public_url = with_store(data_dir, work)
+    link = f"{public_url}/invitation?token={token}"
 
     def show() -> None:
         if json:
             answer_json({"link": link, **_invitation_document(invitation)})
             return
         remark(f"Give this link to {invitation.email} alone: it is valid for 7 days, once.")
-        _remark_address(settings)
         answer(link)
 
     async def take_back(admin: Admin) -> None:
@@ -83,21 +82,22 @@ def invite_user(
 def make_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
     """Print a link that signs somebody in, once, within 10 minutes."""
 
-    async def work(admin: Admin) -> "tuple[User, str, Settings]":
+    async def work(admin: Admin) -> "tuple[User, str, str]":
+        from agentjobs.organizations.public_address import stored_public_url
         from agentjobs.organizations.sign_in_links import create_link
 
         user = await find(admin, email)
-        return user, await create_link(admin.db, user.id), admin.settings
+        token = await create_link(admin.db, user.id)
+        return user, token, await stored_public_url(admin.db, admin.settings)
 
-    user, token, settings = with_store(data_dir, work)
-    link = f"{settings.effective_public_url}/sign-in?token={token}"
+    user, token, public_url = with_store(data_dir, work)
+    link = f"{public_url}/sign-in?token={token}"
 
     def show() -> None:
         if json:
             answer_json({"link": link, "email": user.email})
             return
         remark(f"This link signs in as {user.email}, once, within 10 minutes.")
-        _remark_address(settings)
         answer(link)
 
     async def take_back(admin: Admin) -> None:
@@ -108,11 +108,6 @@ def make_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False
     if reason := why_not_shown(show):
         with_store(data_dir, take_back)
         raise _not_shown("link", reason)
-
-
-def _remark_address(settings: "Settings") -> None:
-    if not settings.public_url:
-        remark("If the service has another address, put that into AGENTJOBS_PUBLIC_URL first.")
 
 
 def _not_shown(what: str, reason: str) -> Exception:

@@ -41,15 +41,14 @@ async def tell(place: Path, screen: Screen, *, stay_open: bool) -> None:
         if stop.done():
             return
         if stay_open:
-            _say_what_can_be_done(service, told.result(), screen)
+            await _say_what_can_be_done(service, screen)
             await stop
             screen.step("Stopped; nothing of the demo is left behind")
 
 
 async def _with_service(
     service: DemoService, receiver: Receiver, repository: Path, screen: Screen
-) -> str:
-    """The key it made, for those who want to look around afterwards."""
+) -> None:
     screen.step("A key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
     screen.plain(key)
@@ -75,7 +74,6 @@ async def _with_service(
         raise DemoFailed(f"the job did not complete: {reason}")
     await _show_deliveries(receiver, screen)
     await _show_pull_request(service, job, seconds, screen)
-    return key
 
 
 async def _until_ready(client: AsyncClient, screen: Screen) -> None:
@@ -142,9 +140,9 @@ async def _show_pull_request(
     screen.plain(str(job.pr_url))
 
 
-def _say_what_can_be_done(service: DemoService, key: str, screen: Screen) -> None:
-    screen.step("Open it in a browser (any user name; this is the password)")
-    screen.plain(key)
+async def _say_what_can_be_done(service: DemoService, screen: Screen) -> None:
+    screen.step("Open the dashboard (this link signs you in once, within 10 minutes)")
+    screen.plain(await service.command("users", "sign-in-link", "admin@localhost"))
     screen.step("Merge it")
     where = f"--data-dir {service.data_dir}"
     screen.plain(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {where}")
@@ -165,7 +163,7 @@ def _stop_signal() -> "asyncio.Future[None]":
     return stop
 
 
-async def _first_of(told: asyncio.Task[str], stop: "asyncio.Future[None]") -> None:
+async def _first_of(told: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
     either: set[asyncio.Future[Any]] = {told, stop}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if told.done():
