@@ -56,6 +56,7 @@ def test_up_says_where_it_is_and_how_to_make_a_key_and_stops_when_asked(agentjob
         root = service.base_url.removesuffix("/v1")
         assert httpx.get(f"{root}/healthz").status_code == 200
         assert httpx.get(f"{root}/readyz").status_code == 200
+        assert service.process.stdout.readline().startswith(f"{root}/sign-in?token=")
         service.process.send_signal(signal.SIGTERM)
         out, _ = service.process.communicate(timeout=30)
         assert (service.process.returncode, out) == (0, "")

@@ -19,7 +19,9 @@ _CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f]")
 
 def answer(text: str) -> None:
     """The thing that was asked for, alone on stdout."""
-    print(_fit_for(sys.stdout, text), flush=True)
+    # The line and its end in one: who reads along must not see one without the other.
+    sys.stdout.write(f"{_fit_for(sys.stdout, text)}\n")
+    sys.stdout.flush()
 
 
 def answer_json(value: Any) -> None:
