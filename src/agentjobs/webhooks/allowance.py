@@ -7,10 +7,10 @@ import ipaddress
 
 import msgspec
 
-from agentjobs.clock import now_ms
+from agentjobs.organizations import effective_settings
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.settings import Settings, SettingsError
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database
 
 SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
 
@@ -33,25 +33,12 @@ def effective_allowance(settings: Settings, *, is_laptop: bool) -> Allowed:
 
 async def store_allowance(db: Database, allowed: Allowed) -> None:
     texts = [str(network) for network in allowed.networks]
-    await db.transact(_store, msgspec.json.encode(texts).decode())
+    await effective_settings.tell(db, _STORED_NAME, texts)
 
 
 async def stored_allowance(db: Database, settings: Settings) -> Allowed:
     """That of the service that started last; before there was one, that of these settings."""
-    row = await db.fetch_one(
-        "SELECT value FROM effective_settings WHERE name = :name", name=_STORED_NAME
-    )
-    if row is None:
+    told = await effective_settings.told(db, _STORED_NAME)
+    if told is None:
         return effective_allowance(settings, is_laptop=False)
-    return Allowed.parse(_texts.decode(row["value"]), setting=SETTING)
-
-
-async def _store(tx: Transaction, value: str) -> None:
-    await tx.execute(
-        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value,"
-        " updated_at = excluded.updated_at",
-        name=_STORED_NAME,
-        value=value,
-        now=now_ms(),
-    )
+    return Allowed.parse(_texts.decode(told), setting=SETTING)
