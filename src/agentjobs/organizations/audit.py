@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import first_id_at, new_id
+from agentjobs.identifiers import first_id_at, new_id, time_of
 from agentjobs.store.database import Database, Row, Transaction
 
 ActorKind = Literal["user", "key", "operator", "service"]
@@ -88,13 +87,15 @@ def entry(action: str, target: str, /, **details: Any) -> Entry:
 
 
 async def write(tx: Transaction, organization_id: str, entry: Entry) -> None:
+    """The moment is its identifier's: times are looked for by identifier."""
+    identifier = new_id("aud")
     await tx.execute(
         "INSERT INTO audit_log (id, organization_id, at, actor_kind, actor_id, actor, action,"
         " target, details, address) VALUES (:id, :organization_id, :at, :actor_kind, :actor_id,"
         " :actor, :action, :target, :details, :address)",
-        id=new_id("aud"),
+        id=identifier,
         organization_id=organization_id,
-        at=now_ms(),
+        at=time_of(identifier),
         actor_kind=entry.actor.kind,
         actor_id=entry.actor.id,
         actor=entry.actor.name,
