@@ -13,7 +13,7 @@ AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
 # The large ones, for `make test-agents` only.
 AGENTS_DIR   := .agents
-# What the tests take from npm: an OpenID provider, and the rules that pages are held to.
+# What the tests take from npm: an OpenID provider, the rules that pages are held to, a package manager.
 NPM_TESTS_DIR := .npm-tests
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 

@@ -9,6 +9,7 @@ import msgspec
 
 from agentjobs.settings.model import Settings, is_loopback
 from agentjobs.settings.places import SettingsFileError
+from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.settings.tables import PlanTable
 
 # What a person may be in an organization, least first.
@@ -53,6 +54,9 @@ BOUNDS = {
     "log_retention_days": (0, _ANY),
     "job_retention_days": (0, _ANY),
     "delivery_retention_days": (0, _ANY),
+    "index_memory_mib": (256, _MOST_MIB),
+    "index_timeout_seconds": (1, 86_400),
+    "advisories_refresh_hours": (0.01, 24 * 365),
     "session_idle_hours": (0.05, 24 * 365),
     "session_days": (0.01, 365),
 }
@@ -83,6 +87,7 @@ def check(settings: Settings) -> None:
     _check_plans(settings.plans)
     _check_addresses(settings)
     _check_oidc(settings)
+    _check_advisories(settings)
 
 
 def _check_webhooks(settings: Settings) -> None:
@@ -149,3 +154,19 @@ def _check_oidc(settings: Settings) -> None:
         raise SettingsFileError("oidc_issuer", "must start with https://")
     if not settings.oidc_client_id:
         raise SettingsFileError("oidc_client_id", "must be given together with oidc_issuer")
+
+
+def _check_advisories(settings: Settings) -> None:
+    for name in settings.advisories_ecosystems:
+        if name not in ECOSYSTEMS:
+            reason = f"{name!r} is none of: {', '.join(ECOSYSTEMS)}"
+            raise SettingsFileError("advisories_ecosystems", reason)
+    addresses = {f"registry_{name}_url" for name in ECOSYSTEMS.values()}
+    if "://" in settings.advisories_source:
+        addresses.add("advisories_source")
+    for field in sorted(addresses):
+        value = getattr(settings, field)
+        if value and (
+            urlsplit(value).scheme not in {"http", "https"} or not urlsplit(value).hostname
+        ):
+            raise SettingsFileError(field, "must start with https:// or http:// and name a host")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, PriceTable
 
 
@@ -71,6 +72,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_join_organization: str = "default"
     oidc_email_domains: list[str] = []
 
+    index_memory_mib: int = 2_048
+    index_timeout_seconds: float = 3_600
+    advisories_source: str = ""
+    advisories_ecosystems: tuple[str, ...] = tuple(ECOSYSTEMS)
+    advisories_refresh_hours: float = 6
+    registry_pypi_url: str = ""
+    registry_npm_url: str = ""
+    registry_go_url: str = ""
+    registry_crates_url: str = ""
+    registry_maven_url: str = ""
+    registry_rubygems_url: str = ""
+    registry_packagist_url: str = ""
+    registry_hosts: list[str] = []
+
     author_name: str = "agentjobs"
     author_email: str = "agentjobs@localhost"
     committer_name: str = ""
@@ -107,6 +122,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """None: no address of their own. Checked when the settings were read."""
         host, _, port = self.metrics_bind.rpartition(":")
         return (host.strip("[]") or "127.0.0.1", int(port)) if port else None
+
+    def registry_url(self, ecosystem: str) -> str:
+        """Where an ecosystem's packages are published, without a trailing slash."""
+        name = ECOSYSTEMS[ecosystem]
+        return str(getattr(self, f"registry_{name}_url") or public_registry(name)).rstrip("/")
 
     @property
     def has_sandbox(self) -> bool:

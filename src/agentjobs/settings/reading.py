@@ -14,7 +14,7 @@ from agentjobs.settings.places import SettingsFileError, line_of
 
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
-_LISTS = (list[str], tuple[float, ...])
+_LISTS = (list[str], tuple[str, ...], tuple[float, ...])
 # Variables of ours that are no settings of the service.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
 _TABLES = frozenset({"plans", "agents", "prices"})
