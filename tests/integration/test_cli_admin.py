@@ -38,6 +38,21 @@ def test_organizations_are_created_listed_and_moved_to_another_plan(agentjobs):
     assert refused.err.count("\n") == 1
 
 
+def test_a_severity_from_which_jobs_start_is_set_for_a_repository_or_its_organization(
+    agentjobs, repository
+):
+    assert agentjobs("repos", "connect", str(repository), "--name", "acme/shop").exit_code == 0
+    assert agentjobs("repos", "auto-trigger", "acme/shop").out == "none\n"
+    assert agentjobs("orgs", "auto-trigger", "default", "HIGH").out == "high\n"
+    inherited = agentjobs("repos", "auto-trigger", "acme/shop", "--json").document
+    assert inherited["effective"] == {"level": "high", "source": "organization"}
+    assert agentjobs("repos", "auto-trigger", "acme/shop", "moderate").out == "medium\n"
+    assert agentjobs("repos", "auto-trigger", "acme/shop", "default").out == "high\n"
+    refused = agentjobs("repos", "auto-trigger", "acme/shop", "dire")
+    assert refused.exit_code == 2
+    assert "low, medium, high, critical, none, default" in refused.err
+
+
 def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
     made = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
     key = made.out.removesuffix("\n")

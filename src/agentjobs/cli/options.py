@@ -27,5 +27,12 @@ Slots = Annotated[
     int | None,
     typer.Option("--slots", min=1, help="Jobs to run at once (default: the number of cores)."),
 ]
+Severity = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SEVERITY]",
+        help="low, medium, high, critical, none, or default to leave it to what stands above.",
+    ),
+]
 
 DEFAULT_ORG = "default"

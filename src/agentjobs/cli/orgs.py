@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.options import DataDir, Json, Severity
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
@@ -107,6 +107,28 @@ def set_org_budget(
     answer(name)
     day, job = (text or "no limit" for text in _amounts_as_text(budget))
     remark(f"{name} may spend, in US dollars: per day {day}, per job {job}.")
+
+
+@orgs.command("auto-trigger")
+def set_auto_trigger(
+    name: Name, severity: Severity = None, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Show or set the default severity from which on a vulnerability starts a job by itself."""
+
+    async def work(admin: Admin) -> str | None:
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.repos.thresholds import organization_threshold, set_organization_threshold
+
+        if severity is not None:
+            return await set_organization_threshold(admin.db, name, severity)
+        return await organization_threshold(admin.db, (await find_organization(admin.db, name)).id)
+
+    level = with_store(data_dir, work)
+    if json:
+        answer_json({"name": name, "auto_trigger_on_cve_severity": level})
+        return
+    answer(level or "none")
+    remark(f"It holds for the repositories of {name} that do not say otherwise.")
 
 
 def _amounts(budget: "Budget") -> dict[str, float | None]:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
     from agentjobs.repos.queries import RepoView
+    from agentjobs.repos.thresholds import Thresholds
 
 repos = typer.Typer(no_args_is_help=True, help="Connected repositories.")
 
@@ -18,6 +19,13 @@ GlobPattern = Annotated[
     str,
     typer.Argument(metavar="PATTERN", help="As in .gitignore, such as '.github/workflows/**'."),
 ]
+
+_TOLD_BY = {
+    "file": "told by .agentjobs.toml on its default branch",
+    "repository": "set for this repository",
+    "organization": "the default of its organization",
+    "default": "nobody set a severity",
+}
 
 
 @repos.command("connect")
@@ -115,6 +123,35 @@ def protect_path(
 
     repo = with_store(data_dir, work)
     _answer_lifted(repo, json, f"{pattern} is protected again in {repo.full_name}.")
+
+
+@repos.command("auto-trigger")
+def set_auto_trigger(
+    name: Name,
+    severity: Severity = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Show or set from which severity on a vulnerability starts a job by itself."""
+
+    async def work(admin: Admin) -> "Thresholds":
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.repos.queries import find_repo
+        from agentjobs.repos.thresholds import set_repo_threshold, thresholds_of
+
+        if severity is not None:
+            return await set_repo_threshold(admin.db, org, name, severity)
+        owner = await find_organization(admin.db, org)
+        return await thresholds_of(admin.db, (await find_repo(admin.db, owner.id, name)).id)
+
+    found = with_store(data_dir, work)
+    effective = found.effective
+    if json:
+        answer_json({"effective": effective, "says": found})
+        return
+    answer(effective.level)
+    remark(f"{name}: {_TOLD_BY[effective.source]}.")
 
 
 @repos.command("disconnect")

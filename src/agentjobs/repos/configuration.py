@@ -26,7 +26,7 @@ MOST_WARNINGS = 20
 MOST_DOTS = 200
 
 # Part of the schema, so that files need not change when the service learns them.
-NOT_YET = ("labels", "auto_trigger_on_cve_severity")
+NOT_YET = ("labels",)
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]

@@ -1,0 +1,136 @@
+"""From which severity on an advisory starts a job by itself: three places say so, the nearest wins.
+
+`.agentjobs.toml` of the default branch, the repository's setting here, the organization's default.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations import audit
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.problems import Problem
+from agentjobs.repos.queries import find_repo
+from agentjobs.store.database import Database, Row, Transaction
+
+LEVELS = ("low", "medium", "high", "critical", "none")
+INHERIT = "default"
+_ALIASES = {"moderate": "medium"}
+
+ThresholdSource = Literal["file", "repository", "organization", "default"]
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """`level` is `none` when nothing starts by itself; `source` is who said so."""
+
+    level: str
+    source: ThresholdSource
+
+    @property
+    def is_off(self) -> bool:
+        return self.level == "none"
+
+
+class Thresholds(msgspec.Struct, frozen=True):
+    """What each place says; None where it says nothing."""
+
+    file: str | None
+    repository: str | None
+    organization: str | None
+
+    @property
+    def effective(self) -> Threshold:
+        if self.file is not None:
+            return Threshold(self.file, "file")
+        if self.repository is not None:
+            return Threshold(self.repository, "repository")
+        if self.organization is not None:
+            return Threshold(self.organization, "organization")
+        return Threshold("none", "default")
+
+
+async def thresholds_of(db: Database, repo_id: str) -> Thresholds:
+    row = await db.fetch_one(
+        "SELECT r.configured_trigger, r.auto_trigger, o.auto_trigger AS organization_trigger"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
+        repo_id=repo_id,
+    )
+    assert row is not None, "repositories are never removed"
+    return thresholds_in(row)
+
+
+def thresholds_in(row: Row) -> Thresholds:
+    return Thresholds(row["configured_trigger"], row["auto_trigger"], row["organization_trigger"])
+
+
+async def organization_threshold(db: Database, organization_id: str) -> str | None:
+    row = await db.fetch_one(
+        "SELECT auto_trigger FROM organizations WHERE id = :id", id=organization_id
+    )
+    return None if row is None else row["auto_trigger"]
+
+
+async def set_repo_threshold(
+    db: Database, organization: str, full_name: str, level: str
+) -> Thresholds:
+    """`default` leaves it to the organization."""
+    owner = await find_organization(db, organization)
+    repo = await find_repo(db, owner.id, full_name)
+    stored = parse_level(level)
+    entry = audit.entry("repo.auto_trigger_set", full_name, level=stored or INHERIT)
+    await db.transact(_store_for_repo, owner.id, repo.id, stored, entry)
+    return await thresholds_of(db, repo.id)
+
+
+async def set_organization_threshold(db: Database, organization: str, level: str) -> str | None:
+    """For every repository that says nothing itself; `default` is off."""
+    owner = await find_organization(db, organization)
+    stored = parse_level(level)
+    entry = audit.entry("organization.auto_trigger_set", owner.name, level=stored or INHERIT)
+    await db.transact(_store_for_organization, owner.id, stored, entry)
+    return stored
+
+
+def parse_level(text: str) -> str | None:
+    """None for `default`."""
+    level = _ALIASES.get(text.strip().lower(), text.strip().lower())
+    if level == INHERIT:
+        return None
+    if level not in LEVELS:
+        choices = ", ".join((*LEVELS, INHERIT))
+        raise Problem("invalid_severity", f"{text!r} is no severity; use one of: {choices}.")
+    return level
+
+
+async def _store_for_repo(
+    tx: Transaction, organization_id: str, repo_id: str, level: str | None, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "UPDATE repos SET auto_trigger = :level, scan_due_at = :now"
+        " WHERE id = :repo_id AND disconnected_at IS NULL",
+        level=level,
+        now=now_ms(),
+        repo_id=repo_id,
+    )
+    await audit.write(tx, organization_id, entry)
+    await tx.invalidate("repos")
+    tx.announce("scan")
+
+
+async def _store_for_organization(
+    tx: Transaction, organization_id: str, level: str | None, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "UPDATE organizations SET auto_trigger = :level WHERE id = :organization_id",
+        level=level,
+        organization_id=organization_id,
+    )
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :now WHERE organization_id = :organization_id"
+        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL",
+        now=now_ms(),
+        organization_id=organization_id,
+    )
+    await audit.write(tx, organization_id, entry)
+    tx.announce("scan")
