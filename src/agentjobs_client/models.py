@@ -62,6 +62,8 @@ class Job(msgspec.Struct, frozen=True):
     verification: dict[str, Any] | None = None
     # The job whose pull request this one goes on with.
     follows: str | None = None
+    # Why the service itself asked for it.
+    cause: dict[str, Any] | None = None
 
     @property
     def finished(self) -> bool:

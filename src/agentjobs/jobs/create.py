@@ -9,7 +9,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.estimate import QueueState, estimated_start_ms
 from agentjobs.jobs.fleet import FleetState
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
-from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
 from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.budgets import nanousd, usd_text
@@ -163,15 +163,16 @@ async def insert_job(
     *,
     branch: str | None = None,
     follows: str | None = None,
+    cause: Cause | None = None,
 ) -> None:
-    """`follows` is the job whose `branch` it goes on with."""
+    """`follows` is the job whose `branch` it goes on with, `cause` why nobody had to ask."""
     now = now_ms()
     await tx.execute(
         "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
         " status, created_at, queued_at, branch, last_sequence, created_by, created_by_name,"
-        " follows) VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id,"
+        " follows, cause) VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id,"
         " :config_override, 'queued', :now, :now, :branch, 1, :created_by, :created_by_name,"
-        " :follows)",
+        " :follows, :cause)",
         id=job_id,
         organization_id=caller.organization_id,
         repo_id=repo_id,
@@ -184,6 +185,7 @@ async def insert_job(
         created_by=caller.key_id,
         created_by_name=caller.name,
         follows=follows,
+        cause=None if cause is None else msgspec.json.encode(cause).decode(),
     )
     await events.record_event(
         tx,

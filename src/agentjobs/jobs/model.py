@@ -38,6 +38,25 @@ class Usage(msgspec.Struct, frozen=True):
     requests: int
 
 
+class CausingAdvisory(msgspec.Struct, frozen=True):
+    """One that speaks for all that are about the same fault."""
+
+    id: str
+    severity: str
+    aliases: tuple[str, ...] = ()
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why the service itself asked for a job: a vulnerable package, and where it goes."""
+
+    ecosystem: str
+    package: str
+    versions: tuple[str, ...]
+    manifest: str
+    fix_version: str
+    advisories: tuple[CausingAdvisory, ...]
+
+
 class JobView(msgspec.Struct, frozen=True):
     job_id: str
     status: JobStatus
@@ -56,6 +75,7 @@ class JobView(msgspec.Struct, frozen=True):
     verification: Verification | None = None
     # The job whose pull request this one goes on with.
     follows: str | None = None
+    cause: Cause | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -90,7 +110,12 @@ def job_view(row: Row, queue_reason: str | None = None) -> JobView:
         queue_reason=queue_reason,
         verification=stored_verification(row["verification"]),
         follows=row["follows"],
+        cause=stored_cause(row["cause"]),
     )
+
+
+def stored_cause(text: str | None) -> Cause | None:
+    return None if text is None else msgspec.json.decode(text, type=Cause)
 
 
 def _job_error(code: str | None, message: str | None) -> JobError | None:

@@ -41,6 +41,7 @@ JOB: Mapping[str, Any] = {
         "stopped_by": None,
     },
     "follows": None,
+    "cause": None,
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {

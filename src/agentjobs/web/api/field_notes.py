@@ -91,6 +91,9 @@ _JOB: Notes = {
     ),
     "verification": _note("What the check after the agent found; null when there is none yet."),
     "follows": _note("The job whose pull request this one goes on with."),
+    "cause": _note(
+        "Why the service itself asked for this job: the vulnerable package and its advisories."
+    ),
 }
 
 FIELD_NOTES: Mapping[str, Notes] = {
