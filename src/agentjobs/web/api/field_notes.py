@@ -140,6 +140,19 @@ FIELD_NOTES: Mapping[str, Notes] = {
         "cost_usd": _note("What they cost, in US dollars.", minimum=0),
         "requests": _note("How many requests were let through.", minimum=0),
     },
+    "Cause": {
+        "ecosystem": _note("Where the package is published, as OSV calls it."),
+        "package": _note("The vulnerable package."),
+        "versions": _note("The vulnerable versions that were found."),
+        "manifest": _note("The file that fixes the version."),
+        "fix_version": _note("The version that no known advisory affects."),
+        "advisories": _note("What is known about it, the worst first."),
+    },
+    "CausingAdvisory": {
+        "id": _note("The advisory that speaks for all about the same fault."),
+        "severity": _note("`low`, `medium`, `high`, `critical` or `unknown`."),
+        "aliases": _note("What else it is known by."),
+    },
     "Verification": {
         "command": _note("What was run after the agent."),
         "passed": _note("Whether it succeeded."),
