@@ -1,0 +1,30 @@
+"""Cargo's sparse index: one JSON object a line, at a path made of the name's first letters."""
+
+import msgspec
+
+from agentjobs.advisories.registries.dialect import Body, Dialect, decode, segment
+from agentjobs.advisories.registries.published import Published, PublishedVersion
+
+
+class _Line(msgspec.Struct):
+    vers: str
+    yanked: bool = False
+
+
+def path_of(name: str) -> str:
+    lower = segment(name.lower())
+    match len(lower):
+        case 1 | 2:
+            return f"/{len(lower)}/{lower}"
+        case 3:
+            return f"/3/{lower[0]}/{lower}"
+        case _:
+            return f"/{lower[:2]}/{lower[2:4]}/{lower}"
+
+
+def read(_name: str, _content_type: str, body: Body) -> Published:
+    lines = (decode(line, _Line) for line in body.splitlines() if line.strip())
+    return Published(tuple(PublishedVersion(line.vers, line.yanked) for line in lines))
+
+
+CRATES = Dialect(path_of=path_of, read=read, accept="text/plain, application/json")

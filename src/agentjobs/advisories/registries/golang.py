@@ -1,0 +1,24 @@
+"""A Go module proxy's list of versions: tagged ones only, so pseudo-versions are not in it."""
+
+import re
+
+from agentjobs.advisories.registries.dialect import Body, Dialect, as_text, segments
+from agentjobs.advisories.registries.published import Published, PublishedVersion
+
+_UPPER = re.compile("[A-Z]")
+
+
+def path_of(name: str) -> str:
+    escaped = _UPPER.sub(lambda letter: f"!{letter[0].lower()}", name)
+    return f"/{'/'.join(segments(escaped))}/@v/list"
+
+
+def read(_name: str, _content_type: str, body: Body) -> Published:
+    # Without the v, as advisories write them.
+    lines = (line.strip() for line in as_text(body).splitlines())
+    return Published(
+        tuple(PublishedVersion(line.removeprefix("v")) for line in lines if line.startswith("v"))
+    )
+
+
+GO = Dialect(path_of=path_of, read=read, accept="text/plain")

@@ -1,0 +1,162 @@
+"""Every registry, as one: asks, keeps answers for an hour, and never asks twice at the same time.
+
+What to do with a list of versions is the caller's matter.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+import aiohttp
+from yarl import URL
+
+from agentjobs.advisories.registries.asking import NoAnswer, ask
+from agentjobs.advisories.registries.dialect import BadName
+from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
+from agentjobs.advisories.registries.published import BadAnswer, Published, RegistryUnavailable
+from agentjobs.clock import elapsed_ms
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import ECOSYSTEMS
+
+ASKED_AT_ONCE = 8
+KEPT_MS = 3_600_000
+# Some 30 MB at most: PyPI's lists have a hash for each file.
+MOST_WEIGHT = 200_000
+# A registry that gives no answer this often in a row is left alone for a while: else a scan of a
+# thousand packages on a machine without a network would wait for each of them.
+FAILURES_BEFORE_REST = 3
+REST_MS = 60_000
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+
+
+class Registry:
+    """`session` is a guarded one, and stays the caller's. `now` is in milliseconds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: aiohttp.ClientSession,
+        now: Callable[[], int] = elapsed_ms,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._now = now
+        self._slots = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._kept = _Kept()
+        self._under_way: dict[Key, asyncio.Task[Published]] = {}
+        self._health = {ecosystem: _Health() for ecosystem in DIALECTS}
+
+    async def published(self, ecosystem: str, name: str) -> Published:
+        """All versions, none if the registry does not know the package.
+
+        Raises RegistryUnavailable.
+        """
+        key = (ecosystem, name)
+        kept = self._kept.get(key, self._now())
+        if kept is not None:
+            return kept
+        asking = self._under_way.get(key)
+        if asking is None:
+            asking = asyncio.create_task(self._ask(ecosystem, name))
+            self._under_way[key] = asking
+            asking.add_done_callback(lambda done: self._end(key, done))
+        # Whoever began it may give up without the others losing their answer.
+        return await asyncio.shield(asking)
+
+    async def close(self) -> None:
+        """Gives up what is under way."""
+        asking = list(self._under_way.values())
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    def _end(self, key: Key, done: asyncio.Task[Published]) -> None:
+        del self._under_way[key]
+        if not done.cancelled() and done.exception() is None:
+            self._kept.put(key, self._now(), done.result())
+
+    async def _ask(self, ecosystem: str, name: str) -> Published:
+        dialect = DIALECTS.get(ecosystem)
+        if dialect is None:
+            raise RegistryUnavailable(f"{ecosystem} is none of: {', '.join(DIALECTS)}")
+        health = self._health[ecosystem]
+        address = self._settings.registry_url(ecosystem)
+        try:
+            url = URL(address + dialect.path_of(name), encoded=True)
+            async with self._slots:
+                health.refuse_while_resting(self._now())
+                answer = await ask(self._session, url, dialect.accept, dialect.most_bytes)
+                health.failures = 0
+                if answer is None:
+                    return Published()
+                # A page of megabytes takes a while, and others want the loop.
+                return await asyncio.to_thread(
+                    read_answer, ecosystem, name, answer.content_type, answer.body
+                )
+        except BadName as error:
+            raise RegistryUnavailable(str(error)) from None
+        except (NoAnswer, BadAnswer) as error:
+            told = _told(ecosystem, str(url), str(error))
+            logger.warning("a registry could not be asked: %s", told)
+            if isinstance(error, NoAnswer):
+                health.fail(self._now(), told)
+            raise RegistryUnavailable(told) from None
+
+
+class _Health:
+    """How one registry fared lately."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._rests_until = 0
+        self._reason = ""
+
+    def fail(self, now: int, reason: str) -> None:
+        self.failures += 1
+        self._reason = reason
+        if self.failures >= FAILURES_BEFORE_REST:
+            self._rests_until = now + REST_MS
+
+    def refuse_while_resting(self, now: int) -> None:
+        if now < self._rests_until:
+            raise RegistryUnavailable(self._reason)
+
+
+class _Kept:
+    """Answers by package; the one that was not asked for longest goes first."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Key, tuple[int, Published]] = OrderedDict()
+        self._weight = 0
+
+    def get(self, key: Key, now: int) -> Published | None:
+        if key not in self._answers:
+            return None
+        since, found = self._answers[key]
+        if now - since >= KEPT_MS:
+            self._drop(key)
+            return None
+        self._answers.move_to_end(key)
+        return found
+
+    def put(self, key: Key, now: int, found: Published) -> None:
+        if key in self._answers:
+            self._drop(key)
+        self._answers[key] = (now, found)
+        self._weight += found.weight
+        while self._weight > MOST_WEIGHT:
+            self._drop(next(iter(self._answers)))
+
+    def _drop(self, key: Key) -> None:
+        self._weight -= self._answers.pop(key)[1].weight
+
+
+def _told(ecosystem: str, address: str, reason: str) -> str:
+    """In words for a pull request: without a password that the address may have in it."""
+    plain = URL(address, encoded=True).with_user(None)
+    setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
+    return f"{plain}: {reason} ({setting} says where {ecosystem} packages are published)"

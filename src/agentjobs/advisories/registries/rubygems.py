@@ -1,0 +1,29 @@
+"""RubyGems' list of a gem's versions, in which each platform has an entry of its own."""
+
+import msgspec
+
+from agentjobs.advisories.registries.dialect import Body, Dialect, decode, segment
+from agentjobs.advisories.registries.published import Published, PublishedVersion
+
+_ANY_PLATFORM = "ruby"
+
+
+class _Version(msgspec.Struct):
+    number: str
+    platform: str | None = _ANY_PLATFORM
+
+
+def path_of(name: str) -> str:
+    return f"/api/v1/versions/{segment(name)}.json"
+
+
+def read(_name: str, _content_type: str, body: Body) -> Published:
+    # What is yanked is not listed.
+    entries = decode(body, list[_Version])
+    plain = [entry for entry in entries if entry.platform in {None, _ANY_PLATFORM}]
+    # A gem that is only ever built for platforms has no plain version at all.
+    numbers = dict.fromkeys(entry.number for entry in plain or entries)
+    return Published(tuple(map(PublishedVersion, numbers)))
+
+
+RUBYGEMS = Dialect(path_of=path_of, read=read)
