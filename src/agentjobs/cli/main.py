@@ -10,10 +10,12 @@ import typer
 from agentjobs.cli import (  # noqa: F401 - some hold verbs of another noun alone
     deliveries,
     failures,
+    graph,
     ping,
     user_access,
     webhook_secrets,
 )
+from agentjobs.cli.advisories import advisories
 from agentjobs.cli.agents import agents
 from agentjobs.cli.demo.command import demo
 from agentjobs.cli.doctor import doctor
@@ -46,6 +48,7 @@ for name, noun in {
     "keys": keys,
     "repos": repos,
     "agents": agents,
+    "advisories": advisories,
     "secrets": secrets,
     "pulls": pulls,
     "webhooks": webhooks,

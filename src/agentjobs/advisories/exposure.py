@@ -1,0 +1,161 @@
+"""Which dependencies are known to be vulnerable: one finding for each fault, not for each record.
+
+Pure: dependencies and advisories come in, findings go out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
+from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
+from agentjobs.advisories.model import Advisory
+from agentjobs.advisories.severity import severity_of
+from agentjobs.advisories.versions import version_key
+from agentjobs.repos.index.model import Dependency
+
+_MOST_RANGES_LENGTH = 300
+
+Package = tuple[str, str, str]
+
+
+class FoundAdvisory(msgspec.Struct, frozen=True, kw_only=True):
+    """What people want to know of an advisory about one package; `ranges` is for reading."""
+
+    id: str
+    aliases: tuple[str, ...]
+    severity: str
+    score: float | None
+    ranges: str
+    summary: str
+    url: str
+    fixed: tuple[str, ...]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A package in a version that a manifest leads to, and one fault that it has."""
+
+    manifest: str
+    ecosystem: str
+    name: str
+    version: str
+    direct: bool
+    advisory_id: str
+    advisories: tuple[FoundAdvisory, ...]
+    severity: str
+    score: float | None
+    severity_source: str
+    summary: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        return (self.manifest, self.ecosystem, self.name, self.version, self.advisory_id)
+
+    @property
+    def package(self) -> Package:
+        return (self.ecosystem, self.name, self.version)
+
+
+def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> list[Finding]:
+    """`advisories` also has those about the same faults, so that each is rated and named."""
+    about = by_package(advisories)
+    by_name = _by_name(advisories)
+    groups: dict[Package, list[_Fault]] = {}
+    found: dict[tuple[str, ...], Finding] = {}
+    for one in dependencies:
+        known = about.get((one.ecosystem, one.name))
+        if known is None or one.version is None:
+            continue
+        package = (one.ecosystem, one.name, one.version)
+        if package not in groups:
+            groups[package] = _faults(package, known, by_name)
+        for fault in groups[package]:
+            finding = _finding(one, one.version, fault)
+            # The same package may be asked for twice in one manifest; once directly is direct.
+            if finding.direct or finding.key not in found:
+                found[finding.key] = finding
+    return list(found.values())
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    group: AdvisoryGroup
+    advisories: tuple[FoundAdvisory, ...]
+
+
+def _faults(
+    package: Package, known: Sequence[Advisory], by_name: Mapping[str, list[Advisory]]
+) -> list[_Fault]:
+    ecosystem, name, version = package
+    if version_key(ecosystem, version) is None:
+        return []
+    hits = [one for one in known if affects(one, ecosystem, name, version)]
+    if not hits:
+        return []
+    relatives = _relatives(hits, by_name)
+    return [
+        _Fault(group, tuple(_described(one, relatives, package) for one in group.members))
+        for group in group_advisories(hits, relatives)
+    ]
+
+
+def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
+    group = fault.group
+    return Finding(
+        manifest=dependency.manifest,
+        ecosystem=dependency.ecosystem,
+        name=dependency.name,
+        version=version,
+        direct=dependency.direct,
+        advisory_id=group.id,
+        advisories=fault.advisories,
+        severity=group.severity.level,
+        score=group.severity.score,
+        severity_source=group.severity.source,
+        summary=group.summary,
+    )
+
+
+def _described(
+    advisory: Advisory, relatives: Sequence[Advisory], package: Package
+) -> FoundAdvisory:
+    ecosystem, name, _ = package
+    related = [one for one in relatives if one.names & advisory.names]
+    severity = severity_of(advisory, related)
+    ranges = describe_affected(advisory, ecosystem, name)
+    if len(ranges) > _MOST_RANGES_LENGTH:
+        ranges = ranges[:_MOST_RANGES_LENGTH].rpartition(" or ")[0] + " or …"
+    return FoundAdvisory(
+        id=advisory.id,
+        aliases=advisory.aliases,
+        severity=severity.level,
+        score=severity.score,
+        ranges=ranges,
+        summary=advisory.summary,
+        url=advisory.url,
+        fixed=fixed_versions(advisory, ecosystem, name),
+    )
+
+
+def _by_name(advisories: Iterable[Advisory]) -> Mapping[str, list[Advisory]]:
+    found: dict[str, list[Advisory]] = defaultdict(list)
+    for advisory in advisories:
+        # Not `names`: of thousands of records the sets alone would take as long as all the rest.
+        for name in (advisory.id, *advisory.aliases):
+            found[name].append(advisory)
+    return found
+
+
+def _relatives(
+    advisories: Iterable[Advisory], by_name: Mapping[str, list[Advisory]]
+) -> list[Advisory]:
+    """All that are about the same faults, also through a third."""
+    found = {one.id: one for one in advisories}
+    waiting = list(found.values())
+    while waiting:
+        for name in waiting.pop().names:
+            for other in by_name[name]:
+                if other.id not in found:
+                    found[other.id] = other
+                    waiting.append(other)
+    return list(found.values())

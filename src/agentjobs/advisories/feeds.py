@@ -1,0 +1,211 @@
+"""What is known of each ecosystem's feed: its state, when it is due, and who is at it.
+
+A feed that is being synchronized has no `checked_at`, and its `due_at` is the end of the claim.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agentjobs.advisories.holding import LEASE_SECONDS
+from agentjobs.advisories.sources.source import FeedWarning
+from agentjobs.clock import SECOND_MS
+from agentjobs.store.database import Database, Row, Transaction
+
+_LEASE_MS = LEASE_SECONDS * SECOND_MS
+_FIRST_BACKOFF_MS = 60 * SECOND_MS
+_MOST_WARNINGS = 100
+_decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True):
+    """`newest` is the latest change that is stored, `etag` the mark of the last whole archive."""
+
+    ecosystem: str
+    source: str
+    newest: str | None
+    etag: str | None
+    records: int
+    generation: int
+    synced_at: int | None
+    checked_at: int | None
+    due_at: int
+    error: str | None
+    failures: int
+    warnings: tuple[FeedWarning, ...]
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a synchronization leaves behind for the next one."""
+
+    source: str
+    newest: str | None
+    etag: str | None
+    records: int
+    generation: int
+    warnings: tuple[FeedWarning, ...]
+
+
+async def list_feeds(db: Database) -> list[Feed]:
+    rows = await db.fetch_all("SELECT * FROM advisory_feeds ORDER BY ecosystem")
+    return [_feed(row) for row in rows]
+
+
+async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> list[str]:
+    """Those that are wanted exist and are due if they come from elsewhere; returns the others."""
+    return await db.transact(_ensure, ecosystems, source)
+
+
+async def forget_feed(db: Database, ecosystem: str) -> None:
+    """Its records must be gone by then."""
+    await db.transact(_forget, ecosystem)
+
+
+async def claim_due_feed(db: Database, ecosystems: Sequence[str]) -> Feed | None:
+    """The one that has waited longest."""
+    return await db.transact(_claim, ecosystems, now_too=False)
+
+
+async def claim_feed(db: Database, ecosystem: str) -> Feed | None:
+    """Whether due or not; None while somebody else is at it."""
+    return await db.transact(_claim, [ecosystem], now_too=True)
+
+
+class Claim:
+    """Held by the one whose `due_at` is stored."""
+
+    def __init__(self, db: Database, feed: Feed) -> None:
+        self._db = db
+        self._ecosystem = feed.ecosystem
+        self._due_at = feed.due_at
+
+    async def renew(self) -> bool:
+        until = await self._db.transact(_renew, self._ecosystem, self._due_at)
+        self._due_at = until or self._due_at
+        return until is not None
+
+    async def succeed(self, synced: Synced, next_in_seconds: float) -> None:
+        await self._db.transact(_succeed, self._ecosystem, self._due_at, synced, next_in_seconds)
+
+    async def fail(self, reason: str, at_most_seconds: float) -> None:
+        await self._db.transact(_fail, self._ecosystem, self._due_at, reason, at_most_seconds)
+
+    async def give_back(self) -> None:
+        """Due at once: we were stopped in the middle."""
+        await self._db.transact(_give_back, self._ecosystem, self._due_at)
+
+
+async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
+    for ecosystem in ecosystems:
+        await tx.execute(
+            "INSERT INTO advisory_feeds (ecosystem, source) VALUES (:ecosystem, :source)"
+            " ON CONFLICT DO NOTHING",
+            ecosystem=ecosystem,
+            source=source,
+        )
+    await tx.execute(
+        "UPDATE advisory_feeds SET due_at = 0 WHERE source <> :source AND checked_at IS NOT NULL"
+        " AND ecosystem IN (SELECT value FROM each(:ecosystems))",
+        source=source,
+        ecosystems=ecosystems,
+    )
+    rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
+    return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
+
+
+async def _forget(tx: Transaction, ecosystem: str) -> None:
+    await tx.execute("DELETE FROM advisory_feeds WHERE ecosystem = :name", name=ecosystem)
+
+
+async def _claim(tx: Transaction, ecosystems: Sequence[str], *, now_too: bool) -> Feed | None:
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT * FROM advisory_feeds WHERE ecosystem IN (SELECT value FROM each(:ecosystems))"
+        f" AND (due_at <= :now{' OR checked_at IS NOT NULL' if now_too else ''})"
+        " ORDER BY due_at, ecosystem LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        ecosystems=ecosystems,
+        now=now,
+    )
+    if row is None:
+        return None
+    until = now + _LEASE_MS
+    await tx.execute(
+        "UPDATE advisory_feeds SET due_at = :until, checked_at = NULL WHERE ecosystem = :ecosystem",
+        ecosystem=row["ecosystem"],
+        until=until,
+    )
+    return msgspec.structs.replace(_feed(row), due_at=until)
+
+
+async def _renew(tx: Transaction, ecosystem: str, due_at: int) -> int | None:
+    until = await tx.clock_ms() + _LEASE_MS
+    changed = await tx.execute(
+        "UPDATE advisory_feeds SET due_at = :until WHERE ecosystem = :ecosystem"
+        " AND due_at = :due_at AND checked_at IS NULL",
+        ecosystem=ecosystem,
+        due_at=due_at,
+        until=until,
+    )
+    return until if changed else None
+
+
+async def _succeed(
+    tx: Transaction, ecosystem: str, due_at: int, synced: Synced, next_in_seconds: float
+) -> None:
+    now = await tx.clock_ms()
+    await tx.execute(
+        "UPDATE advisory_feeds SET source = :source, newest = :newest, etag = :etag,"
+        " records = :records, generation = :generation, warnings = :warnings, error = NULL,"
+        " failures = 0, synced_at = :now, checked_at = :now, due_at = :next"
+        " WHERE ecosystem = :ecosystem AND due_at = :due_at",
+        ecosystem=ecosystem,
+        due_at=due_at,
+        source=synced.source,
+        newest=synced.newest,
+        etag=synced.etag,
+        records=synced.records,
+        generation=synced.generation,
+        warnings=msgspec.json.encode(_bounded(synced.warnings)).decode(),
+        now=now,
+        next=now + int(next_in_seconds * SECOND_MS),
+    )
+
+
+async def _fail(
+    tx: Transaction, ecosystem: str, due_at: int, reason: str, at_most_seconds: float
+) -> None:
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT failures FROM advisory_feeds WHERE ecosystem = :ecosystem", ecosystem=ecosystem
+    )
+    failures = 0 if row is None else min(row["failures"], 20)
+    backoff = min(_FIRST_BACKOFF_MS * 2**failures, int(at_most_seconds * SECOND_MS))
+    await tx.execute(
+        "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
+        " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
+        ecosystem=ecosystem,
+        due_at=due_at,
+        reason=reason.replace("\0", " ")[:2_000],
+        now=now,
+        next=now + backoff,
+    )
+
+
+async def _give_back(tx: Transaction, ecosystem: str, due_at: int) -> None:
+    await tx.execute(
+        "UPDATE advisory_feeds SET due_at = 0 WHERE ecosystem = :ecosystem AND due_at = :due_at",
+        ecosystem=ecosystem,
+        due_at=due_at,
+    )
+
+
+def _bounded(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
+    kept = [FeedWarning(one.path, one.reason[:500]) for one in warnings[:_MOST_WARNINGS]]
+    if len(warnings) > _MOST_WARNINGS:
+        kept.append(FeedWarning("", f"and {len(warnings) - _MOST_WARNINGS} more"))
+    return kept
+
+
+def _feed(row: Row) -> Feed:
+    fields = {name: row[name] for name in Feed.__struct_fields__}
+    return Feed(**{**fields, "warnings": _decode_warnings(row["warnings"])})

@@ -1,0 +1,208 @@
+"""Findings as they are stored and shown, always through the organization that owns them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agentjobs.advisories.choice import Choice
+from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
+from agentjobs.advisories.severity import LEVELS
+from agentjobs.identifiers import new_id
+from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.many_rows import ManyRows
+
+_decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
+
+# The worst first.
+_RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
+_RANK = "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
+_SELECT = (
+    f"SELECT f.*, r.full_name AS repo, {_RANK} AS rank FROM findings f"
+    " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
+)
+_KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
+_CHANGEABLE = {
+    "direct": "boolean",
+    "advisory_ids": "text",
+    "severity": "text",
+    "score": "double precision",
+    "severity_source": "text",
+    "summary": "text",
+    "fix_version": "text",
+    "fix_reason": "text",
+}
+_TYPES = {
+    **dict.fromkeys(("id", "organization_id", "repo_id", *_KEY), "text"),
+    **_CHANGEABLE,
+    "first_seen_at": "bigint",
+}
+_INSERT = ManyRows(
+    _TYPES,
+    one=f"INSERT INTO findings ({', '.join(_TYPES)})"
+    f" VALUES ({', '.join(f':{name}' for name in _TYPES)})",
+    many=f"INSERT INTO findings ({', '.join(_TYPES)}) SELECT {', '.join(_TYPES)} FROM {{rows}}",
+)
+_UPDATE = ManyRows(
+    {"id": "text", **_CHANGEABLE},
+    one=f"UPDATE findings SET {', '.join(f'{name} = :{name}' for name in _CHANGEABLE)}"
+    " WHERE id = :id",
+    many=f"UPDATE findings SET {', '.join(f'{name} = v.{name}' for name in _CHANGEABLE)}"
+    " FROM {rows} WHERE findings.id = v.id",
+)
+
+
+class FindingView(msgspec.Struct, frozen=True, kw_only=True):
+    """`fix_version` ends all findings of the package in this version; None: `fix_reason` says why
+    there is none. `advisories` are all records of the fault that are about the package."""
+
+    id: str
+    repo_id: str
+    repo: str
+    manifest: str
+    ecosystem: str
+    name: str
+    version: str
+    direct: bool
+    advisory_id: str
+    advisories: tuple[FoundAdvisory, ...]
+    severity: str
+    score: float | None
+    severity_source: str
+    summary: str
+    fix_version: str | None
+    fix_reason: str
+    first_seen_at: int
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        names = {name for one in self.advisories for name in (one.id, *one.aliases)}
+        return tuple(sorted(names - {self.advisory_id}))
+
+    @property
+    def cursor(self) -> str:
+        """For `after`: the page that begins behind this one."""
+        return f"{_RANKS[self.severity]}{self.id}"  # type: ignore[index]
+
+
+async def list_findings(
+    db: Database,
+    organization_id: str,
+    *,
+    repo_id: str | None = None,
+    severity: str | None = None,
+    search: str | None = None,
+    limit: int = 100,
+    after: str | None = None,
+) -> list[FindingView]:
+    """The worst first. `search` is a part of a package's name or of an advisory's identifier;
+    `after` is the `cursor` of the last one already seen."""
+    rank, last = (after[:1], after[1:]) if after else ("0", "")
+    wanted = "".join(
+        clause
+        for clause, given in (
+            (" AND f.repo_id = :repo_id", repo_id),
+            (" AND f.severity = :severity", severity),
+            (_SEARCH, search),
+        )
+        if given
+    )
+    rows = await db.fetch_all(
+        f"{_SELECT} WHERE f.organization_id = :organization_id{wanted}"
+        f" AND ({_RANK}, f.id) > (CAST(:rank AS INTEGER), :last)"
+        f" ORDER BY {_RANK}, f.id LIMIT :limit",
+        organization_id=organization_id,
+        repo_id=repo_id,
+        severity=severity,
+        pattern=_pattern(search or ""),
+        rank=int(rank) if rank.isdecimal() else 0,
+        last=last,
+        limit=limit,
+    )
+    return [_view(row) for row in rows]
+
+
+async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
+    """All of them, the worst first."""
+    rows = await db.fetch_all(
+        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_RANK}, f.id", repo_id=repo_id
+    )
+    return [_view(row) for row in rows]
+
+
+async def count_by_severity(
+    db: Database, organization_id: str, *, repo_id: str | None = None
+) -> dict[str, int]:
+    """Every severity, the worst first."""
+    only = " AND f.repo_id = :repo_id" if repo_id else ""
+    rows = await db.fetch_all(
+        "SELECT f.severity, COUNT(*) AS number FROM findings f"
+        " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
+        f" WHERE f.organization_id = :organization_id{only} GROUP BY f.severity",
+        organization_id=organization_id,
+        repo_id=repo_id,
+    )
+    found = {row["severity"]: int(row["number"]) for row in rows}
+    return {level: found.get(level, 0) for level in _RANKS}
+
+
+async def replace_findings(
+    tx: Transaction,
+    organization_id: str,
+    repo_id: str,
+    findings: Sequence[Finding],
+    choices: Mapping[Package, Choice],
+) -> None:
+    """What was found before keeps its identifier and the time when it was first seen."""
+    stored = await tx.fetch_all("SELECT * FROM findings WHERE repo_id = :repo_id", repo_id=repo_id)
+    before = {tuple(row[name] for name in _KEY): row for row in stored}
+    now = await tx.clock_ms()
+    fresh, changed = [], []
+    for finding in findings:
+        values = _values(finding, choices[finding.package])
+        row = before.pop(finding.key, None)
+        if row is None:
+            owner = {"organization_id": organization_id, "repo_id": repo_id}
+            key = dict(zip(_KEY, finding.key, strict=True))
+            fresh.append({"id": new_id("fnd"), **owner, **key, **values, "first_seen_at": now})
+        elif any(row[name] != value for name, value in values.items()):
+            changed.append({"id": row["id"], **values})
+    await tx.execute(
+        "DELETE FROM findings WHERE id IN (SELECT value FROM each(:ids))",
+        ids=[row["id"] for row in before.values()],
+    )
+    await _UPDATE.run(tx, changed)
+    await _INSERT.run(tx, fresh)
+
+
+def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
+    return {
+        "direct": finding.direct,
+        "advisory_ids": msgspec.json.encode(finding.advisories).decode(),
+        "severity": finding.severity,
+        "score": finding.score,
+        "severity_source": finding.severity_source,
+        "summary": finding.summary.replace("\0", " "),
+        "fix_version": choice.version,
+        "fix_reason": choice.reason,
+    }
+
+
+_SEARCH = (
+    " AND (lower(f.name) LIKE :pattern ESCAPE '\\' OR lower(f.advisory_ids) LIKE :pattern"
+    " ESCAPE '\\' OR lower(r.full_name) LIKE :pattern ESCAPE '\\')"
+)
+
+
+def _pattern(text: str) -> str:
+    escaped = text.strip().lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _view(row: Row) -> FindingView:
+    names = set(FindingView.__struct_fields__) - {"advisories", "direct"}
+    return FindingView(
+        **{name: row[name] for name in names},
+        advisories=_decode_advisories(row["advisory_ids"]),
+        direct=bool(row["direct"]),
+    )
