@@ -17,8 +17,8 @@ from agentjobs.advisories.model import Advisory, parse_advisory
 from agentjobs.advisories.scans import ScanClaim, claim_due_scan, make_all_due
 from agentjobs.store.database import Database, Transaction
 from agentjobs.worker.scan_loop import ScanLoop
-from tests.osv_records import CVSS_HIGH, LATER, record
 from tests.advisory_world import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
+from tests.osv_records import CVSS_HIGH, LATER, record
 
 CVSS_LOW = "CVSS:3.1/AV:L/AC:H/PR:H/UI:R/S:U/C:L/I:N/A:N"
 PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])

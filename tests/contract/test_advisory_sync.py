@@ -16,8 +16,8 @@ from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.worker.advisory_loop import AdvisoryLoop
-from tests.osv_records import LATER, packed, record, write_bucket
 from tests.advisory_world import add_repo, due_scans
+from tests.osv_records import LATER, packed, record, write_bucket
 
 HOURS = 6.0
 ONE, TWO = record("GHSA-1", "one"), record("GHSA-2", "two")

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from tests.osv_records import CVSS_HIGH, record, write_bucket
 from tests.cli_process import CommandLineInside
+from tests.osv_records import CVSS_HIGH, record, write_bucket
 
 PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])
 GHSA = record("GHSA-1111", "requests", "2.31.0", aliases=["CVE-1"], vector=CVSS_HIGH)
