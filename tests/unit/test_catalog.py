@@ -36,12 +36,25 @@ def test_a_declared_agent_stands_beside_the_built_in_ones() -> None:
     assert agent is not None
     assert (agent.command, agent.timeout_seconds) == (("fix",), 3600)
     assert (agent.environment, agent.network) == ({"A": "b"}, ("packages.test",))
-    assert [each.id for each in catalog.all()] == ["lint-fixer", "fixer"]
+    assert [each.id for each in catalog.all()] == ["lint-fixer", "cve-fixer", "fixer"]
 
 
 def test_a_declared_agent_replaces_a_built_in_of_the_same_id() -> None:
     catalog = catalog_of(table(id="lint-fixer", name="Mine"))
-    assert [agent.name for agent in catalog.all()] == ["Mine"]
+    assert [agent.name for agent in catalog.all()] == ["Mine", "CVE fixer"]
+
+
+def test_the_fixer_of_vulnerabilities_may_reach_the_registries_and_nothing_on_localhost() -> None:
+    settings = Settings(
+        data_dir="d",
+        registry_pypi_url="https://packages.test:8443/simple",
+        registry_npm_url="http://localhost:4873",
+        registry_hosts=["files.test"],
+    )
+    agent = build_catalog(settings).get("cve-fixer")
+    assert agent is not None
+    assert {"packages.test:8443", "files.test"} <= set(agent.network)
+    assert not any("localhost" in host for host in agent.network)
 
 
 def test_an_unknown_agent_is_none() -> None:
@@ -50,8 +63,8 @@ def test_an_unknown_agent_is_none() -> None:
 
 def test_only_built_in_agents_see_the_services_python() -> None:
     catalog = catalog_of(table())
-    built_in, declared = catalog.all()
-    assert built_in.read_only
+    *built_in, declared = catalog.all()
+    assert all(agent.read_only for agent in built_in)
     assert declared.read_only == ()
 
 
@@ -189,7 +202,7 @@ def test_the_same_preset_twice_needs_an_id() -> None:
 
 def test_an_agents_limits_come_before_the_services() -> None:
     catalog = catalog_of(table(limits={"memory_mib": 64, "cpu_seconds": 9}), limit_processes=77)
-    built_in, declared = catalog.all()
+    built_in, _, declared = catalog.all()
     assert (built_in.limits.processes, built_in.limits.cpu_seconds) == (77, 0)
     assert (declared.limits.memory_bytes, declared.limits.cpu_seconds) == (64 * 1024**2, 9)
     assert declared.limits.processes == 77

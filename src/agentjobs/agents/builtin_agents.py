@@ -3,14 +3,34 @@
 import sys
 from pathlib import Path
 
+import msgspec
+
+from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.fixable import CVE_FIXER
+from agentjobs.outbound.patterns import is_pattern
 from agentjobs.sandbox.limits import Limits
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import ECOSYSTEMS
 
 BUILTIN_DIRECTORY = Path(__file__).parent / "builtin"
 
 
-def builtin_agents(plan_required: str, limits: Limits) -> tuple[Agent, ...]:
-    return (_python_agent("lint-fixer", "Lint fixer", "lint_fixer.py", plan_required, limits),)
+def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
+    plan_required = settings.plans[0].name
+    lint_fixer = _python_agent("lint-fixer", "Lint fixer", "lint_fixer.py", plan_required, limits)
+    cve_fixer = _python_agent(
+        CVE_FIXER, "CVE fixer", "cve_fixer/__main__.py", plan_required, limits
+    )
+    return lint_fixer, msgspec.structs.replace(
+        cve_fixer, network=_registry_hosts(settings), uses_package_managers=True
+    )
+
+
+def _registry_hosts(settings: Settings) -> tuple[str, ...]:
+    """Those that can be reached from inside a sandbox at all, where nothing is on localhost."""
+    hosts = (host for ecosystem in ECOSYSTEMS for host in hosts_of(settings, ecosystem))
+    return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
 
 def _python_agent(id: str, name: str, script: str, plan_required: str, limits: Limits) -> Agent:

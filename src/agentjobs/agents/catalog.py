@@ -22,7 +22,7 @@ class Catalog:
 def build_catalog(settings: Settings) -> Catalog:
     """Raises SettingsError; a declared agent with a built-in's id takes its place."""
     _check(settings)
-    built_in = builtin_agents(settings.plans[0].name, limits_of(settings, {}))
+    built_in = builtin_agents(settings, limits_of(settings, {}))
     return Catalog([*built_in, *(agent_of(table, settings) for table in settings.agents)])
 
 

@@ -42,6 +42,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     verify: tuple[str, ...] = ()
     verify_files: tuple[Path, ...] = ()
     on_verify_failure: OnVerifyFailure = "draft"
+    # Of the built-in fixer: the package managers of the worker are shown to it.
+    uses_package_managers: bool = False
     # Of a preset: `command` is made on the worker, from where its program is installed there.
     preset: str | None = None
     executable: str = ""

@@ -56,7 +56,7 @@ def find_installation(preset: Preset, executable: str = "") -> Installation:
             "set `executable` to where it is"
         )
     try:
-        return _installation_at(Path(found).resolve())
+        return installation_at(Path(found).resolve())
     # Of links in a circle and of a path that is none.
     except (OSError, RuntimeError, ValueError) as error:
         raise NotInstalled(
@@ -65,7 +65,7 @@ def find_installation(preset: Preset, executable: str = "") -> Installation:
         ) from None
 
 
-def _installation_at(path: Path) -> Installation:
+def installation_at(path: Path) -> Installation:
     if (path.parent.parent / "pyvenv.cfg").is_file():
         return _in_virtual_environment(path)
     if _NODE.match(_first_bytes(path)):

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.fixer_tools import with_package_managers
 from agentjobs.agents.installation import runnable
 from agentjobs.agents.prompt import JobFacts, build_prompt, job_file
 from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, SandboxTask
@@ -25,7 +26,7 @@ def prepare(
 
     Raises NotInstalled, a SandboxError, when the agent's program went away.
     """
-    agent = runnable(agent)
+    agent = with_package_managers(runnable(agent))
     prompt = build_prompt(facts)
     _write_run_directory(run_dir, msgspec.json.encode(job_file(facts, prompt)), owner_uid)
     return SandboxTask(

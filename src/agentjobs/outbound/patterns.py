@@ -50,6 +50,14 @@ def parse_pattern(text: str) -> Pattern:
     return Pattern(host=name, ports=ports, subdomains=subdomains, is_address=is_address)
 
 
+def is_pattern(text: str) -> bool:
+    try:
+        parse_pattern(text)
+    except ValueError:
+        return False
+    return True
+
+
 def split_port(text: str) -> tuple[str, int | None]:
     """The port is None where none is given; raises ValueError if it is none at all."""
     host, colon, port = text.rpartition(":")

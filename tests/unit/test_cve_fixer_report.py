@@ -1,0 +1,158 @@
+"""The agent `cve-fixer` as a whole, on text edits: what it edits, says and answers with."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from agentjobs.agents.builtin.cve_fixer import fixing, report, tree
+from agentjobs.agents.builtin.cve_fixer.model import Advisory, CannotFix, Fix, Outcome, read_fixes
+from agentjobs.agents.builtin_agents import BUILTIN_DIRECTORY
+
+ADVISORY = {
+    "id": "GHSA-1",
+    "aliases": ["CVE-2022-1"],
+    "severity": "high",
+    "score": 7.5,
+    "ranges": "<0.3.8",
+    "summary": "A <b>loop</b> in `parse` @everyone",
+    "url": "https://advisories.example/GHSA-1",
+}
+GO = {
+    "ecosystem": "Go",
+    "manifest": "go.mod",
+    "package": "golang.org/x/text",
+    "from": "0.3.7",
+    "to": "0.3.8",
+    "advisories": [ADVISORY],
+    "why": "the lowest without one",
+}
+
+
+def run(directory: Path, fixes: object) -> tuple[int, str, str]:
+    """As the sandbox starts it, without one."""
+    (directory / "job.json").write_text(json.dumps({"fixes": fixes}))
+    tree_dir = directory / "tree"
+    tree_dir.mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-u", str(BUILTIN_DIRECTORY / "cve_fixer" / "__main__.py")],
+        cwd=tree_dir,
+        env={
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "AGENTJOBS_JOB": str(directory / "job.json"),
+            "AGENTJOBS_REPORT": str(directory / "report.md"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    written = directory / "report.md"
+    return (
+        done.returncode,
+        done.stdout + done.stderr,
+        written.read_text() if written.is_file() else "",
+    )
+
+
+def test_what_can_be_fixed_is_and_the_rest_is_told(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/go.mod").write_text("require golang.org/x/text v0.3.7\n")
+    (tmp_path / "tree/model.py").write_text("raise SystemExit('the tree was imported')\n")
+    cargo = {**GO, "ecosystem": "crates.io", "manifest": "Cargo.lock", "package": "time"}
+    code, output, written = run(tmp_path, [GO, cargo])
+    assert code == 0, output
+    assert output.endswith("fixed: 1, not fixed: 1\n")
+    assert (tmp_path / "tree/go.mod").read_text() == "require golang.org/x/text v0.3.8\n"
+    assert written.startswith("Update golang.org/x/text to 0.3.8 (CVE-2022-1)\n\n")
+    for part in (
+        "### golang.org/x/text 0.3.7 → 0.3.8",
+        "- [GHSA-1](https://advisories.example/GHSA-1) (CVE-2022-1): high, CVSS 7.5, affects ",
+        r"`<0.3.8`. A \<b\>loop\</b\> in \`parse\` \@everyone",
+        "Why 0.3.8: the lowest without one",
+        "- `go.mod`: `golang.org/x/text` 0.3.7 → 0.3.8",
+        "- `time` 0.3.7 in `Cargo.lock`: files like Cargo.lock cannot be edited by this agent yet",
+        "`git revert <commit>`",
+    ):
+        assert part in written
+
+
+@pytest.mark.parametrize(
+    ("fixes", "words"),
+    [
+        ([GO], "nothing could be fixed: go.mod is not in this branch"),
+        ([{**GO, "manifest": "../go.mod"}], "../go.mod lies outside the repository"),
+        ([], "names no fixes"),
+        ([{"package": "x"}], "the job file cannot be used"),
+    ],
+)
+def test_nothing_fixed_is_a_failure_whose_last_line_says_why(
+    tmp_path: Path, fixes: list[Any], words: str
+) -> None:
+    code, output, _ = run(tmp_path, fixes)
+    assert code == 1
+    assert words in output.splitlines()[-1]
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "manifest", "module"),
+    [
+        ("PyPI", "a/requirements-dev.txt", "requirements"),
+        ("PyPI", "requirements/base.in", "requirements"),
+        ("PyPI", "x/uv.lock", "uv_lock"),
+        ("npm", "web/package-lock.json", "npm_lock"),
+        ("npm", "yarn.lock", None),
+        ("PyPI", "Pipfile.lock", None),
+        ("Maven", "a/pom.xml", "pom"),
+    ],
+)
+def test_a_manifest_has_its_fixer_by_name(
+    ecosystem: str, manifest: str, module: str | None
+) -> None:
+    assert fixing.fixer_for(ecosystem, manifest) == module
+
+
+def test_a_report_of_hostile_names_stays_text() -> None:
+    name = "a`b\n# [x](http://evil)\x1b[31m"
+    fix = Fix(
+        "npm", name, name, name, name, advisories=(Advisory(name, url="javascript:x"),), why=name
+    )
+    outcome = Outcome(made=[fix])
+    outcome.fail([fix], f"first\n~~~\n{name}")
+    title, body = report.report(outcome).split("\n", 1)
+    page = MarkdownIt().render(body)
+    assert "\x1b" not in title + page
+    assert "href" not in page
+    assert "<h1" not in page
+    assert page.count("<h3") == 4
+
+
+def test_several_packages_share_one_title() -> None:
+    one, two = (Fix("npm", "package.json", name, "1", "2") for name in "ab")
+    assert report.title([one, two]) == "Update 2 packages with known vulnerabilities"
+    advisories = (Advisory("GHSA-1", ("CVE-1",)), Advisory("GHSA-2"))
+    both = Fix("npm", "package.json", "a", "1", "2", advisories=advisories)
+    assert report.title([both, both]) == "Update a to 2 (CVE-1 and 1 more)"
+
+
+def test_a_fix_is_read_from_the_job_file() -> None:
+    (fix,) = read_fixes(
+        {"fixes": [{**GO, "hashes": ["sha256:1"], "parents": ["p"], "direct": False}]}
+    )
+    assert (fix.old, fix.new, fix.direct, fix.parents) == ("0.3.7", "0.3.8", False, ("p",))
+    assert fix.hashes == ("sha256:1",)
+    assert fix.advisories[0].score == 7.5
+
+
+def test_a_link_out_of_the_repository_is_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "root/go.mod").symlink_to(tmp_path / "secret")
+    with pytest.raises(CannotFix, match="outside"):
+        tree.file_in(tmp_path / "root", "go.mod")

@@ -1,0 +1,187 @@
+"""The text edits of requirements files and pyproject.toml: what is asked for, and no other byte."""
+
+import pytest
+
+from agentjobs.agents.builtin.cve_fixer import pyproject, requirements, versions
+from agentjobs.agents.builtin.cve_fixer.model import CannotFix, Fix
+
+FIX = Fix(
+    "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("requests==2.25.0\n", "requests==2.31.0\n"),
+        ("a==1\r\nRequests == 2.25.0 # why\r\n", "a==1\r\nRequests == 2.31.0 # why\r\n"),
+        ("requests[socks]==2.25.0", "requests[socks]==2.31.0"),
+        ("requests==2.25 ; os_name == 'nt'\n", "requests==2.31.0 ; os_name == 'nt'\n"),
+        ("requests===2.25.0,<3\n", "requests===2.31.0,<3\n"),
+        (
+            "requests==2.25.0 \\\n    --hash=sha256:1 \\\n    --hash=sha256:2\n    # via x\n",
+            "requests==2.31.0 \\\n    --hash=sha256:a \\\n    --hash=sha256:b\n    # via x\n",
+        ),
+        (
+            "requests==2.25.0 \\\r\n  --hash=sha256:1\r\nb==1 --hash=md5:9",
+            "requests==2.31.0 \\\r\n  --hash=sha256:a \\\r\n  --hash=sha256:b\r\nb==1 --hash=md5:9",
+        ),
+        (
+            "requests==2.25.0 --hash=sha256:1 --hash=sha256:2  # end\n",
+            "requests==2.31.0 --hash=sha256:a --hash=sha256:b  # end\n",
+        ),
+        (
+            "requests==2.25.0; python_version<'3'\nrequests==2.30.0; python_version>='3'\n",
+            "requests==2.31.0; python_version<'3'\nrequests==2.30.0; python_version>='3'\n",
+        ),
+        ("# requests==2.25.0\nrequests==2.25.0\udcff\n", None),
+        ("requests-mock==2.25.0\nmy-requests==2.25.0\n", None),
+        ("requests>=2.25.0\n", None),
+        ("x==1 # \\\nrequests==2.25.01\n", None),
+        ("", None),
+    ],
+)
+def test_only_the_pin_and_its_hashes_change(before: str, after: str | None) -> None:
+    if after is None:
+        with pytest.raises(CannotFix, match=r"no line `requests==2\.25\.0`"):
+            requirements.with_new_pin(before, FIX)
+    else:
+        assert requirements.with_new_pin(before, FIX) == after
+
+
+def test_a_hashed_pin_is_not_changed_without_the_new_hashes() -> None:
+    unhashed = Fix("PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0")
+    with pytest.raises(CannotFix, match="hashes of requests"):
+        requirements.with_new_pin("requests==2.25.0 --hash=sha256:1\n", unhashed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("requests==2.25.0  # http\n", "requests==2.31.0  # http\n"),
+        ("requests >=2.20, <2.30 ; os_name=='nt'", "requests >=2.31.0, <3 ; os_name=='nt'"),
+        ("requests>=2\nidna<3\n", "requests>=2\nidna<3\n"),
+        ("-r base.in\nrequests\n", "-r base.in\nrequests\n"),
+    ],
+)
+def test_the_source_of_a_compiled_file_admits_the_new_version(before: str, after: str) -> None:
+    assert requirements.admitting(before, "requests", "2.31.0") == after
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version", "expected"),
+    [
+        ("==2.25.0", "2.31.0", "==2.31.0"),
+        ("==2.25.*", "2.31.0", "==2.31.*"),
+        ("~=2.25.0", "2.31.0", "~=2.31.0"),
+        ("~=1.4", "2.3.1", "~=2.3,>=2.3.1"),
+        (">=2.25,<2.30", "2.31.0", ">=2.31.0,<3"),
+        (">=1, <=2", "3.4", ">=3.4, <4"),
+        ("^2.25", "3.1.0", "^3.1.0"),
+        ("^0.2.3", "0.3.0", "^0.3.0"),
+        ("~2.25", "2.31.0", "~2.31"),
+        ("2.25.0", "2.31.0", "2.31.0"),
+        ("!=2.31.0", "2.31.0", None),
+        ("^1.0 || ^2.0", "3.0", None),
+        ("whatever", "3.0", None),
+    ],
+)
+def test_a_specifier_is_raised_as_little_as_lets_the_version_in(
+    specifier: str, version: str, expected: str | None
+) -> None:
+    assert versions.raised(specifier, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version", "is_admitted"),
+    [
+        (">=2,<3", "2.31.0", True),
+        (">=2 <3", "3.0", False),
+        ("^2.25", "2.31.0", True),
+        ("^0.2", "0.3", False),
+        ("~=2.25", "2.31", True),
+        ("~2", "2.9", True),
+        ("==2.*", "2.0rc1", True),
+        ("<2.0", "2.0rc1", True),
+        (">=2.0", "2.0.post1", True),
+        (">2.0", "2.0.dev1", False),
+        ("==1!2.0", "2.0", False),
+        ("*", "9", True),
+        ("", "9", True),
+        ("^1 || ^2", "2.5", True),
+        ("no version", "1", True),
+    ],
+)
+def test_a_version_is_admitted_as_the_ecosystem_has_it(
+    specifier: str, version: str, *, is_admitted: bool
+) -> None:
+    assert versions.admits(specifier, version) is is_admitted
+
+
+PYPROJECT = """\
+# kept
+[build-system]
+requires = ["requests==2.25.0"]
+
+[project]
+name = "demo"
+dependencies = [
+  "requests[socks]<2.30; os_name == 'nt'",  # why "requests==1"
+  'Requests == 2.25.0',
+  "requests>=2",
+]
+[project.optional-dependencies]
+http = ["idna (==1)", "requests~=2.25.0", "a;b=='c'", "requests (<2.30)", "idna==1"]
+
+[dependency-groups]
+dev = [{include-group = "x"}, "requests==2.25.0"]
+
+[tool.other]
+dependencies = ["requests==2.25.0"]
+
+[tool.poetry.dependencies]
+python = "^3.9"
+requests = "2.25.0"   # exact
+"urllib3" = "1.26"
+[tool.poetry.group.dev.dependencies]
+requests = {version = "~2.25", extras = ["socks"]}
+[tool.poetry.group.docs.dependencies.requests]
+version = "<2.30"
+"""
+
+
+def test_every_requirement_that_excludes_the_version_is_raised() -> None:
+    edited = pyproject.admitting(PYPROJECT, "requests", "2.31.0")
+    changed = [
+        line
+        for old, line in zip(PYPROJECT.splitlines(), edited.splitlines(), strict=True)
+        if old != line
+    ]
+    assert changed == [
+        '  "requests[socks]<3; os_name == \'nt\'",  # why "requests==1"',
+        "  'Requests == 2.31.0',",
+        'http = ["idna (==1)", "requests~=2.31.0", "a;b==\'c\'", "requests (<3)", "idna==1"]',
+        'dev = [{include-group = "x"}, "requests==2.31.0"]',
+        'requests = "2.31.0"   # exact',
+        'requests = {version = "~2.31", extras = ["socks"]}',
+        'version = "<3"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('[project]\nname = "x"', '[project]\nname = "x"\n\n[tool.uv]\nNEW]\n'),
+        ("[tool.uv]\npackage = false\r\n", "[tool.uv]\r\nNEW]\npackage = false\r\n"),
+        ("[tool.uv]\nother = 1\n[a]\n", "[tool.uv]\nNEW]\nother = 1\n[a]\n"),
+        ('[tool.uv]\noverride-dependencies = ["b"]\n', '[tool.uv]\nNEW, "b"]\n'),
+    ],
+)
+def test_an_override_joins_those_of_the_project(before: str, after: str) -> None:
+    expected = after.replace("NEW", 'override-dependencies = ["a>=2"')
+    assert pyproject.with_override(before, "a>=2") == expected
+
+
+def test_a_broken_pyproject_is_told_and_not_written() -> None:
+    with pytest.raises(CannotFix, match="cannot be read"):
+        pyproject.admitting("[project\n", "requests", "2.31.0")

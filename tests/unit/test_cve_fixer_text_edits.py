@@ -1,0 +1,123 @@
+"""go.mod and pom.xml: the version, where it is written, and no other byte."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.builtin.cve_fixer import go_mod, pom
+from agentjobs.agents.builtin.cve_fixer.model import CannotFix, Fix
+
+GO = Fix("Go", "go.mod", "golang.org/x/text", "0.3.7", "0.3.8")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("require golang.org/x/text v0.3.7\n", "require golang.org/x/text v0.3.8\n"),
+        (
+            "require (\r\n\tgolang.org/x/text v0.3.7 // indirect\r\n\tb v1.0.0\r\n)\r\n",
+            "require (\r\n\tgolang.org/x/text v0.3.8 // indirect\r\n\tb v1.0.0\r\n)\r\n",
+        ),
+        ("require golang.org/x/text v0.3.7", "require golang.org/x/text v0.3.8"),
+        ("exclude (\n\tgolang.org/x/text v0.3.7\n)\n", None),
+        ("require golang.org/x/text/v2 v0.3.7\n", None),
+        ("require golang.org/x/text v0.3.70\n", None),
+        ("// require golang.org/x/text v0.3.7\n", None),
+    ],
+)
+def test_a_go_module_is_required_at_the_new_version(before: str, after: str | None) -> None:
+    if after is None:
+        with pytest.raises(CannotFix, match="no line `require"):
+            go_mod.with_new_require(before, GO)
+    else:
+        assert go_mod.with_new_require(before, GO) == after
+
+
+def test_a_replaced_go_module_is_left_to_a_person() -> None:
+    text = "require golang.org/x/text v0.3.7\nreplace golang.org/x/text => ./fork\n"
+    with pytest.raises(CannotFix, match=r"replaces golang\.org/x/text by \./fork"):
+        go_mod.with_new_require(text, GO)
+
+
+def test_a_pseudo_version_is_a_version_and_go_sum_is_spoken_of(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text(
+        "require gopkg.in/yaml.v3 v3.0.0-20210107192922-496545a6307b\n"
+    )
+    (tmp_path / "go.sum").write_text("kept\n")
+    fix = Fix(
+        *("Go", "go.mod", "gopkg.in/yaml.v3"),
+        *("3.0.0-20210107192922-496545a6307b", "3.0.0-20220521103104-8f96da9f5d5e"),
+    )
+    outcome = go_mod.fix([fix], tmp_path)
+    assert outcome.made == [fix]
+    assert "go mod tidy" in outcome.changes[0]
+    text = "require gopkg.in/yaml.v3 v3.0.0-20220521103104-8f96da9f5d5e\n"
+    assert (tmp_path / "go.mod").read_text() == text
+    assert (tmp_path / "go.sum").read_text() == "kept\n"
+
+
+LOG4J = Fix("Maven", "pom.xml", "org.apache.logging.log4j:log4j-core", "2.14.1", "2.17.1")
+
+
+def dependency(
+    version: str, group: str = "org.apache.logging.log4j", name: str = "log4j-core"
+) -> str:
+    return (
+        f"<dependency>\n <groupId>{group}</groupId>\r\n <artifactId>{name}</artifactId>"
+        f"<exclusions><exclusion><version>2.14.1</version></exclusion></exclusions>"
+        f"<!-- <version>2.14.1</version> -->\t<version> {version} </version></dependency>"
+    )
+
+
+def project(*parts: str, properties: str = "", parent: str = "") -> str:
+    return (
+        f"<project>{parent}<groupId>g</groupId><version>1</version>"
+        f"<properties>{properties}</properties><dependencies>{''.join(parts)}</dependencies></project>"
+    )
+
+
+PROPERTY = "<log4j.version>2.14.1</log4j.version>"
+REFERENCE = "${log4j.version}"
+API = dependency(REFERENCE, name="log4j-api")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (project(dependency("2.14.1")), project(dependency("2.17.1"))),
+        (
+            project(dependency(REFERENCE), API, properties=PROPERTY),
+            project(dependency(REFERENCE), API, properties=PROPERTY.replace("14", "17")),
+        ),
+        (
+            project(dependency(REFERENCE), dependency(REFERENCE, "other"), properties=PROPERTY),
+            project(dependency("2.17.1"), dependency(REFERENCE, "other"), properties=PROPERTY),
+        ),
+        (project(dependency("2.13.0"), dependency("2.14.1", "other")), None),
+        (project(dependency("${unknown}")), None),
+        ("<dependency>" * 50, None),
+        ("", None),
+    ],
+)
+def test_a_maven_version_changes_where_it_is_written(
+    tmp_path: Path, before: str, after: str | None
+) -> None:
+    path = tmp_path / "pom.xml"
+    path.write_bytes(before.encode())
+    outcome = pom.fix([LOG4J], tmp_path)
+    assert len(outcome.made) == (after is not None)
+    assert path.read_bytes().decode() == (before if after is None else after)
+    assert len(outcome.failed) == (after is None)
+
+
+def test_a_version_that_the_parent_gives_changes_in_the_parent(tmp_path: Path) -> None:
+    (tmp_path / "child").mkdir()
+    parent = "<parent><groupId>g</groupId><artifactId>p</artifactId><version>1</version></parent>"
+    (tmp_path / "child/pom.xml").write_text(project(dependency(REFERENCE), parent=parent))
+    (tmp_path / "pom.xml").write_text(project(properties=PROPERTY).replace("17", "14"))
+    fix = Fix("Maven", "child/pom.xml", LOG4J.package, LOG4J.old, LOG4J.new)
+    outcome = pom.fix([fix], tmp_path)
+    assert outcome.made == [fix]
+    assert "<log4j.version>2.17.1</log4j.version>" in (tmp_path / "pom.xml").read_text()
+    assert REFERENCE in (tmp_path / "child/pom.xml").read_text()
+    assert "The version is written in `pom.xml`." in outcome.changes
