@@ -1,0 +1,35 @@
+"""Manifests and lock files: which paths are such, what one says, what all say together.
+
+A reader knows one kind of file and nothing of its neighbours: `combine` brings them together.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from agentjobs.repos.index.manifests.combine import Combined, combine
+from agentjobs.repos.index.manifests.kinds import READERS, kind_of
+from agentjobs.repos.index.manifests.text import Unreadable
+from agentjobs.repos.index.model import ManifestFacts
+
+__all__ = ["VERSION", "Combined", "combine", "kind_of", "read"]
+
+# Raised whenever a reader says something else of the same bytes: cached facts are read anew.
+VERSION = 1
+
+
+def read(kind: str, content: bytes) -> ManifestFacts:
+    """What a file of this kind says. Never raises: what is wrong stands in `warnings`."""
+    ecosystem, module, function = READERS[kind]
+    try:
+        # Late, so that a repository of one ecosystem does not pay for the readers of all.
+        reader: Callable[[bytes], ManifestFacts] = getattr(
+            import_module(f"{__name__}.{module}"), function
+        )
+        return reader(content)
+    except Unreadable as error:
+        return ManifestFacts(ecosystem, warnings=(str(error),))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a stranger's file must never end the index
+        reason = f"{kind} could not be read ({type(error).__name__}: {str(error)[:200]})"
+        return ManifestFacts(ecosystem, warnings=(reason,))

@@ -1,0 +1,94 @@
+"""Files that are broken or were made to do harm: a warning with the reason, and nothing else."""
+
+import random
+
+import pytest
+
+from agentjobs.repos.index.manifests import combine, read
+from agentjobs.repos.index.manifests.kinds import READERS
+from agentjobs.repos.index.manifests.locks import MAX_PACKAGES, Lock
+from agentjobs.repos.index.manifests.text import MAX_WARNINGS, Warnings
+
+DEEP = 100_000
+OURS = sorted(kind for kind, (ecosystem, _, _) in READERS.items() if ecosystem in {"PyPI", "npm"})
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_noise_never_gets_past_the_reader(kind):
+    noise = random.Random(6)
+    for content in (
+        b"",
+        b"\0" * 1000,
+        b"\xff\xfe",
+        noise.randbytes(3000),
+        bytes(noise.choice(b"[]{}:\"'-, \n#=.ab1@/") for _ in range(3000)),
+        b"[" * DEEP,
+        b'{"a":' * DEEP,
+        b"- " * DEEP,
+        b"null",
+        b"[1]",
+    ):
+        facts = read(kind, content)
+        assert not [each for each in facts.warnings if "could not be read (" in each]
+        combine({kind: facts})
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"),
+    [
+        ("pyproject.toml", b"a = '\xff'", "not valid UTF-8 at byte 5"),
+        ("pyproject.toml", b"a" + b".a" * DEEP + b" = 1", "a dotted key"),
+        ("pyproject.toml", b"a = " + b"[" * DEEP, "nested"),
+        ("pyproject.toml", b"a = 1\na = 2\n", "not valid TOML"),
+        ("pyproject.toml", b"[project]\ndependencies = 'a'", "project.dependencies is not a list"),
+        ("pyproject.toml", b"[project]\ndependencies = ['a', 3]", "no requirement: '3'"),
+        ("uv.lock", b"\0", "binary"),
+        ("uv.lock", b'[[package]]\nname = "a"\nversion = "new"', "'new', which is no version"),
+        ("uv.lock", b'[[package]]\nname = "a"\nversion = 1', "without a usable name"),
+        ("package.json", b'{"name": "x"', "not valid JSON"),
+        ("package.json", b'{"name": "\xff", "x": 1}', "not valid UTF-8"),
+        ("package.json", b'{"dependencies": {"a\\u0000": "1"}}', "without a usable name"),
+        ("package.json", b'{"dependencies": "a"}', "dependencies is not a mapping"),
+        ("package-lock.json", b'{"packages": {"node_modules/a": {"version": 1}}}', "was left out"),
+        ("package-lock.json", b'{"packages": []}', "not of the expected form"),
+        ("pnpm-lock.yaml", b"a: &a [x]\nb: [*a, *a]", "anchors"),
+        ("pnpm-lock.yaml", b"a: !!python/name:x y", "tags"),
+        ("pnpm-lock.yaml", b"a: " + b"[" * DEEP, "nested more than 64 deep"),
+        ("pnpm-lock.yaml", b"? [a]\n: b", "a key that is a list"),
+        ("pnpm-lock.yaml", b"[x]", "not a mapping"),
+        ("yarn.lock", b"hello world", "not a lock file of yarn"),
+        ("requirements.txt", b"a==b c", "line 1"),
+        ("setup.cfg", b"a = 1", "no section headers"),
+    ],
+)
+def test_what_is_wrong_is_said(kind, content, reason):
+    assert reason in " ".join(read(kind, content).warnings)
+
+
+def test_a_wrong_entry_costs_itself_and_not_its_neighbours():
+    content = b'{"packages": {"node_modules/a": 7, "node_modules/b": {"version": "1.0.0"}}}'
+    facts = read("package-lock.json", content)
+    assert [package.name for package in facts.packages] == ["b"]
+    assert len(facts.warnings) == 1
+
+
+def test_of_keys_that_come_twice_the_last_counts():
+    facts = read("package.json", b'{"dependencies": {"a": "1.0.0", "a": "2.0.0"}}')
+    assert [each.version for each in facts.requirements] == ["2.0.0"]
+
+
+def test_many_faults_are_told_as_a_number():
+    warnings = Warnings()
+    for number in range(MAX_WARNINGS + 5):
+        warnings.add(str(number))
+    assert len(warnings.all()) == MAX_WARNINGS + 1
+    assert "5 more" in warnings.all()[-1]
+
+
+def test_a_lock_file_holds_so_many_packages_and_no_more():
+    lock = Lock(Warnings())
+    for number in range(MAX_PACKAGES + 2):
+        lock.add(number, "a", str(number % 3))
+    assert len(lock.packages()) == 3
+    assert lock.position(MAX_PACKAGES) is None
+    assert len(lock.warnings.all()) == 2

@@ -1,0 +1,262 @@
+"""pom.xml by itself, and the poms of a repository together."""
+
+import pytest
+
+from agentjobs.repos.index.manifests import combine
+from agentjobs.repos.index.manifests.maven import complete, read_pom
+from agentjobs.repos.index.model import ManifestFacts
+
+
+def pom(body: str, artifact: str = "app", parent: str = "", version: str = "1.0") -> bytes:
+    """A project; with a parent it inherits the rest of its coordinates."""
+    own = "" if parent else f"<groupId>com.example</groupId><version>{version}</version>"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"{parent}{own}<artifactId>{artifact}</artifactId>{body}</project>"
+    ).encode()
+
+
+def parent(artifact: str, rest: str = "", version: str = "1.0") -> str:
+    return (
+        f"<parent><groupId>com.example</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version>{rest}</parent>"
+    )
+
+
+def dependency(name: str, version: str = "", rest: str = "") -> str:
+    group, _, artifact = name.partition(":")
+    number = f"<version>{version}</version>" if version else ""
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"{number}{rest}</dependency>"
+    )
+
+
+def dependencies(*each: str) -> str:
+    return f"<dependencies>{''.join(each)}</dependencies>"
+
+
+def managed(*each: str) -> str:
+    return f"<dependencyManagement>{dependencies(*each)}</dependencyManagement>"
+
+
+def asked(facts: ManifestFacts) -> dict[str, tuple[str | None, str]]:
+    return {r.name: (r.version, r.scope) for r in facts.requirements}
+
+
+def completed(**poms: bytes) -> dict[str, dict[str, tuple[str | None, str]]]:
+    """What the pom of each directory asks for; `root` is the repository's own."""
+    facts = {
+        "pom.xml" if directory == "root" else f"{directory}/pom.xml": read_pom(content)
+        for directory, content in poms.items()
+    }
+    done = complete(facts)
+    assert len(combine(facts).dependencies) == sum(len(each.requirements) for each in done.values())
+    return {path.removesuffix("/pom.xml"): asked(each) for path, each in done.items()}
+
+
+def test_a_pom_says_by_itself_what_it_asks_for_and_in_which_scope():
+    facts = read_pom(
+        pom(
+            "<modules><module>core</module></modules>"
+            + dependencies(
+                dependency("org.apache.logging.log4j:log4j-core", "2.14.1"),
+                dependency("a:test", "1", "<scope>test</scope>"),
+                dependency("a:provided", "1", "<scope>provided</scope>"),
+                dependency("a:optional", "1", "<optional>true</optional>"),
+                dependency("a:pinned", "[1.5]"),
+                dependency("a:range", "[1,2)"),
+                dependency("a:latest", "LATEST"),
+                dependency(
+                    "a:b",
+                    "1",
+                    "<exclusions><exclusion><groupId>x</groupId></exclusion></exclusions>",
+                ),
+            )
+            + "<build><plugins><plugin>"
+            + dependencies(dependency("a:plugin-only", "1"))
+            + "</plugin></plugins></build><profiles><profile><id>on</id>"
+            + dependencies(dependency("a:profile", "1"))
+            + "</profile></profiles>"
+        )
+    )
+    assert (facts.project, facts.members, facts.warnings) == ("com.example:app", ("core",), ())
+    assert asked(facts) == {
+        "org.apache.logging.log4j:log4j-core": ("2.14.1", "runtime"),
+        "a:test": ("1", "dev"),
+        "a:provided": ("1", "optional"),
+        "a:optional": ("1", "optional"),
+        "a:pinned": ("1.5", "runtime"),
+        "a:range": (None, "runtime"),
+        "a:latest": (None, "runtime"),
+        "a:b": ("1", "runtime"),
+        "a:profile": ("1", "optional"),
+    }
+
+
+def test_names_with_a_prefix_mean_the_same():
+    content = pom(dependencies(dependency("a:b", "1"))).replace(b"xmlns=", b"xmlns:m=")
+    prefixed = content.replace(b"</", b"</m:").replace(b"<", b"<m:").replace(b"<m:/m:", b"</m:")
+    assert asked(read_pom(prefixed.replace(b"<m:?", b"<?"))) == {"a:b": ("1", "runtime")}
+
+
+def test_properties_are_followed_through_properties_and_parents():
+    found = completed(
+        root=pom(
+            "<properties><spring>5.3.17</spring><outer>${inner}</outer><inner>2.0</inner>"
+            "<major>1</major></properties>",
+            "parent",
+        ),
+        web=pom(
+            "<properties><own>3.0</own><spring>5.3.16</spring></properties>"
+            + dependencies(
+                dependency("a:own", "${own}"),
+                dependency("a:outer", "${outer}"),
+                dependency("a:mixed", "${major}.5"),
+                dependency("${project.groupId}.x:y", "${project.parent.version}"),
+                dependency("a:unknown", "${unknown}"),
+                dependency("org.springframework:spring-beans", "${spring}"),
+            ),
+            "web",
+            parent("parent"),
+        ),
+    )
+    assert found == {
+        "pom.xml": {},
+        "web": {
+            "a:own": ("3.0", "runtime"),
+            "a:outer": ("2.0", "runtime"),
+            "a:mixed": ("1.5", "runtime"),
+            "com.example.x:y": ("1.0", "runtime"),
+            "a:unknown": (None, "runtime"),
+            "org.springframework:spring-beans": ("5.3.16", "runtime"),
+        },
+    }
+
+
+def test_managed_versions_come_from_parents_and_from_boms_of_the_repository():
+    bom = dependency("com.example:bom", "1.0", "<type>pom</type><scope>import</scope>")
+    outside = dependency("org.other:bom", "9", "<type>pom</type><scope>import</scope>")
+    found = completed(
+        root=pom(
+            managed(
+                dependency("a:managed", "1.1"),
+                dependency("a:junit", "4", "<scope>test</scope>"),
+                dependency("a:elsewhere", "7"),
+                dependency("a:set", "${set}"),
+                bom,
+                outside,
+            )
+            + "<properties><set>1</set></properties>",
+            "parent",
+        ),
+        bom=pom(
+            "<properties><v>6.6</v></properties>" + managed(dependency("a:from-bom", "${v}")), "bom"
+        ),
+        one=pom(
+            dependencies(*map(dependency, ["a:managed", "a:junit", "a:from-bom", "a:nobody"])),
+            "one",
+            parent("parent"),
+        ),
+        two=pom(
+            "<properties><set>2</set></properties>"
+            + dependencies(
+                dependency("a:set"),
+                dependency("a:managed", rest="<scope>test</scope>"),
+                dependency("a:elsewhere", "8"),
+                dependency("com.example:one", "${project.version}"),
+            ),
+            "two",
+            parent("parent"),
+        ),
+    )
+    # What is managed stands with the pom that manages it: that is the one to edit.
+    assert found == {
+        "pom.xml": {"a:managed": ("1.1", "runtime"), "a:junit": ("4", "dev")},
+        "bom": {"a:from-bom": ("6.6", "runtime")},
+        "one": {"a:nobody": (None, "runtime")},
+        "two": {"a:set": ("2", "runtime"), "a:elsewhere": ("8", "runtime")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("hint", "version", "expected"),
+    [
+        ("", "1.0", "5"),
+        ("<relativePath>../build/pom.xml</relativePath>", "1.0", "5"),
+        ("<relativePath>../build</relativePath>", "1.0", "5"),
+        ("<relativePath/>", "1.0", "5"),
+        ("<relativePath>../../../../outside</relativePath>", "1.0", "5"),
+        ("<relativePath>../build</relativePath>", "0.9", None),
+    ],
+    ids=["by name", "file", "directory", "by name only", "outside", "another version"],
+)
+def test_a_parent_is_found_by_path_or_name_in_the_version_asked_for(hint, version, expected):
+    found = completed(
+        build=pom("<properties><v>5</v></properties>", "parent"),
+        app=pom(dependencies(dependency("a:b", "${v}")), "app", parent("parent", hint, version)),
+    )
+    assert found["app"] == {"a:b": (expected, "runtime")}
+
+
+def test_poms_that_are_each_other_s_parents_and_properties_in_a_circle_come_to_an_end():
+    circle = "<properties><x>${y}</x><y>${x}</y><z>${z}${z}${z}</z></properties>"
+    uses = dependencies(*(dependency(f"a:{name}", f"${{{name}}}") for name in "xyz"))
+    found = completed(
+        root=pom(circle, "a", parent("b", "<relativePath>b</relativePath>")),
+        b=pom(uses, "b", parent("a")),
+    )
+    assert found["b"] == {f"a:{name}": (None, "runtime") for name in "xyz"}
+
+
+def test_a_name_nobody_can_know_is_a_warning():
+    content = pom(dependencies(dependency("${who}:b", "1"), dependency("a:b", "1")))
+    facts = complete({"pom.xml": read_pom(content)})["pom.xml"]
+    assert asked(facts) == {"a:b": ("1", "runtime")}
+    assert facts.warnings == ("no pom.xml here says what ${who}:b stands for",)
+
+
+def test_facts_of_other_ecosystems_pass_unchanged():
+    facts = {"go.mod": ManifestFacts("Go", project="example.com/a")}
+    assert complete(facts) == facts
+
+
+GOOD = dependency("a:b", "1")
+WHOLE = pom(dependencies(GOOD, dependency("c:d", "2.3")))
+BOMB = (
+    b'<!DOCTYPE project [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]>'
+    b"<project><artifactId>&b;</artifactId></project>"
+)
+OUTSIDE = (
+    b'<!DOCTYPE project SYSTEM "file:///etc/passwd"><project><artifactId>x</artifactId></project>'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "warned"),
+    [
+        (b"", [], "not well-formed XML"),
+        (b"\x00\x01\x02", [], "not well-formed XML"),
+        (BOMB, [], "DOCTYPE"),
+        (OUTSIDE, [], "DOCTYPE"),
+        (WHOLE[: WHOLE.index(b".3")], ["a:b"], "not well-formed XML"),
+        (WHOLE.replace(b"2.3", b"&gone;"), ["a:b"], "undefined entity"),
+        (WHOLE.replace(b"<modelVersion>", b"<name>Caf\xe9</name><modelVersion>"),
+         ["a:b", "c:d"], "not UTF-8"),
+        (pom(dependencies("<dependency><groupId>a</groupId></dependency>", GOOD)),
+         ["a:b"], "without groupId or artifactId"),
+        (b"<project>" * 100_000, [], "levels deep"),
+        (pom(dependencies(GOOD) + "<a/>" * 100_001), ["a:b"], "XML elements"),
+        (b"<html><body/></html>", [], "no <project>"),
+        (b"<project><dependencies>x</dependencies><parent/></project>", [], ""),
+        (WHOLE.decode().replace("UTF-8", "UTF-16").encode("utf-16"), ["a:b", "c:d"], ""),
+        (WHOLE.replace(b"UTF-8", b"no-such"), [], "encoding"),
+    ],
+    ids=["empty", "binary", "bomb", "outside", "cut off", "entity", "bytes", "half", "deep", "wide",
+         "another", "types", "UTF-16", "encoding"],
+)  # fmt: skip
+def test_a_broken_pom_warns_and_keeps_the_rest(content, kept, warned):
+    facts = read_pom(content)
+    assert [requirement.name for requirement in facts.requirements] == kept
+    assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()
