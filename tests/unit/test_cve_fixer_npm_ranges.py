@@ -1,0 +1,94 @@
+"""npm's ranges: the agent `cve-fixer` asks whether a version is admitted, and what admits it."""
+
+import pytest
+
+from agentjobs.agents.builtin.cve_fixer.npm_ranges import admits, exactly, raised
+
+
+@pytest.mark.parametrize(
+    ("spec", "inside", "outside"),
+    [
+        ("^4.17.15", "4.17.15 4.17.21 4.99.0", "4.17.14 5.0.0 5.0.0-rc.1 4.17.16-beta"),
+        ("^0.2.1", "0.2.1 0.2.4", "0.3.0 0.2.0"),
+        ("^0.0.8", "0.0.8", "0.0.9 0.2.4"),
+        ("^0", "0.0.1 0.9.0", "1.0.0"),
+        ("~1.2.3", "1.2.3 1.2.9", "1.3.0"),
+        ("~> 1.2", "1.2.0", "1.3.0"),
+        ("~1", "1.9.0", "2.0.0"),
+        ("1.2.3", "1.2.3 1.2.3+build", "1.2.4"),
+        ("=v1.2.3", "1.2.3", "1.2.4"),
+        ("1.2.x", "1.2.0 1.2.99", "1.3.0 1.2.5-beta"),
+        ("1", "1.0.0 1.9.9", "2.0.0"),
+        ("", "0.0.1 9.9.9", "1.0.0-rc"),
+        ("*", "0.0.1 9.9.9", "1.0.0-rc"),
+        (">=1.2 <2", "1.2.0 1.99.0", "1.1.9 2.0.0 2.0.0-rc"),
+        (">1.2", "1.3.0", "1.2.9"),
+        ("<=1.2", "1.2.9 0.1.0", "1.3.0"),
+        ("<= 1.2.3", "1.2.3", "1.2.4"),
+        ("1.2.3 - 2.3", "1.2.3 2.3.9", "2.4.0"),
+        ("1.2.3 - 2.3.4", "2.3.4", "2.3.5"),
+        ("^1.0.0 || ^3.1.0", "1.5.0 3.1.0", "2.0.0 3.0.9"),
+        (">=1.2.3-beta.2", "1.2.3-beta.10 1.2.3 2.0.0", "1.2.3-beta.1 1.2.4-beta.1"),
+        ("npm:lodash@^4.17.15", "4.17.21", "5.0.0"),
+        ("npm:@scope/name@1.2.3", "1.2.3", "1.2.4"),
+    ],
+)
+def test_a_range_admits_what_npm_says_it_does(spec: str, inside: str, outside: str) -> None:
+    assert {version: admits(spec, version) for version in inside.split()} == dict.fromkeys(
+        inside.split(), True
+    )
+    assert {version: admits(spec, version) for version in outside.split()} == dict.fromkeys(
+        outside.split(), False
+    )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "latest",
+        "file:../lib",
+        "git+https://git.example/a.git",
+        "workspace:^",
+        "catalog:",
+        ">=",
+        "1.a",
+    ],
+)
+def test_what_is_no_range_says_nothing(spec: str) -> None:
+    assert admits(spec, "1.0.0") is None
+
+
+def test_a_version_that_is_none_is_neither_in_nor_out() -> None:
+    assert admits("^1.0.0", "one") is None
+    assert admits("^1.0.0", "1.0") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "after"),
+    [
+        ("4.17.15", "4.17.21", "4.17.21"),
+        ("=4.17.15", "4.17.21", "=4.17.21"),
+        ("^3.1.0", "4.17.21", "^4.17.21"),
+        ("~4.16.0", "4.17.21", "~4.17.21"),
+        ("~ 4.16", "4.17.21", "~4.17.21"),
+        ("4.16.x", "4.17.21", "4.17.x"),
+        ("3", "4.17.21", "4"),
+        ("3.x", "4.17.21", "4.x"),
+        (">=1.0.0 <4.17.20", "4.17.21", "^4.17.21"),
+        ("<4.17.20", "4.17.21", "^4.17.21"),
+        ("1.0.0 - 2.0.0", "4.17.21", "^4.17.21"),
+        ("^2.0.0 || ^3.0.0", "4.17.21", "^2.0.0 || ^3.0.0 || ^4.17.21"),
+        ("npm:lodash@4.17.15", "4.17.21", "npm:lodash@4.17.21"),
+    ],
+)
+def test_a_range_that_excludes_a_version_is_raised_in_its_own_form(
+    spec: str, version: str, after: str
+) -> None:
+    assert admits(spec, version) is False
+    assert raised(spec, version) == after
+    assert admits(after, version)
+
+
+def test_an_exact_version_is_of_the_package_that_an_alias_means() -> None:
+    assert exactly("^4.0.0", "4.17.21") == "4.17.21"
+    assert exactly("npm:@scope/name@^4.0.0", "4.17.21") == "npm:@scope/name@4.17.21"

@@ -1,0 +1,295 @@
+"""JSON and YAML of npm and pnpm: one value changes, and no other byte."""
+
+import pytest
+
+from agentjobs.agents.builtin.cve_fixer import json_text, package_json, pnpm_text, yaml_text
+from agentjobs.agents.builtin.cve_fixer.model import CannotFix
+from agentjobs.agents.builtin.cve_fixer.npm_style import in_style_of
+from agentjobs.agents.builtin.cve_fixer.npm_tree import asks_for, copies_of
+from agentjobs.agents.builtin.cve_fixer.pnpm_catalogs import with_catalog
+from agentjobs.agents.builtin.cve_fixer.pnpm_overrides import Settings, keeping
+
+NAME = "pnpm-workspace.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ('{"a": 1,\n "b":[1,2]}', {"a": 1}, {"a": 2}, '{"a": 2,\n "b":[1,2]}'),
+        ('{\n\t"a": {}\n}\n', {}, {"a": {"b": "c"}}, '{\n\t"a": {\n\t\t"b": "c"\n\t}\n}\n'),
+        ('{\r\n  "a": 1\r\n}', {}, {"z": "ü"}, '{\r\n  "a": 1,\r\n  "z": "ü"\r\n}'),
+        (
+            '{"a": 1, "c": 3}',
+            {"a": 1, "c": 3},
+            {"a": 1, "b": 2, "c": 3},
+            '{"a": 1, "b": 2, "c": 3}',
+        ),
+        (
+            '{\n  "c": 3\n}',
+            {"c": 3},
+            {"a": [1], "b": 2, "c": 3},
+            '{\n  "a": [\n    1\n  ],\n  "b": 2,\n  "c": 3\n}',
+        ),
+        ('{\n  "a": 1,\n  "b": 2,\n  "c": 3\n}', {"a": 1, "b": 2}, {}, '{\n  "c": 3\n}'),
+        ('{\n  "a": 1,\n  "b": 2,\n  "c": 3\n}', {"b": 2, "c": 3}, {}, '{\n  "a": 1\n}'),
+        ('{"a": {"b": 1}}', {"a": {"b": 1}}, {"a": {}}, '{"a": {}}'),
+        ('{"a": {"b": 1}}', {"a": {"b": 1}}, {"a": {"c": 2}}, '{"a": {"c": 2}}'),
+        ('{"own": 1, "a": "x"}', {"a": "b"}, {"a": "c"}, '{"own": 1, "a": "c"}'),
+        ('{"a": 1}', {"gone": 1}, {}, '{"a": 1}'),
+        ('\ufeff{ "a" : "}" }', {"a": "}"}, {"a": "{"}, '\ufeff{ "a" : "{" }'),
+    ],
+)
+def test_what_changed_between_two_readings_is_done_to_the_text(
+    text: str, old: dict[str, object], new: dict[str, object], after: str
+) -> None:
+    assert json_text.patched(text, old, new) == after
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "nonsense", '{"a":' * 100_000])
+def test_what_is_no_json_object_is_refused_in_words(text: str) -> None:
+    with pytest.raises(CannotFix, match=r"^package\.json "):
+        package_json.read(text)
+
+
+def test_a_range_is_raised_only_where_it_excludes_the_version() -> None:
+    text = '{ "devDependencies": {"a": "^1.0.0", "b":"1.0.0" }, "peerDependencies": {"b": "1"} }'
+    assert package_json.admitting(text, "a", "1.2.0") == text
+    assert package_json.admitting(text, "b", "2.0.0") == text.replace('"b":"1.0.0"', '"b":"2.0.0"')
+    assert package_json.admitting(text, "unknown", "2.0.0") == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"a": 1}', '{"a": 1, "overrides": {"mkdirp": {"minimist": "0.2.4"}}}'),
+        (
+            '{"overrides": {"b": "1"}}',
+            '{"overrides": {"b": "1", "mkdirp": {"minimist": "0.2.4"}}}',
+        ),
+        (
+            '{"overrides": {"mkdirp": "0.5.1"}}',
+            '{"overrides": {"mkdirp": {".": "0.5.1", "minimist": "0.2.4"}}}',
+        ),
+    ],
+)
+def test_an_override_joins_those_that_are_there(before: str, after: str) -> None:
+    assert package_json.with_override(before, "mkdirp", "minimist", "0.2.4") == after
+
+
+def test_rules_about_a_package_are_found_at_any_depth() -> None:
+    overrides = {"a": {"b@^1": "1.0.0", ".": "2.0.0"}, "b": {".": "3.0.0", "c": "4.0.0"}}
+    assert list(package_json.override_rules(overrides, "b")) == [
+        (("a", "b@^1"), "1.0.0"),
+        (("b", "."), "3.0.0"),
+    ]
+    assert package_json.without_rules(overrides, "b") == {"a": {".": "2.0.0"}, "b": {"c": "4.0.0"}}
+
+
+def test_what_could_run_or_redirect_a_package_manager_stays_out_of_the_copy() -> None:
+    text = (
+        '{"name": "app", "scripts": {"preinstall": "x"}, "packageManager": "pnpm@1.0.0", '
+        '"devEngines": {}, "engines": {"node": "1"}, "dependencies": {"a": "1"}}'
+    )
+    assert package_json.harmless(text) == {"name": "app", "dependencies": {"a": "1"}}
+
+
+def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
+    packages = {
+        "": {"dependencies": {"x": "^2"}, "devDependencies": {"y": "npm:x@1"}},
+        "node_modules/x": {"version": "2.0.0"},
+        "node_modules/y": {"name": "x", "version": "1.0.0"},
+        "node_modules/a": {
+            "version": "1.0.0",
+            "dependencies": {"x": "1"},
+            "devDependencies": {"y": "1"},
+        },
+        "node_modules/a/node_modules/x": {"version": "1.0.0"},
+        "node_modules/a/node_modules/@s/b": {"version": "1.0.0", "peerDependencies": {"x": "*"}},
+        "packages/m": {"dependencies": {"x": "2"}},
+        "node_modules/m": {"resolved": "packages/m", "link": True},
+    }
+    places = copies_of(packages, "x")
+    assert list(places) == ["node_modules/x", "node_modules/y", "node_modules/a/node_modules/x"]
+    asks = {(ask.asking, ask.name): ask.given for ask in asks_for(packages, places)}
+    assert asks == {
+        ("", "x"): "node_modules/x",
+        ("", "y"): "node_modules/y",
+        ("node_modules/a", "x"): "node_modules/a/node_modules/x",
+        ("node_modules/a/node_modules/@s/b", "x"): "node_modules/a/node_modules/x",
+        ("packages/m", "x"): "node_modules/x",
+    }
+
+
+def test_new_entries_take_the_addresses_that_the_file_has() -> None:
+    text = '{"resolved": "https://one.example/npm/@s/a/-/a-1.0.0.tgz"}'
+    made = {"b": {"resolved": "https://two.example/b/-/b-2.0.0.tgz", "license": "MIT"}}
+    assert in_style_of(text, made) == {"b": {"resolved": "https://one.example/npm/b/-/b-2.0.0.tgz"}}
+    assert in_style_of('{"license": "MIT"}', made) == made
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "overrides:\n  a>b: 1.0.0\n"),
+        ("packages:\n- x/*\n", "packages:\n- x/*\n\noverrides:\n  a>b: 1.0.0\n"),
+        ("packages: [x]", "packages: [x]\n\noverrides:\n  a>b: 1.0.0\n"),
+        (
+            "overrides:\n    # why\n    c: 2.0.0 # kept\n\nother: 1\n",
+            "overrides:\n    # why\n    c: 2.0.0 # kept\n    a>b: 1.0.0\n\nother: 1\n",
+        ),
+        ('overrides:\n  "a>b": "0.5.0" # was\n', 'overrides:\n  "a>b": "1.0.0" # was\n'),
+        ("overrides: {}\n", "overrides: {a>b: 1.0.0}\n"),
+        ("overrides: {'@c/d': ^1} # x\n", "overrides: {'@c/d': ^1, a>b: 1.0.0} # x\n"),
+    ],
+)
+def test_an_entry_is_added_to_yaml_as_it_is_written(before: str, after: str) -> None:
+    assert yaml_text.with_entry(before, "overrides", "a>b", "1.0.0", name=NAME) == after
+
+
+@pytest.mark.parametrize(
+    "text", ["{overrides: {a: 1}}\n", "a: 1\na: 2\n", "&x a: 1\n", "? a\n: 1\n", "%YAML 1.2\n"]
+)
+def test_yaml_of_another_kind_is_refused(text: str) -> None:
+    with pytest.raises(CannotFix, match=r"^pnpm-workspace\.yaml "):
+        yaml_text.with_entry(text, "overrides", "a", "1.0.0", name=NAME)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "written"),
+    [
+        ("1.0.0", "1.0.0"),
+        ("1.0", "'1.0'"),
+        ("@a/b", "'@a/b'"),
+        ("^1", "^1"),
+        ("*", "'*'"),
+        ("true", "'true'"),
+    ],
+)
+def test_scalars_that_yaml_would_take_for_something_else_are_quoted(
+    scalar: str, written: str
+) -> None:
+    assert yaml_text.quoted(scalar) == written
+    assert yaml_text.unquoted(written) == scalar
+
+
+@pytest.mark.parametrize(
+    ("workspace", "manifest", "place"),
+    [
+        ("", "{}", NAME),
+        ("", '{"packageManager": "pnpm@9.1.0"}', "package.json"),
+        ("", '{"packageManager": "pnpm@10.1.0+sha512.x"}', NAME),
+        (
+            "",
+            '{"pnpm": {"overrides": {"x": "1"}}, "packageManager": "pnpm@10.1.0"}',
+            "package.json",
+        ),
+        ("overrides:\n  x: 1\n", '{"packageManager": "pnpm@9.1.0"}', NAME),
+    ],
+)
+def test_an_override_goes_where_the_projects_pnpm_reads_it(
+    workspace: str, manifest: str, place: str
+) -> None:
+    settings = Settings(workspace, manifest)
+    assert settings.place == place
+    assert settings.with_override("a>b", "1.0.0").overrides["a>b"] == "1.0.0"
+
+
+def test_overrides_that_hold_the_old_version_are_found_by_what_they_are_about() -> None:
+    overrides = {
+        "a": "1.0.0",
+        "x@2>a@^1": "^1.0.0",
+        "a>b": "1.0.0",
+        "@s/a": "1.0.0",
+        "a@3": "3.0.0",
+    }
+    assert keeping(overrides, "a", "1.0.0", "2.0.0") == {"a": "2.0.0", "x@2>a@^1": "^2.0.0"}
+
+
+LOCK = """\
+lockfileVersion: '9.0'
+
+catalogs:
+  default:
+    a:
+      specifier: ^1.0.0
+      version: 1.0.0
+
+importers:
+
+  .: {}
+
+  packages/m:
+    dependencies:
+      a:
+        specifier: 'catalog:'
+        version: 1.0.0
+      alias:
+        specifier: npm:a@^1
+        version: a@1.0.0
+
+packages:
+
+  '@s/p@1.0.0':
+    resolution: {integrity: x}
+
+  a@1.0.0:
+    resolution: {integrity: x}
+
+  peer@1.0.0:
+    resolution: {integrity: x}
+    peerDependencies:
+      a: '*'
+
+snapshots:
+
+  '@s/p@1.0.0(peer@1.0.0(a@1.0.0))':
+    dependencies:
+      a: 1.0.0
+      peer: 1.0.0(a@1.0.0)
+
+  a@1.0.0: {}
+
+  peer@1.0.0(a@1.0.0):
+    dependencies:
+      a: 1.0.0
+"""
+
+
+def test_a_pnpm_lock_tells_who_gets_a_version_and_who_only_has_it_as_a_peer() -> None:
+    directs = pnpm_text.directs(LOCK, "a", "1.0.0")
+    assert [(direct.importer, direct.name, direct.spec) for direct in directs] == [
+        ("packages/m", "a", "catalog:"),
+        ("packages/m", "alias", "npm:a@^1"),
+    ]
+    assert [(parent.id, parent.name) for parent in pnpm_text.parents(LOCK, "a", "1.0.0")] == [
+        ("@s/p@1.0.0", "a")
+    ]
+    assert pnpm_text.directs(LOCK, "a", "2.0.0") == []
+
+
+def test_a_catalog_moves_in_both_files_and_its_range_only_if_it_must() -> None:
+    workspace = "catalog:\n  a: ^1.0.0 # ours\n"
+    same, lock = with_catalog(workspace, LOCK, LOCK, "default", "a", "1.2.0")
+    assert same == workspace
+    assert lock == LOCK.replace("^1.0.0\n      version: 1.0.0", "^1.0.0\n      version: 1.2.0")
+    raised, lock = with_catalog(workspace, LOCK, LOCK, "default", "a", "2.0.0")
+    assert raised == "catalog:\n  a: ^2.0.0 # ours\n"
+    assert "      specifier: ^2.0.0\n      version: 2.0.0\n" in lock
+
+
+def test_what_pnpm_changed_is_done_to_a_lock_file_that_another_release_wrote() -> None:
+    old = LOCK.replace("integrity: x", "integrity: x, tarball: t").replace(
+        "importers:", "time:\n  a@1.0.0: '2020'\n\nimporters:"
+    )
+    after = LOCK.replace("  a@1.0.0:\n", "  a@1.2.0:\n").replace("  a@1.0.0: {}", "  a@1.2.0: {}")
+    merged = pnpm_text.merged(old, LOCK, after)
+    assert merged == old.replace(
+        "  a@1.0.0:\n    resolution: {integrity: x, tarball: t}",
+        "  a@1.2.0:\n    resolution: {integrity: x}",
+    ).replace("  a@1.0.0: {}", "  a@1.2.0: {}")
+    assert pnpm_text.merged(LOCK, LOCK, after) == after
+
+
+def test_a_lock_file_of_an_older_format_says_what_to_do() -> None:
+    with pytest.raises(CannotFix, match=r"format 6\.0: run `pnpm install` with pnpm 9"):
+        pnpm_text.check_format("lockfileVersion: '6.0'\n", "pnpm-lock.yaml")
