@@ -139,6 +139,8 @@ def test_several_packages_share_one_title() -> None:
     advisories = (Advisory("GHSA-1", ("CVE-1",)), Advisory("GHSA-2"))
     both = Fix("npm", "package.json", "a", "1", "2", advisories=advisories)
     assert report.title([both, both]) == "Update a to 2 (CVE-1 and 1 more)"
+    below = Fix("npm", "web/shop/package.json", "a", "1", "2")
+    assert report.title([below]) == "Update a to 2 in web/shop"
 
 
 def test_a_fix_is_read_from_the_job_file() -> None:

@@ -3,6 +3,7 @@
 Names and texts come from repositories and advisories: none of it may become Markdown of ours.
 """
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
@@ -36,7 +37,14 @@ def title(made: list[Fix]) -> str:
     shown = list(dict.fromkeys(names))
     more = f" and {len(shown) - 1} more" if len(shown) > 1 else ""
     of = f" ({one_line(shown[0])}{more})" if shown else ""
-    return f"Update {one_line(package)} to {one_line(new)}{of}"
+    return f"Update {one_line(package)} to {one_line(new)}{_place(made)}{of}"
+
+
+def _place(made: list[Fix]) -> str:
+    """A repository may hold many projects, each with a pull request of its own."""
+    directories = {posixpath.dirname(fix.manifest) for fix in made}
+    only = next(iter(directories)) if len(directories) == 1 else ""
+    return f" in {one_line(only)}" if only else ""
 
 
 def _section_of(fix: Fix) -> Iterator[str]:
