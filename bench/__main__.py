@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    advisory_matching,
     api_throughput,
     checkout,
     dashboard_data,
     dashboard_pages,
     delivery_log,
     gateway_overhead,
+    index_speed,
     start_latency,
     webhook_isolation,
     webhook_latency,
@@ -19,6 +21,10 @@ from bench import (
 from bench.report import machine, show, write_json
 
 MEASURES = {
+    "advisory_matching": (
+        "Dependencies held against advisories",
+        advisory_matching.measure,
+    ),
     "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
     "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
     "dashboard_data": (
@@ -31,6 +37,7 @@ MEASURES = {
         delivery_log.measure,
     ),
     "gateway_overhead": ("What the model gateway adds to a request", gateway_overhead.measure),
+    "index": ("The index of large repositories, against reading them", index_speed.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "webhook_isolation": (
         "An endpoint's webhooks beside one that hangs until the timeout",

@@ -1,14 +1,34 @@
-"""When a repository is indexed, and what is stored: due times are queue, lease and backoff."""
+"""When a repository is indexed: due times are queue, lease and backoff.
+
+What an index finds is stored by `index_rows`; how it is found is `index`'s business.
+"""
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.git.refs import resolve
-from agentjobs.repos.index.count import IndexResult, count_repository
+from agentjobs.repos.index.analysis import fingerprint
+from agentjobs.repos.index.model import Dependency, IndexWarning
+from agentjobs.repos.index.running import IndexFailure, SpareChild, run_child
+from agentjobs.repos.index.wire import Request, Result
+from agentjobs.repos.index_rows import prepare, store_result, store_unchanged
+from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
+
+__all__ = [
+    "IndexFailure",
+    "SpareChild",
+    "claim_due",
+    "index_repository",
+    "make_outdated_due",
+    "read_dependencies",
+    "store_failure",
+]
 
 _LEASE_MS = 15 * SECOND_MS
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
@@ -17,14 +37,27 @@ _PROGRESS_SECONDS = 0.5
 
 
 class DueRepo(msgspec.Struct, frozen=True):
+    """What is to be indexed, and what the last index was of."""
+
     id: str
     default_branch: str
     head_commit: str
     failures: int
+    indexed_commit: str | None = None
+    fingerprint: str | None = None
+    dependencies_digest: str | None = None
 
 
-class IndexFailure(Exception):
-    """Why a repository could not be indexed, in words for its owner."""
+class Indexed(msgspec.Struct, frozen=True):
+    """`file_count` is None when nothing was to do: the same analyzers know the commit already."""
+
+    commit: str
+    file_count: int | None
+
+
+class DependencyReading(msgspec.Struct, frozen=True):
+    dependencies: tuple[Dependency, ...]
+    warnings: tuple[IndexWarning, ...]
 
 
 async def claim_due(db: Database) -> DueRepo | None:
@@ -32,22 +65,39 @@ async def claim_due(db: Database) -> DueRepo | None:
     return await db.transact(_claim_due)
 
 
-async def index_repository(db: Database, repo: DueRepo, git_dir: Path) -> IndexResult:
+async def make_outdated_due(db: Database) -> None:
+    """What an older version of the analyzers found is found anew."""
+    await db.transact(_make_outdated_due)
+
+
+async def index_repository(
+    db: Database,
+    repo: DueRepo,
+    git_dir: Path,
+    settings: Settings,
+    spare: SpareChild | None = None,
+) -> Indexed:
+    """Raises IndexFailure in words for the repository's owner."""
     commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
     if commit is None:
         raise IndexFailure(f"The repository has no branch {repo.default_branch!r} any more.")
-    progress = _Progress()
-    counting = asyncio.create_task(count_repository(git_dir, commit, progress.note))
-    try:
-        while not counting.done():
-            await asyncio.wait({counting}, timeout=_PROGRESS_SECONDS)
-            if not counting.done():
-                await db.transact(_store_progress, repo.id, progress.done, progress.total)
-    finally:
-        counting.cancel()
-    result = await counting
-    await db.transact(_store_result, repo, result)
-    return result
+    if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
+        await db.transact(store_unchanged, repo.id, repo.head_commit, commit)
+        return Indexed(commit, None)
+    request = _request("index", git_dir, commit, settings, repo)
+    running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
+    result = await _noting_progress(db, repo.id, running, progress)
+    # Thousands of rows are made where nobody waits for them.
+    rows = await asyncio.to_thread(prepare, repo.id, result)
+    await db.transact(store_result, repo.id, repo.head_commit, commit, rows)
+    return Indexed(commit, result.file_count)
+
+
+async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> DependencyReading:
+    """What the manifests of any commit lead to; nothing else of it is read, nothing stored."""
+    request = _request("dependencies", git_dir, commit, settings)
+    result = await run_child(request, settings.index_timeout_seconds, lambda *_: None)
+    return DependencyReading(result.dependencies or (), result.warnings)
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
@@ -55,20 +105,60 @@ async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
     await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
 
 
-class _Progress:
-    """How far a count is; writing it down now and then also keeps the claim."""
+def _request(
+    task: Literal["index", "dependencies"],
+    git_dir: Path,
+    commit: str,
+    settings: Settings,
+    repo: DueRepo | None = None,
+) -> Request:
+    request = Request(
+        task=task,
+        git_dir=str(git_dir.absolute()),
+        commit=commit,
+        cache_path=str((settings.data_path / "index" / "facts.db").absolute()),
+        memory_mib=settings.index_memory_mib,
+        repo_id="" if repo is None else repo.id,
+    )
+    # What other analyzers found is no help.
+    if repo is None or repo.fingerprint != fingerprint():
+        return request
+    return msgspec.structs.replace(
+        request,
+        indexed_commit=repo.indexed_commit or "",
+        known_dependencies=repo.dependencies_digest or "",
+    )
 
+
+class _Progress:
     done = 0
     total = 0
 
-    def note(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int) -> None:
         self.done, self.total = done, total
+
+
+async def _noting_progress(
+    db: Database, repo_id: str, work: Coroutine[Any, Any, Result], progress: _Progress
+) -> Result:
+    """Writing down how far it is, now and then, also keeps the claim."""
+    running = asyncio.create_task(work)
+    try:
+        while not running.done():
+            await asyncio.wait({running}, timeout=_PROGRESS_SECONDS)
+            if not running.done():
+                await db.transact(_store_progress, repo_id, progress.done, progress.total)
+        return await running
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
 
 
 async def _claim_due(tx: Transaction) -> DueRepo | None:
     now = now_ms()
     row = await tx.fetch_one(
-        "SELECT id, default_branch, head_commit, index_failures FROM repos"
+        "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
+        " index_fingerprint, dependencies_digest FROM repos"
         " WHERE index_due_at IS NOT NULL AND index_due_at <= :now AND platform = 'local'"
         " AND disconnected_at IS NULL"
         " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
@@ -81,7 +171,25 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
         id=row["id"],
         until=now + _LEASE_MS,
     )
-    return DueRepo(row["id"], row["default_branch"], row["head_commit"], row["index_failures"])
+    return DueRepo(
+        row["id"],
+        row["default_branch"],
+        row["head_commit"],
+        row["index_failures"],
+        row["indexed_commit"],
+        row["index_fingerprint"],
+        row["dependencies_digest"],
+    )
+
+
+async def _make_outdated_due(tx: Transaction) -> None:
+    await tx.execute(
+        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL AND platform = 'local'"
+        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
+        " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
+        now=now_ms(),
+        fingerprint=fingerprint(),
+    )
 
 
 async def _store_progress(tx: Transaction, repo_id: str, done: int, total: int) -> None:
@@ -93,26 +201,6 @@ async def _store_progress(tx: Transaction, repo_id: str, done: int, total: int) 
         total=total,
         until=now_ms() + _LEASE_MS,
     )
-
-
-async def _store_result(tx: Transaction, repo: DueRepo, result: IndexResult) -> None:
-    # A head that moved while we counted makes the repository due again at once. One that did not
-    # is set to what was counted: a crash between a push and its note left it behind.
-    await tx.execute(
-        "UPDATE repos SET index_status = 'ready', line_count = :line_count,"
-        " indexed_commit = :indexed, index_error = NULL, index_failures = 0,"
-        " index_done = :files, index_total = :files,"
-        " head_commit = CASE WHEN head_commit = :seen THEN :indexed ELSE head_commit END,"
-        " index_due_at = CASE WHEN head_commit = :seen THEN NULL ELSE CAST(:now AS BIGINT) END"
-        " WHERE id = :id AND disconnected_at IS NULL",
-        id=repo.id,
-        line_count=result.line_count,
-        indexed=result.commit,
-        files=result.file_count,
-        seen=repo.head_commit,
-        now=now_ms(),
-    )
-    await tx.invalidate("repos")
 
 
 async def _store_failure(tx: Transaction, repo_id: str, reason: str, due_at: int) -> None:

@@ -29,7 +29,8 @@ class LineCounter:
 
 
 def count_lines(blob: bytes) -> int | None:
-    """Newlines plus an unterminated last line; None for a binary file."""
-    counter = LineCounter()
-    counter.add(blob)
-    return counter.lines
+    """The same of a whole file, without the detour: this is done for every file there is."""
+    if blob.find(b"\0", 0, BINARY_PROBE_BYTES) >= 0:
+        return None
+    lines = blob.count(b"\n")
+    return lines if not blob or blob.endswith(b"\n") else lines + 1

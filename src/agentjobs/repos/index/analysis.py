@@ -1,0 +1,136 @@
+"""What is found out about one blob by itself, and which analyzer a path asks for.
+
+Facts depend on the bytes and the analyzer alone, so they hold in every repository that has the
+blob. Refuses to know git and what the facts of all files mean together.
+"""
+
+import hashlib
+import zlib
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from agentjobs.git.blocking import LargeBlob
+from agentjobs.repos.index import imports, manifests
+from agentjobs.repos.index.lines import LineCounter, count_lines
+from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from agentjobs.repos.languages import language_of
+
+MOST_SOURCE_BYTES = 2 * 1024 * 1024
+MOST_MANIFEST_BYTES = 64 * 1024 * 1024
+MOST_CONFIGURATION_BYTES = 64 * 1024
+# Raised when something else than a reader changes what is said of the same bytes.
+VERSION = 1
+CONFIGURATION_PATH = ".agentjobs.toml"
+# The only thing that is said of the limits and not of the bytes: it is not to be remembered.
+OUT_OF_MEMORY = "needs more memory than an index may have: not read"
+
+Task = Literal["lines", "module", "manifest", "content"]
+
+
+class Analyzer(NamedTuple):
+    """`subject` is the language or the kind of manifest; `key` tells versions apart as well."""
+
+    task: Task
+    subject: str
+    key: bytes
+
+
+class BlobFacts(msgspec.Struct, frozen=True, array_like=True):
+    """`lines` is None for a binary file; `warning` says what could not be found out, and why."""
+
+    lines: int | None
+    module: ModuleFacts | None = None
+    manifest: ManifestFacts | None = None
+    content: bytes | None = None
+    warning: str = ""
+
+
+class Place(NamedTuple):
+    """What a path alone tells."""
+
+    language: str | None
+    analyzer: Analyzer
+
+
+def fingerprint() -> str:
+    """Changes whenever the same commit could give another index."""
+    versions = [
+        VERSION,
+        manifests.VERSION,
+        *(f"{name}{imports.VERSION[name]}" for name in sorted(imports.LANGUAGES)),
+    ]
+    return hashlib.sha256(repr(versions).encode()).hexdigest()[:16]
+
+
+def is_needed_first(path: str) -> bool:
+    """Whether the file is no source, but its content is wanted; there are only a few of these."""
+    return manifests.kind_of(path) is not None or _is_content(path)
+
+
+def place_of(path: bytes, text: str) -> Place:
+    language = language_of(path)
+    if _is_content(text):
+        return Place(language, _analyzer("content", ""))
+    if kind := manifests.kind_of(text):
+        return Place(language, _analyzer("manifest", kind))
+    if language in imports.LANGUAGES:
+        return Place(language, _analyzer("module", language))
+    return Place(language, _LINES)
+
+
+def _is_content(path: str) -> bool:
+    return path == CONFIGURATION_PATH or imports.is_config(path)
+
+
+def analyze(analyzer: Analyzer, blob: bytes | LargeBlob) -> BlobFacts:
+    """Never raises for what the bytes are."""
+    if isinstance(blob, LargeBlob):
+        return _analyze_large(analyzer, blob)
+    lines = count_lines(blob)
+    if analyzer.task == "lines" or lines is None:
+        return BlobFacts(lines)
+    try:
+        return _read(analyzer, blob, lines)
+    except MemoryError:
+        return BlobFacts(lines, warning=OUT_OF_MEMORY)
+    except Exception as error:  # noqa: BLE001 - a stranger's file must never end the index
+        return BlobFacts(lines, warning=f"could not be read ({type(error).__name__})")
+
+
+def _read(analyzer: Analyzer, content: bytes, lines: int) -> BlobFacts:
+    if analyzer.task == "module":
+        return BlobFacts(lines, module=imports.find(analyzer.subject, content))
+    if analyzer.task == "manifest":
+        return BlobFacts(lines, manifest=manifests.read(analyzer.subject, content))
+    return BlobFacts(lines, content=content[: MOST_CONFIGURATION_BYTES + 1])
+
+
+def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobFacts:
+    counter, kept = LineCounter(), []
+    wanted = analyzer.task == "manifest" and blob.size <= MOST_MANIFEST_BYTES
+    for piece in blob:
+        counter.add(piece)
+        if wanted:
+            kept.append(piece)
+    if counter.lines is None or analyzer.task == "lines":
+        return BlobFacts(counter.lines)
+    if wanted:
+        return analyze(analyzer, b"".join(kept))
+    most = MOST_MANIFEST_BYTES if analyzer.task == "manifest" else MOST_SOURCE_BYTES
+    return BlobFacts(
+        counter.lines, warning=f"is larger than {most >> 20} MiB: only its lines are counted"
+    )
+
+
+@lru_cache
+def _analyzer(task: Task, subject: str) -> Analyzer:
+    version = {"manifest": manifests.VERSION, "module": imports.VERSION.get(subject, 0)}.get(
+        task, 0
+    )
+    name = f"{task}/{subject}/{version}/{VERSION}"
+    return Analyzer(task, subject, zlib.crc32(name.encode()).to_bytes(4, "big"))
+
+
+_LINES = _analyzer("lines", "")

@@ -1,0 +1,79 @@
+"""What the files of a commit, or of a part of it, come to; parts add up to the whole.
+
+Knows the facts of files; refuses to know where they came from.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agentjobs.repos.index.analysis import BlobFacts
+from agentjobs.repos.index.graph_merge import join_graphs
+from agentjobs.repos.index.model import ManifestFacts, ModuleGraph
+
+MISSING = "its content is missing from the repository: not counted"
+
+
+class Portion(msgspec.Struct, array_like=True):
+    """`languages` holds the number of files and of lines; `contents` what is needed as it is.
+
+    `graph` is that of the portion's modules, of which there are `module_count`.
+    """
+
+    paths: list[str] = []
+    line_count: int = 0
+    languages: dict[str, tuple[int, int]] = {}
+    warnings: dict[str, str] = {}
+    manifests: dict[str, ManifestFacts] = {}
+    contents: dict[str, bytes] = {}
+    module_count: int = 0
+    graph: ModuleGraph = ModuleGraph()
+
+    def add(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
+        """A file; without facts, one whose blob the repository lacks."""
+        self.paths.append(path)
+        self.put(path, language, facts)
+
+    def put(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
+        """What is known of a file whose path is known."""
+        if facts is None:
+            self.warnings[path] = MISSING
+            return
+        if facts.lines is not None:
+            self._count(language, 1, facts.lines)
+        if facts.manifest is not None:
+            self.manifests[path] = facts.manifest
+        elif facts.content is not None:
+            self.contents[path] = facts.content
+        if facts.warning:
+            self.warnings[path] = facts.warning
+
+    def take(self, path: str, language: str | None, facts: BlobFacts) -> None:
+        """The opposite of `put`."""
+        if facts.lines is not None:
+            self._count(language, -1, -facts.lines)
+        for known in (self.manifests, self.contents, self.warnings):
+            known.pop(path, None)
+
+    def _count(self, language: str | None, files: int, lines: int) -> None:
+        self.line_count += lines
+        if language is not None:
+            before = self.languages.get(language, (0, 0))
+            self.languages[language] = (before[0] + files, before[1] + lines)
+
+
+def merge(portions: Iterable[Portion]) -> Portion:
+    whole = Portion()
+    portions = list(portions)
+    for portion in portions:
+        whole.paths += portion.paths
+        whole.line_count += portion.line_count
+        for language, (files, lines) in portion.languages.items():
+            before = whole.languages.get(language, (0, 0))
+            whole.languages[language] = (before[0] + files, before[1] + lines)
+        for name in ("warnings", "manifests", "contents"):
+            getattr(whole, name).update(getattr(portion, name))
+    whole.paths.sort()
+    whole.module_count = sum(portion.module_count for portion in portions)
+    whole.graph = join_graphs([(portion.graph, portion.module_count) for portion in portions])
+    return whole

@@ -1,0 +1,84 @@
+"""What the last index of a repository leaves for the next one: all but the facts of its files.
+
+Only worth something while the commit it was made of is the one that the store knows.
+"""
+
+import zlib
+
+import msgspec
+
+from agentjobs.repos.index.analysis import fingerprint
+from agentjobs.repos.index.cache import FactsCache
+from agentjobs.repos.index.model import ModuleGraph
+from agentjobs.repos.index.portion import Portion
+
+_LEVEL = 1
+
+
+class _Summary(msgspec.Struct, frozen=True, array_like=True):
+    commit: str
+    fingerprint: str
+    checksum: int
+    portion: bytes
+
+
+class State(msgspec.Struct):
+    """`whole` has neither its paths nor its graph: they are here, packed."""
+
+    whole: Portion
+    file_count: int
+    packed_paths: bytes
+    graph: bytes
+
+    @property
+    def paths(self) -> list[str]:
+        text = zlib.decompress(self.packed_paths).decode()
+        return text.split("\0") if text else []
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    whole: Portion
+    file_count: int
+
+
+def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
+    """None when there is none of this commit, by these analyzers, that came back as it was."""
+    row = cache.get_state(repo_id) if repo_id and commit else None
+    if row is None:
+        return None
+    try:
+        summary = msgspec.msgpack.decode(row[0], type=_Summary)
+        if (summary.commit, summary.fingerprint) != (commit, fingerprint()):
+            return None
+        if summary.checksum != _checksum(row[1], row[2]):
+            return None
+        kept = msgspec.msgpack.decode(summary.portion, type=_Kept)
+    except msgspec.MsgspecError:
+        return None
+    return State(kept.whole, kept.file_count, row[1], row[2])
+
+
+def keep_state(cache: FactsCache, repo_id: str, commit: str, whole: Portion, graph: bytes) -> None:
+    paths = zlib.compress("\0".join(whole.paths).encode(), _LEVEL)
+    state = State(_without_files(whole), len(whole.paths), paths, graph)
+    cache.put_state(repo_id, _summary(state, commit), paths, graph)
+
+
+def keep_update(cache: FactsCache, repo_id: str, commit: str, state: State) -> None:
+    """`state` as it became, its paths the same as before."""
+    summary = _summary(state, commit)
+    cache.put_state(repo_id, summary, state.packed_paths, state.graph)
+
+
+def _summary(state: State, commit: str) -> bytes:
+    kept = msgspec.msgpack.encode(_Kept(_without_files(state.whole), state.file_count))
+    checksum = _checksum(state.packed_paths, state.graph)
+    return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, kept))
+
+
+def _without_files(whole: Portion) -> Portion:
+    return msgspec.structs.replace(whole, paths=[], graph=ModuleGraph())
+
+
+def _checksum(paths: bytes, graph: bytes) -> int:
+    return zlib.crc32(graph, zlib.crc32(paths))

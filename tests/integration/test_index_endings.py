@@ -1,0 +1,97 @@
+"""How the process that reads a repository may end, and what the service then says."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from agentjobs.repos.index.running import IndexFailure, SpareChild
+from tests.index_house import IndexHouse, index_house
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> IndexHouse:
+    return index_house(tmp_path)
+
+
+def put_git_on_the_path(place: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repositories cannot run programs here; a git of the test's own stands for what they do."""
+    directory = place / "bin"
+    directory.mkdir()
+    (directory / "git").write_text(f"#!/bin/sh\n{script}\n")
+    (directory / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("kill -KILL $PPID", "ran out of memory; AGENTJOBS_INDEX_MEMORY_MIB"),
+        ("kill -SEGV $PPID", "ended by SIGSEGV"),
+        ("echo 'fatal: object file is empty' >&2; exit 128", "object file is empty"),
+    ],
+)
+async def test_a_process_that_dies_is_a_failure_in_words(
+    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    commit = house.commit({"a": b"1\n"})
+    put_git_on_the_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match=words):
+        await house.index(commit)
+
+
+async def test_a_share_that_dies_ends_the_whole_index(
+    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = house.commit_many(1_600)
+    script = f'[ "$1" = cat-file ] && kill -SEGV $PPID; PATH={os.environ["PATH"]}; exec git "$@"'
+    put_git_on_the_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match="ended by SIGSEGV"):
+        await house.index(commit)
+
+
+async def test_an_index_without_end_is_ended_with_all_it_started(
+    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = house.commit({"a": b"1\n"})
+    put_git_on_the_path(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000", monkeypatch)
+    with pytest.raises(IndexFailure, match=r"longer than 1 seconds; AGENTJOBS_INDEX_TIMEOUT"):
+        await house.index(commit, timeout_seconds=1)
+    pid = int((tmp_path / "pid").read_text())
+    status = Path(f"/proc/{pid}/stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
+
+
+async def test_an_index_that_needs_more_memory_than_it_may_have_is_a_failure_in_words(
+    house: IndexHouse,
+) -> None:
+    commit = house.commit({"a": b"1\n"})
+    with pytest.raises(IndexFailure, match=r"more than 8 MiB of memory; AGENTJOBS_INDEX_MEMORY"):
+        await house.index(commit, memory_mib=8)
+
+
+async def test_a_manifest_that_needs_more_memory_than_there_is_does_not_end_the_index(
+    house: IndexHouse,
+) -> None:
+    packages = b",".join(b'"node_modules/p%d": {"version": "1.0"}' % at for at in range(400_000))
+    lock = b'{"lockfileVersion": 3, "packages": {%s}}' % packages
+    commit = house.commit({"package-lock.json": lock, "a": b"1\n"})
+    result = await house.index(commit, memory_mib=150)
+    assert result.line_count == 2
+    assert [warning.path for warning in result.warnings] == ["package-lock.json"]
+
+
+async def test_a_process_that_waited_serves_one_request_and_a_dead_one_is_replaced(
+    house: IndexHouse,
+) -> None:
+    commit, spare = house.commit({"a": b"1\n"}), SpareChild()
+    await spare.prepare()
+    waiting = spare._waiting
+    assert waiting is not None
+    os.killpg(waiting.pid, signal.SIGKILL)
+    await waiting.wait()
+    for _ in range(2):
+        assert (await house.index(commit, spare=spare)).line_count == 1
+    await spare.prepare()
+    await spare.close()
