@@ -63,6 +63,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     test_command: str | None = None
     verify_command: str | None = None
     pull: PullSoFar | None = None
+    # What the agent cve-fixer shall change; None for every other agent.
+    fixes: list[dict[str, Any]] | None = None
 
 
 def build_prompt(facts: JobFacts) -> str:
@@ -87,7 +89,9 @@ def build_prompt(facts: JobFacts) -> str:
 
 def job_file(facts: JobFacts, prompt: str) -> dict[str, Any]:
     """What `job.json` says; keys are only ever added."""
+    own = {} if facts.fixes is None else {"fixes": facts.fixes}
     return {
+        **own,
         "job_id": facts.job_id,
         "repo": facts.repo,
         "agent": facts.agent,

@@ -7,21 +7,29 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+import aiohttp
+
+from agentjobs.advisories.chooser import Chooser
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.app.reaching import certificates_of, session_of
 from agentjobs.app.stopping import Stop
-from agentjobs.app.working import certificates_of
 from agentjobs.forges.local_repositories import tidy_repositories
 from agentjobs.forges.pushes import record_all_heads
+from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.public_address import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
+from agentjobs.settings import Settings
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import Server, bind, server_for
+from agentjobs.worker.advisory_loop import AdvisoryLoop
 from agentjobs.worker.index_loop import IndexLoop
 from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.worker.prune_loop import prune_loop
+from agentjobs.worker.scan_loop import ScanLoop
 
 
 class OnReady(Protocol):
@@ -53,13 +61,17 @@ async def serving(
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
     served = asyncio.Event()
-    async with asyncio.TaskGroup() as group, _metrics_server(context, group):
+    async with (
+        _registry(jobs.settings) as (session, registry),
+        asyncio.TaskGroup() as group,
+        _metrics_server(context, group),
+    ):
         server = server_for(build_application(context))
         # It listens already: whoever comes now waits until the server starts, in a moment.
         on_ready(f"{jobs.settings.effective_public_url}/v1", sign_in_link)
         serving = group.create_task(server.serve(sockets=[listener]))
         await _started(server, serving)
-        group.create_task(run_loops(_serving_loops(context), served))
+        group.create_task(run_loops(_serving_loops(context, session, registry), served))
         try:
             yield
         finally:
@@ -92,11 +104,29 @@ async def _started(server: Server, serving: asyncio.Task[None]) -> None:
         await asyncio.sleep(_SERVER_START_SECONDS)
 
 
-def _serving_loops(context: WebContext) -> list[Loop]:
+@contextlib.asynccontextmanager
+async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSession, Registry]]:
+    async with session_of(settings) as session:
+        registry = Registry(settings, session)
+        try:
+            yield session, registry
+        finally:
+            await registry.close()
+
+
+def _serving_loops(
+    context: WebContext, session: aiohttp.ClientSession, registry: Registry
+) -> list[Loop]:
     db, settings = context.db, context.settings
     data_path = settings.data_path
     return [
-        IndexLoop(db, data_path),
+        IndexLoop(db, settings),
+        AdvisoryLoop(db, settings, session),
+        ScanLoop(
+            db,
+            Chooser(registry),
+            lambda repo_id: reconcile(context.jobs, repo_id),
+        ),
         PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
         PeriodicLoop(

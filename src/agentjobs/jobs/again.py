@@ -8,14 +8,14 @@ import msgspec
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.model import CreateJobRequest, stored_cause
 from agentjobs.jobs.queries import job_not_found
 from agentjobs.organizations.key_ring import Caller
 
 
 async def run_again(context: JobsContext, caller: Caller, job_id: str) -> CreatedJob:
     row = await context.db.fetch_one(
-        "SELECT repo, agent, ticket_id, config_override, follows FROM jobs"
+        "SELECT repo, agent, ticket_id, config_override, follows, cause FROM jobs"
         " WHERE id = :job_id AND organization_id = :organization_id",
         job_id=job_id,
         organization_id=caller.organization_id,
@@ -38,4 +38,4 @@ async def run_again(context: JobsContext, caller: Caller, job_id: str) -> Create
         ticket_id=row["ticket_id"],
         config_override=override,
     )
-    return await create_job(context, caller, body)
+    return await create_job(context, caller, body, cause=stored_cause(row["cause"]))

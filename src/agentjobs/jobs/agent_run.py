@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import shlex
 from pathlib import Path
+from typing import Any
 
 from agentjobs.agents.certificates import trusting
 from agentjobs.agents.definitions import Agent
@@ -38,6 +39,7 @@ class AgentRun:
     slot: int
     log: LogWriter
     pull: PullSoFar | None = None
+    fixes: list[dict[str, Any]] | None = None
     watch: Watch = dataclasses.field(init=False)
     _sandboxed: asyncio.Task[SandboxReport] | None = None
     _budget_message: str | None = None
@@ -110,6 +112,7 @@ class AgentRun:
             test_command=facts.test_command,
             verify_command=checks or None,
             pull=self.pull,
+            fixes=self.fixes,
         )
 
     def _fitted(self, task: SandboxTask, reach: Reach) -> SandboxTask:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
@@ -84,6 +85,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     verification: Verification | None = None
     # The job whose branch and pull request this one goes on with.
     follows: str | None = None
+    # Why the service itself asked for it.
+    cause: Cause | None = None
 
     @property
     def base_branch(self) -> str:
@@ -183,4 +186,5 @@ def _claimed(row: Row, credential: str) -> ClaimedJob:
         job_budget_nanousd=row["job_budget_nanousd"],
         verification=stored_verification(row["verification"]),
         follows=row["follows"],
+        cause=stored_cause(row["cause"]),
     )

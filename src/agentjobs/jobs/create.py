@@ -34,11 +34,15 @@ async def create_job(
     body: CreateJobRequest,
     *,
     idempotency: IdempotencyClaim | None = None,
+    cause: Cause | None = None,
 ) -> CreatedJob:
+    """`cause` only for a job like one that the service asked for by itself."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
         entry = entry_in_person("job.created", repo=body.repo, agent=body.agent)
-        return await context.db.transact(_create, context, caller, body, idempotency, fleet, entry)
+        return await context.db.transact(
+            _create, context, caller, body, idempotency, cause, fleet, entry
+        )
 
 
 async def _create(
@@ -47,6 +51,7 @@ async def _create(
     caller: Caller,
     body: CreateJobRequest,
     idempotency: IdempotencyClaim | None,
+    cause: Cause | None,
     fleet: FleetState,
     entry: Entry | None,
 ) -> CreatedJob:
@@ -69,7 +74,7 @@ async def _create(
         typical_duration_ms=fleet.typical_duration_ms,
     )
     job_id = new_id("job")
-    await insert_job(tx, job_id, caller, found["id"], body)
+    await insert_job(tx, job_id, caller, found["id"], body, cause=cause)
     await write_about(tx, caller.organization_id, job_id, entry)
     receipt = Receipt(job_id, QUEUED, estimate)
     if idempotency is not None:

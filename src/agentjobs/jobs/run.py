@@ -12,6 +12,7 @@ from agentjobs.git.remote import Remote
 from agentjobs.jobs.agent_run import AgentRun
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.earlier_work import pull_so_far
+from agentjobs.jobs.fixing import Fixing
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Failed, Outcome, Stopped
 from agentjobs.jobs.patience import patiently
@@ -86,9 +87,14 @@ class Run:
         pushed = await proposal.pushed_before(base)
         if pushed is not None:
             return await self._adopt(proposal, plan, pushed)
+        fixing = Fixing(self.job, self.tools, self.log)
+        await fixing.prepare(base)
+        plan = fixing.narrowed(plan)
         db = self.tools.context.db
         pull = await pull_so_far(db, proposal.forge, proposal.address, self.job)
-        work = AgentRun(self.job, agent, plan, self.tools, self.slot, self.log, pull)
+        work = AgentRun(
+            self.job, agent, plan, self.tools, self.slot, self.log, pull, fixing.for_job_file
+        )
         async with self.tools.workspaces.checkout(
             self.job.repo_id, base, owner_uid=self.tools.sandbox.owner_uid(self.slot)
         ) as checkout:
@@ -97,6 +103,7 @@ class Run:
             text = PullText(self.log.redacted(text.title), self.log.redacted(text.body))
             # Before it is checked: what a check leaves in the tree is nobody's proposal.
             commit = await proposal.commit(checkout, text, plan)
+            await fixing.prove(commit)
             verification = await work.verify(checkout)
         await proposal.push(commit, base)
         self.is_irrevocable = True

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import aiohttp
 
+from agentjobs.advisories.chooser import Chooser
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
 from agentjobs.jobs.context import JobsContext
@@ -29,5 +30,6 @@ class JobTools:
     prices: Prices
     allowed: Allowed
     session: aiohttp.ClientSession
+    chooser: Chooser
     # The bundle agents are shown; None: the system's own.
     certificates: Path | None = None

@@ -21,6 +21,7 @@ JOB_FIELDS = {
     "verification",
     "queue_reason",
     "follows",
+    "cause",
 }
 
 

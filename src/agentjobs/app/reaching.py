@@ -1,0 +1,33 @@
+"""How the service itself reaches out: by the operator's settings, through the guard."""
+
+from pathlib import Path
+
+import aiohttp
+
+from agentjobs.agents.certificates import make_bundle
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.connector import new_session
+from agentjobs.settings import Settings, SettingsError
+
+
+def allowed_of(settings: Settings) -> Allowed:
+    try:
+        return Allowed.parse(settings.egress_allow)
+    except ValueError as error:
+        raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
+
+
+def session_of(settings: Settings) -> aiohttp.ClientSession:
+    try:
+        return new_session(allowed_of(settings), settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def certificates_of(settings: Settings) -> Path | None:
+    if not settings.ca_file:
+        return None
+    try:
+        return make_bundle(Path(settings.ca_file), settings.data_path)
+    except OSError as error:
+        raise SettingsError(f"ca_file {settings.ca_file}: {error.strerror}") from None
