@@ -3,7 +3,16 @@
 from agentjobs_client.async_client import AsyncClient
 from agentjobs_client.client import Client
 from agentjobs_client.errors import ApiError, ClientError, ServiceUnreachable, UnexpectedAnswer
-from agentjobs_client.models import Agent, Event, Job, JobError, JobReceipt, Repo
+from agentjobs_client.models import (
+    Agent,
+    Dependency,
+    DependencyAdvisory,
+    Event,
+    Job,
+    JobError,
+    JobReceipt,
+    Repo,
+)
 from agentjobs_client.webhooks import (
     InvalidSignature,
     UnknownPayload,
@@ -17,6 +26,8 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "Dependency",
+    "DependencyAdvisory",
     "Event",
     "InvalidSignature",
     "Job",

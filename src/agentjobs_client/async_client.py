@@ -16,6 +16,8 @@ from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
     Agent,
     AgentList,
+    Dependency,
+    DependencyPage,
     Event,
     EventList,
     Job,
@@ -80,6 +82,28 @@ class AsyncClient:
 
     async def repos(self) -> list[Repo]:
         return (await self._ask(Call("GET", "/repos"), RepoList)).repos
+
+    async def dependencies(
+        self,
+        repo_id: str,
+        *,
+        ecosystem: str | None = None,
+        direct: bool | None = None,
+        vulnerable: bool = False,
+        search: str | None = None,
+    ) -> AsyncIterator[Dependency]:
+        """What a repository depends on; further pages are asked for as they are needed."""
+        filters = calls.dependency_filters(ecosystem, direct, vulnerable, search)
+        cursor: str | None = None
+        while True:
+            page = await self._ask(
+                calls.list_dependencies(repo_id, filters, cursor), DependencyPage
+            )
+            for dependency in page.dependencies:
+                yield dependency
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     async def create_job(
         self,

@@ -121,9 +121,29 @@ def get_job(job_id: str, wait_seconds: float | None) -> Call:
 
 
 def list_jobs(filters: Mapping[str, str | None], cursor: str | None) -> Call:
-    given = {**filters, "limit": "100", "cursor": cursor}
+    return _page("/jobs", filters, "100", cursor)
+
+
+def dependency_filters(
+    ecosystem: str | None, direct: bool | None, vulnerable: bool, search: str | None
+) -> dict[str, str | None]:
+    return {
+        "ecosystem": ecosystem,
+        "direct": None if direct is None else str(direct).lower(),
+        "vulnerable": "true" if vulnerable else None,
+        "search": search,
+    }
+
+
+def list_dependencies(repo_id: str, filters: Mapping[str, str | None], cursor: str | None) -> Call:
+    path = f"/repos/{quote(repo_id, safe='')}/dependencies"
+    return _page(path, filters, "1000", cursor)
+
+
+def _page(path: str, filters: Mapping[str, str | None], limit: str, cursor: str | None) -> Call:
+    given = {**filters, "limit": limit, "cursor": cursor}
     params = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", "/jobs", params=params)
+    return Call("GET", path, params=params)
 
 
 def get_logs(job_id: str, timestamps: bool) -> Call:

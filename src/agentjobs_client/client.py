@@ -15,6 +15,8 @@ from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
     Agent,
     AgentList,
+    Dependency,
+    DependencyPage,
     Event,
     EventList,
     Job,
@@ -84,6 +86,25 @@ class Client:
 
     def repos(self) -> list[Repo]:
         return self._ask(Call("GET", "/repos"), RepoList).repos
+
+    def dependencies(
+        self,
+        repo_id: str,
+        *,
+        ecosystem: str | None = None,
+        direct: bool | None = None,
+        vulnerable: bool = False,
+        search: str | None = None,
+    ) -> Iterator[Dependency]:
+        """What a repository depends on; further pages are asked for as they are needed."""
+        filters = calls.dependency_filters(ecosystem, direct, vulnerable, search)
+        cursor: str | None = None
+        while True:
+            page = self._ask(calls.list_dependencies(repo_id, filters, cursor), DependencyPage)
+            yield from page.dependencies
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def create_job(
         self,

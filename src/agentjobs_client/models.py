@@ -30,6 +30,33 @@ class Repo(msgspec.Struct, frozen=True):
         return self.index_status == "ready"
 
 
+class DependencyAdvisory(msgspec.Struct, frozen=True):
+    """A known fault of a package; `fix_version` ends all of them."""
+
+    id: str
+    severity: str
+    aliases: list[str] = []
+    score: float | None = None
+    summary: str = ""
+    fix_version: str | None = None
+    fix_reason: str = ""
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """A package that one manifest leads to; `parents` leads to it from a direct dependency."""
+
+    ecosystem: str
+    name: str
+    direct: bool
+    manifest: str
+    purl: str = ""
+    version: str | None = None
+    requirement: str = ""
+    scope: str = "runtime"
+    parents: list[str] = []
+    advisories: list[DependencyAdvisory] = []
+
+
 class JobReceipt(msgspec.Struct, frozen=True):
     """The answer to a job that was accepted."""
 
@@ -89,6 +116,12 @@ class AgentList(msgspec.Struct, frozen=True):
 
 class RepoList(msgspec.Struct, frozen=True):
     repos: list[Repo]
+
+
+class DependencyPage(msgspec.Struct, frozen=True):
+    dependencies: list[Dependency]
+    next_cursor: str | None = None
+    indexed_commit: str | None = None
 
 
 class JobPage(msgspec.Struct, frozen=True):

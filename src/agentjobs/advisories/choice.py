@@ -12,12 +12,15 @@ import msgspec
 from agentjobs.advisories.matching import affects, fixed_versions
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.registries.published import Published, PublishedVersion
-from agentjobs.advisories.versions import is_prerelease, major_of, version_key
+from agentjobs.advisories.versions import (
+    is_prerelease,
+    is_pseudo_version,
+    major_of,
+    version_key,
+)
 
 Source = Literal["registry", "advisories"]
 
-# A commit that Go made a version of: no proxy lists those, though it delivers them.
-_PSEUDO_VERSION = re.compile(r"v?\d+\.\d+\.\d+-(?:.+\.)?\d{14}-[0-9a-f]{12}(?:\+incompatible)?")
 # What some Maven packages build of each version: one is no replacement for the other.
 _FLAVOUR = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
 _MOST_PASSED_OVER = 3
@@ -123,7 +126,7 @@ class _Package:
         return leaves_releases, changes_flavour, not self.keeps_major(version), self.key_of(version)
 
     def is_pseudo(self, version: str) -> bool:
-        return self.ecosystem == "Go" and _PSEUDO_VERSION.fullmatch(version) is not None
+        return is_pseudo_version(self.ecosystem, version)
 
     def as_written(self, version: str) -> str:
         """Go's versions have a v in go.mod and none in advisories: like the current one."""

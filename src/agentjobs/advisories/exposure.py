@@ -122,15 +122,12 @@ def _described(
     ecosystem, name, _ = package
     related = [one for one in relatives if one.names & advisory.names]
     severity = severity_of(advisory, related)
-    ranges = describe_affected(advisory, ecosystem, name)
-    if len(ranges) > _MOST_RANGES_LENGTH:
-        ranges = ranges[:_MOST_RANGES_LENGTH].rpartition(" or ")[0] + " or …"
     return FoundAdvisory(
         id=advisory.id,
         aliases=advisory.aliases,
         severity=severity.level,
         score=severity.score,
-        ranges=ranges,
+        ranges=describe_affected(advisory, ecosystem, name, _MOST_RANGES_LENGTH),
         summary=advisory.summary,
         url=advisory.url,
         fixed=fixed_versions(advisory, ecosystem, name),

@@ -33,12 +33,17 @@ def fixed_versions(advisory: Advisory, ecosystem: str, name: str) -> tuple[str, 
     return tuple(sorted(fixed, key=fixed.__getitem__))
 
 
-def describe_affected(advisory: Advisory, ecosystem: str, name: str) -> str:
-    """For people: `< 1.26.17 or >= 2.0.0, < 2.0.6`."""
+def describe_affected(
+    advisory: Advisory, ecosystem: str, name: str, longest: int | None = None
+) -> str:
+    """For people: `< 1.26.17 or >= 2.0.0, < 2.0.6`; no longer than they would read."""
     found = list(_about(advisory, ecosystem, name))
     spans = (span for one in found for span in _read(one).spans)
     ranges = dict.fromkeys(str(span) for span in sorted(spans, key=lambda span: span.order))
-    return " or ".join((*ranges, *(version for one in found for version in one.versions)))
+    text = " or ".join((*ranges, *(version for one in found for version in one.versions)))
+    if longest is None or len(text) <= longest:
+        return text
+    return text[:longest].rpartition(" or ")[0] + " or …"
 
 
 def by_package(advisories: Iterable[Advisory]) -> Mapping[Package, list[Advisory]]:

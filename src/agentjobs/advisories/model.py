@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from agentjobs.advisories.ranges import AffectedRange, Event, RangeKind, spans_of
 from agentjobs.advisories.versions import version_key
@@ -95,7 +96,7 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
 def package_name(ecosystem: str, name: str) -> str:
     """The one spelling of a name where the ecosystem takes several for the same package."""
     if ecosystem == "PyPI":
-        return re.sub(r"[-_.]+", "-", name).lower()
+        return canonicalize_name(name)
     return name.lower() if ecosystem == "Packagist" else name
 
 

@@ -17,6 +17,7 @@ from agentjobs.advisories.maven_versions import NUMBERS
 Key = Any
 
 _LENGTH = 128
+_PSEUDO_VERSION = re.compile(r"v?\d+\.\d+\.\d+-(?:.+\.)?\d{14}-[0-9a-f]{12}(?:\+incompatible)?")
 
 
 @lru_cache(maxsize=65536)
@@ -30,6 +31,11 @@ def is_prerelease(ecosystem: str, text: str) -> bool:
     """Whether its makers call it unfinished; false for what is no version."""
     key = version_key(ecosystem, text)
     return key is not None and _PRERELEASES[ecosystem](key, text)
+
+
+def is_pseudo_version(ecosystem: str, text: str) -> bool:
+    """A commit that Go made a version of: no proxy lists those, though it delivers them."""
+    return ecosystem == "Go" and _PSEUDO_VERSION.fullmatch(text) is not None
 
 
 def major_of(ecosystem: str, text: str) -> int | None:
@@ -58,7 +64,6 @@ _SEMVER = re.compile(
     r"(?:v|=|go)?\s*(\d+(?:\.\d+)*)(?:-([0-9A-Za-z.-]+)|([A-Za-z][0-9A-Za-z.-]*))?(?:\+.*)?",
     re.ASCII,
 )
-_PSEUDO_VERSION = re.compile(r"[-.]\d{14}-[0-9a-f]{12}(?:\+.*)?$")
 
 
 def _semver(text: str) -> Key | None:
@@ -161,7 +166,7 @@ _PRERELEASES: Mapping[str, Callable[[Key, str], bool]] = {
     "npm": lambda key, _: key[1] == 0,
     "crates.io": lambda key, _: key[1] == 0,
     # A commit between two tags is all that some modules ever publish.
-    "Go": lambda key, text: key[1] == 0 and not _PSEUDO_VERSION.search(text),
+    "Go": lambda key, text: key[1] == 0 and not is_pseudo_version("Go", text),
     "Maven": lambda key, _: maven_versions.is_prerelease(key),
     "RubyGems": lambda _, text: bool(re.search("[a-zA-Z]", text)),
     "Packagist": lambda key, _: key[1] < _COMPOSER_STABLE or key[3] == 0,

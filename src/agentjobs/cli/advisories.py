@@ -62,7 +62,10 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
     if any(feed["result"] == "failed" for feed in done):
         raise typer.Exit(1)
     if not any(feed["records"] for feed in done):
-        remark(f"{settings.advisories_source} holds no records of any ecosystem that is kept.")
+        from agentjobs.advisories.sources import shown_source
+
+        source = shown_source(settings.advisories_source)
+        remark(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
         raise typer.Exit(1)
 
 

@@ -36,7 +36,7 @@ _CHOICES = {
     "on_verify_failure": get_args(OnVerifyFailure),
     "auto_trigger_on_cve_severity": get_args(Severity),
 }
-_SEVERITY_ALIASES = {"moderate": "medium"}
+SEVERITY_ALIASES = {"moderate": "medium"}
 
 
 class ConfigurationError(Exception):
@@ -160,7 +160,7 @@ def _accepted(key: str, value: Any, wanted: Any) -> Any:
     if key == "verify" and isinstance(value, str):
         value = ["sh", "-c", value] if value.strip() else []
     if key == "auto_trigger_on_cve_severity" and isinstance(value, str):
-        value = _SEVERITY_ALIASES.get(value.lower(), value.lower())
+        value = SEVERITY_ALIASES.get(value.lower(), value.lower())
     if key in _CHOICES and value not in _CHOICES[key]:
         raise ValueError(f"must be one of {', '.join(_CHOICES[key])}")
     converted = msgspec.convert(value, wanted)

@@ -3,7 +3,7 @@
 `.agentjobs.toml` of the default branch, the repository's setting here, the organization's default.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,12 +11,12 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
+from agentjobs.repos.configuration import SEVERITY_ALIASES, Severity
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.database import Database, Row, Transaction
 
-LEVELS = ("low", "medium", "high", "critical", "none")
+LEVELS: tuple[str, ...] = get_args(Severity)
 INHERIT = "default"
-_ALIASES = {"moderate": "medium"}
 
 ThresholdSource = Literal["file", "repository", "organization", "default"]
 
@@ -94,7 +94,8 @@ async def set_organization_threshold(db: Database, organization: str, level: str
 
 def parse_level(text: str) -> str | None:
     """None for `default`."""
-    level = _ALIASES.get(text.strip().lower(), text.strip().lower())
+    word = text.strip().lower()
+    level = SEVERITY_ALIASES.get(word, word)
     if level == INHERIT:
         return None
     if level not in LEVELS:

@@ -33,9 +33,6 @@ class Published(msgspec.Struct, frozen=True):
         """How many small objects this is in memory, more or less."""
         return 1 + sum(1 + len(one.hashes) for one in self.versions)
 
-    def hashes_of(self, version: str) -> tuple[str, ...]:
-        return next((one.hashes for one in self.versions if one.version == version), ())
-
 
 def is_version(text: str) -> bool:
     """Whether it can be a version at all: they end up in files, commands and pull requests."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 import msgspec
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from agentjobs.advisories.registries.dialect import MIB, Body, Dialect, as_text, decode, segment
@@ -33,18 +34,14 @@ class _Page(msgspec.Struct):
     files: list[_File] = []
 
 
-def normal_name(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def path_of(name: str) -> str:
-    return f"/{segment(normal_name(name))}/"
+    return f"/{segment(canonicalize_name(name))}/"
 
 
 def read(name: str, content_type: str, body: Body) -> Published:
     is_json = content_type.partition(";")[0].strip().lower().endswith("json")
     files = decode(body, _Page).files if is_json else _files(as_text(body))
-    return Published(tuple(_versions(normal_name(name), files)))
+    return Published(tuple(_versions(canonicalize_name(name), files)))
 
 
 def _files(page: str) -> Iterator[_File]:
@@ -108,7 +105,7 @@ def _after_name(name: str, stem: str) -> str | None:
     """A name in an old file may have hyphens itself, so the first one need not be its end."""
     place = stem.find("-")
     while place > 0:
-        if len(normal := normal_name(stem[:place])) >= len(name):
+        if len(normal := canonicalize_name(stem[:place])) >= len(name):
             return stem[place + 1 :] if normal == name else None
         place = stem.find("-", place + 1)
     return None

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
+REPO_ID = "repo_01k9zq1b2c3d4e5f6g7h8j9k0m"
+COMMIT = "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90"
 REQUEST_ID = "req_5f0c2a9be41d77e3a6b81c90"
 
 CREATE_JOB: Mapping[str, Any] = {
@@ -93,19 +95,48 @@ AGENTS: Mapping[str, Any] = {
 REPOS: Mapping[str, Any] = {
     "repos": [
         {
-            "id": "repo_01k9zq1b2c3d4e5f6g7h8j9k0m",
+            "id": REPO_ID,
             "full_name": "acme/shop",
             "platform": "local",
             "index_status": "ready",
             "line_count": 48213,
             "default_branch": "main",
-            "indexed_commit": "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90",
+            "indexed_commit": COMMIT,
             "index_progress": None,
             "index_error": None,
             "lifted_paths": [],
         }
     ],
     "next_cursor": None,
+}
+
+DEPENDENCIES: Mapping[str, Any] = {
+    "dependencies": [
+        {
+            "purl": "pkg:pypi/urllib3@1.26.15",
+            "ecosystem": "PyPI",
+            "name": "urllib3",
+            "version": "1.26.15",
+            "requirement": "",
+            "direct": False,
+            "scope": "runtime",
+            "manifest": "uv.lock",
+            "parents": ["requests"],
+            "advisories": [
+                {
+                    "id": "GHSA-v845-jxx5-vc9f",
+                    "aliases": ["CVE-2023-43804", "PYSEC-2023-192"],
+                    "severity": "medium",
+                    "score": 5.9,
+                    "summary": "Cookies are sent along when a redirect leads to another host.",
+                    "fix_version": "1.26.17",
+                    "fix_reason": "The lowest version that no known advisory affects.",
+                }
+            ],
+        }
+    ],
+    "next_cursor": None,
+    "indexed_commit": COMMIT,
 }
 
 ERROR_MEANINGS: Mapping[str, str] = {
@@ -119,6 +150,7 @@ ERROR_MEANINGS: Mapping[str, str] = {
     "repo_not_connected": "The repository is not connected to this organization.",
     "unknown_agent": "There is no agent with this id.",
     "plan_required": "The agent needs a higher plan.",
+    "repo_not_found": "There is no such repository in this organization.",
     "repo_indexing": "The repository is still being indexed.",
     "queue_full": "Too many jobs of this organization are queued already.",
     "job_not_found": "There is no such job in this organization.",

@@ -20,6 +20,7 @@ _PUBLIC_NAMES = {
     "EventView": "Event",
     "AgentView": "Agent",
     "RepoView": "Repository",
+    "DependencyDocument": "Dependency",
     "Payload": "WebhookPayload",
     "ErrorBody": "ErrorAnswer",
     "ErrorFields": "Error",
@@ -32,6 +33,14 @@ Every request carries `Authorization: Bearer <API_KEY>`. Every answer carries `X
 failure has the same shape: `{"error": {"code", "message", "request_id", "details"?}}`. Clients must
 accept fields, codes and values they do not know.
 """
+# By a field of the answer: operations, and the parameters that it gives them.
+_LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+    "job_id": (
+        ("getJob", "getJobLogs", "listJobEvents", "cancelJob"),
+        {"job_id": "$response.body#/job_id"},
+    ),
+    "repos": (("listDependencies",), {"repo_id": "$response.body#/repos/0/id"}),
+}
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "X-Request-Id": (
@@ -142,13 +151,13 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _links(answer: Answer) -> dict[str, Any]:
-    """Where the identifier in a receipt leads."""
-    if answer.type is None or "job_id" not in getattr(answer.type, "__struct_fields__", ()):
-        return {}
-    parameters = {"job_id": "$response.body#/job_id"}
+    """Where the identifiers in an answer lead."""
+    fields = getattr(answer.type, "__struct_fields__", ())
     return {
-        name: {"operationId": name, "parameters": parameters}
-        for name in ("getJob", "getJobLogs", "listJobEvents", "cancelJob")
+        name: {"operationId": name, "parameters": dict(parameters)}
+        for field, (names, parameters) in _LINKS.items()
+        if field in fields
+        for name in names
     }
 
 

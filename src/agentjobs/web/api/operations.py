@@ -5,7 +5,17 @@ from starlette.routing import BaseRoute, Route
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.states import STATUSES
-from agentjobs.web.api import agents, examples, idempotency, jobs, logs, pagination, repos
+from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs.web.api import (
+    agents,
+    dependencies,
+    examples,
+    idempotency,
+    jobs,
+    logs,
+    pagination,
+    repos,
+)
 from agentjobs.web.api.endpoint import Endpoint, Handler
 from agentjobs.web.api.operation import Answer, Operation, Parameter
 from agentjobs.web.api.rate_limit import RateLimiter
@@ -19,6 +29,13 @@ _JOB_ID = Parameter(
     description="The job's identifier.",
     schema={"type": "string", "pattern": jobs.JOB_ID_PATTERN},
     example=examples.JOB_ID,
+)
+_REPO_ID = Parameter(
+    name="repo_id",
+    where="path",
+    description="The repository's identifier.",
+    schema={"type": "string", "pattern": dependencies.REPO_ID_PATTERN},
+    example=examples.REPO_ID,
 )
 _CURSOR = Parameter(
     name="cursor",
@@ -306,6 +323,49 @@ OPERATIONS: tuple[Operation, ...] = (
             example=examples.REPOS,
         ),
         errors=("validation_failed",),
+    ),
+    Operation(
+        method="GET",
+        path="/repos/{repo_id}/dependencies",
+        handler=dependencies.list_all,
+        id="listDependencies",
+        tag="Repositories",
+        summary="List a repository's dependencies",
+        description="The packages that manifests and lock files of the indexed commit lead to, "
+        "direct and transitive, in the order of the index: by manifest, direct ones first. Each "
+        "has the advisories that the last scan found for it, the worst first.",
+        parameters=(
+            _REPO_ID,
+            Parameter(
+                name="ecosystem",
+                where="query",
+                description="Only packages of this ecosystem.",
+                schema={"type": "string", "enum": list(ECOSYSTEMS)},
+            ),
+            Parameter(
+                name="direct",
+                where="query",
+                description="With `true` only what the repository itself asks for, with `false` "
+                "only what others bring along.",
+                schema={"type": "boolean"},
+            ),
+            Parameter(
+                name="vulnerable",
+                where="query",
+                description="With `true` only packages with advisories.",
+                schema={"type": "boolean", "default": False},
+            ),
+            _filter("search", "Only packages with this in their name, in any case."),
+            _limit(dependencies.MOST_LIMIT, dependencies.DEFAULT_LIMIT),
+            _CURSOR,
+        ),
+        answer=Answer(
+            status=200,
+            description="A page of dependencies.",
+            type=dependencies.DependencyList,
+            example=examples.DEPENDENCIES,
+        ),
+        errors=("validation_failed", "repo_not_found", "repo_indexing"),
     ),
 )
 

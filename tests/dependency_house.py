@@ -1,0 +1,111 @@
+"""Repositories with an index and findings as the service stores them, without git or a scan."""
+
+from collections.abc import Iterable, Sequence
+
+from agentjobs.advisories.choice import Choice
+from agentjobs.advisories.exposure import Finding, FoundAdvisory
+from agentjobs.advisories.findings import replace_findings
+from agentjobs.repos.dependencies import DependencyView
+from agentjobs.repos.index.graph_data import pack_graph
+from agentjobs.repos.index.model import Dependency, ModuleGraph
+from agentjobs.repos.index.wire import Result
+from agentjobs.repos.index_rows import prepare, store_result
+from agentjobs.repos.purl import purl_of
+from agentjobs.store.database import Database
+
+COMMIT = "c" * 40
+
+
+def package(
+    ecosystem: str,
+    name: str,
+    version: str | None,
+    *parents: str,
+    direct: bool | None = None,
+    manifest: str = "",
+    scope: str = "runtime",
+) -> Dependency:
+    """Direct unless others ask for it; the manifest is named after the ecosystem."""
+    is_direct = not parents if direct is None else direct
+    return Dependency(
+        ecosystem=ecosystem,
+        name=name,
+        version=version,
+        requirement=">=1" if is_direct else "",
+        direct=is_direct,
+        scope=scope,  # type: ignore[arg-type]
+        manifest=manifest or f"{ecosystem}.lock",
+        parents=parents,
+    )
+
+
+def views(dependencies: Iterable[Dependency]) -> list[DependencyView]:
+    """As they are read back."""
+    return [
+        DependencyView(
+            position=at,
+            purl=purl_of(one.ecosystem, one.name, one.version),
+            **{name: getattr(one, name) for name in Dependency.__struct_fields__},
+        )
+        for at, one in enumerate(dependencies)
+    ]
+
+
+async def store_index(
+    db: Database,
+    repo_id: str,
+    dependencies: Sequence[Dependency],
+    graph: ModuleGraph | None = None,
+) -> None:
+    result = Result(
+        line_count=0,
+        file_count=0,
+        languages=(),
+        warnings=(),
+        dependencies_digest="",
+        dependencies=tuple(dependencies),
+        purls=tuple(purl_of(one.ecosystem, one.name, one.version) for one in dependencies),
+        graph=pack_graph(graph or ModuleGraph()),
+        configuration=None,
+    )
+    await db.transact(store_result, repo_id, COMMIT, COMMIT, prepare(repo_id, result))
+
+
+def fault(
+    dependency: Dependency, advisory_id: str, severity: str = "high", score: float | None = 7.5
+) -> Finding:
+    assert dependency.version is not None
+    record = FoundAdvisory(
+        id=advisory_id,
+        aliases=(f"CVE-of-{advisory_id}",),
+        severity=severity,
+        score=score,
+        ranges="< 9",
+        summary="A leak",
+        url=f"https://advisories.example/{advisory_id}",
+        fixed=("9",),
+    )
+    return Finding(
+        manifest=dependency.manifest,
+        ecosystem=dependency.ecosystem,
+        name=dependency.name,
+        version=dependency.version,
+        direct=dependency.direct,
+        advisory_id=advisory_id,
+        advisories=(record,),
+        severity=severity,
+        score=score,
+        severity_source="no database rates it" if score is None else f"CVSS 3.1 of {advisory_id}",
+        summary="A leak",
+    )
+
+
+async def store_findings(
+    db: Database, organization_id: str, repo_id: str, *findings: Finding
+) -> None:
+    """Each package has a fix unless nobody rated it."""
+    choices = {
+        one.package: Choice(None if one.score is None else "9", "no fix is known", "advisories")
+        for one in findings
+    }
+    await db.transact(replace_findings, organization_id, repo_id, findings, choices)
