@@ -3,8 +3,9 @@
 Knows nothing of browsers.
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.openid_provider import ADA, CLIENT, Provider, openid_provider
 from tests.service import Api, Service, git, sample_repository, wait_until
 
 REPO = "acme/shop"
+# Of requests, among the records of the tests.
+ADVISORY = "GHSA-j8r2-6x86-q33q"
 GRACE = "grace@example.com"
 PASSWORD = "a long password of the tests"
 # A receiver that fails shows it at once: the second try is the last one.
@@ -92,7 +95,25 @@ def total_of(items: list[dict[str, float]]) -> float:
     total = sum(item["price"] * item["count"] for item in items)
     return int(total)
 ''',
+    "shop/__init__.py": "",
+    "shop/cart.py": "import requests\n\nfrom shop.prices import total_of\n",
+    "shop/bill.py": "import yaml\n\nfrom shop import cart, prices\n",
     "README.md": "# Shop\n\nSells things.\n",
+    "requirements.txt": "requests==2.30.0\nPyYAML==5.3\nflask>=2\n",
+    "web/package.json": '{"name": "web", "dependencies": {"mkdirp": "0.5.1"}}\n',
+    "web/package-lock.json": """{"name": "web", "lockfileVersion": 3, "packages": {
+  "": {"name": "web", "dependencies": {"mkdirp": "0.5.1"}},
+  "node_modules/mkdirp": {"version": "0.5.1", "dependencies": {"minimist": "0.0.8"}},
+  "node_modules/minimist": {"version": "0.0.8"}}}
+""",
+}
+_RECORDS = Path(__file__).parents[1] / "advisory_records"
+# No registry is asked: what the records say has to do.
+_NOWHERE = "https://127.0.0.1:9"
+_ADVISORIES = {
+    "AGENTJOBS_ADVISORIES_SOURCE": str(_RECORDS),
+    "AGENTJOBS_REGISTRY_PYPI_URL": _NOWHERE,
+    "AGENTJOBS_REGISTRY_NPM_URL": _NOWHERE,
 }
 
 
@@ -116,6 +137,13 @@ class House:
         for marker in found:
             marker.with_name("go").touch()
 
+    def findings(self) -> int:
+        """How many vulnerable packages are known by now."""
+        database = self.service.data_dir / "agentjobs.db"
+        with closing(sqlite3.connect(database)) as connection:
+            (count,) = connection.execute("SELECT COUNT(*) FROM findings").fetchone()
+        return int(count)
+
     def git(self, *arguments: str) -> str:
         """In the repository that the service keeps: what is really there."""
         (repository,) = (self.service.data_dir / "git").glob("repo_*.git")
@@ -137,7 +165,7 @@ def open_house(directory: Path) -> Iterator[House]:
         data_dir = directory / "data"
         data_dir.mkdir()
         (data_dir / "agentjobs.toml").write_text(SETTINGS)
-        service = Service(data_dir, _openid_settings(provider)).start()
+        service = Service(data_dir, {**_openid_settings(provider), **_ADVISORIES}).start()
         try:
             yield _furnished(service, provider, directory)
         finally:

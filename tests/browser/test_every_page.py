@@ -7,7 +7,7 @@ from playwright.async_api import Page
 
 from agentjobs.web.dashboard.routes import PLACES
 from tests.browser.conftest import OpenPage
-from tests.browser.house import House
+from tests.browser.house import REPO, House
 from tests.browser.things import Things
 from tests.browser.watch import (
     MOST_SHIFT,
@@ -35,6 +35,13 @@ def pages_of(things: Things) -> list[str]:
         f"/jobs/{things.failed}",
         f"/jobs/{things.running}",
         "/jobs?q=nothing+is+called+this",
+        f"/repos/{REPO}/graph",
+        f"/repos/{REPO}/graph?q=shop",
+        f"/repos/{REPO}/graph?external=requests",
+        f"/repos/{REPO}/graph?ecosystem=npm&package=mkdirp",
+        f"/repos/{REPO}/graph?node=nowhere.py",
+        f"/repos/{REPO}/dependencies?q=nothing+is+called+this",
+        "/vulnerabilities?q=nothing+is+called+this",
         "/settings/audit-log?since=2026-02-02&until=2026-01-01",
         "/settings/webhooks/nowhere",
     ]

@@ -5,13 +5,15 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from tests.browser.house import REPO, House
+from tests.browser.house import ADVISORY, REPO, House
 from tests.receiver import Receiver
 from tests.service import wait_until
 
 PATH = "shop/prices.py"
 TICKET = "SHOP-12"
 _TRIES = 2
+# Of requests, PyYAML and minimist.
+_FINDINGS = 3
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,13 @@ class Things:
             owner=owner,
             name=name,
             number=self.pull,
+            advisory_id=ADVISORY,
         )
         # A few are enough to look at.
         if path == "/jobs":
             address += f"?ticket={TICKET}"
+        if path.endswith("/graph"):
+            address += "?" + urlencode({"node": "shop/cart.py"})
         if path.endswith("/file"):
             address += "?" + urlencode({"path": PATH, "base": self.base, "head": self.head})
         return address
@@ -59,6 +64,7 @@ def make_things(house: House, receiving: Receiver) -> Things:
     api.wait_status(failed, "failed")
     api.wait_status(running, "running")
     wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
+    wait_until(lambda: house.findings() >= _FINDINGS, "packages that are known to be vulnerable")
     branches = house.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (each for each in branches if "price-fixer" in each)
     return Things(

@@ -6,7 +6,7 @@ from agentjobs.advisories.choice import Choice, choose_version
 from agentjobs.advisories.model import Advisory, parse_advisory
 from agentjobs.advisories.registries.published import Published, PublishedVersion
 from tests.recorded_advisories import about
-from tests.recorded_registries import recorded
+from tests.recorded_registries import hashes_of, recorded
 
 X_TEXT, YAML, JWT = "golang.org/x/text", "gopkg.in/yaml.v3", "github.com/dgrijalva/jwt-go"
 LOG4J, SPRING = "org.apache.logging.log4j:log4j-core", "org.springframework:spring-beans"
@@ -49,7 +49,7 @@ def test_the_lowest_published_version_without_known_advisories_is_chosen(
     published = recorded(ecosystem, name)
     chosen = choose_version(ecosystem, name, current, about(ecosystem, name), published)
     assert (chosen.version, chosen.source) == (expected, "registry")
-    assert chosen.hashes == published.hashes_of(expected or "")
+    assert chosen.hashes == hashes_of(published, expected)
     assert bool(chosen.hashes) == (ecosystem == "PyPI")
 
 

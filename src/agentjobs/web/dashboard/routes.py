@@ -14,6 +14,7 @@ from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
+from agentjobs.web.dashboard.repos import dependencies, graph
 from agentjobs.web.dashboard.repos import detail as repo
 from agentjobs.web.dashboard.repos import listing as repos
 from agentjobs.web.dashboard.settings import (
@@ -26,6 +27,8 @@ from agentjobs.web.dashboard.settings import (
     secrets,
     webhooks,
 )
+from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
+from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -42,6 +45,10 @@ PLACES: list[Place | OpenPlace] = [
     *detail.PLACES,
     *repos.PLACES,
     *repo.PLACES,
+    *dependencies.PLACES,
+    *graph.PLACES,
+    *vulnerabilities.PLACES,
+    *vulnerability.PLACES,
     *agents.PLACES,
     *members.PLACES,
     *api_keys.PLACES,

@@ -20,6 +20,7 @@ from agentjobs.webhooks.allowance import stored_allowance
 from agentjobs.webhooks.registration import add_endpoint
 from tests.local_platform import CREDENTIAL, holds_credential
 from tests.people import write
+from tests.unit.web.dashboard.house_index import ADVISORY, MODULE, put_index
 from tests.unit.web.dashboard.house_jobs import PUBLIC_URL, put_jobs
 from tests.unit.web.dashboard.house_repository import Repository, Say
 from tests.world import World
@@ -51,10 +52,13 @@ class Things:
     repo_id: str = ""
     # Of the member.
     session: str = ""
+    # Everybody's.
+    advisory: str = ADVISORY
+    module: str = ""
 
     def names(self) -> list[str]:
         """All that tells these things from others, the longest first."""
-        shared = {self.base, self.head}
+        shared = {self.base, self.head, self.advisory, self.module}
         ids = [value for value in vars(self).values() if value and value not in shared]
         return sorted(ids, key=len, reverse=True)
 
@@ -81,6 +85,7 @@ async def things_of(
     )
     repo_id = await _repository(world, caller, repository, say)
     jobs = await put_jobs(world, caller, repository, say)
+    await put_index(world, caller, repo_id, jobs["failed_job"], say)
     await _pulls(world, caller, repo_id, repository, say)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
     key = (await list_keys(db, name))[0].id
@@ -100,6 +105,7 @@ async def things_of(
         base=repository.commits["first"],
         head=repository.commits["open"],
         invitation_token=token,
+        module=say(MODULE),
         failed_import=await _failed_import(world, caller, say),
     )
 

@@ -10,6 +10,7 @@ from agentjobs.organizations.sessions import Origin, list_sessions, start_sessio
 from agentjobs.organizations.users import create_user
 from tests.people import write
 from tests.unit.web.dashboard.furniture import Things, put_worker, things_of
+from tests.unit.web.dashboard.house_index import put_advisories
 from tests.unit.web.dashboard.house_repository import Repository, Say, plainly
 from tests.world import World
 
@@ -46,6 +47,7 @@ async def furnish(world: World, repository: Repository, say: Say = plainly) -> H
             made = await things_of(world, caller, repository, keys, spare.id, say)
             things[name] = replace(made, session=session.id)
     await put_worker(world, say)
+    await put_advisories(world, say)
     return House(tokens, things)
 
 

@@ -51,10 +51,25 @@ SHOWN = {
             "make check",
         ),
         *("1 failed", "compiling", "in red", "SHOP-2", "agentjobs/failed", "Ada"),
+        *("requests", "2.30.0", "requirements.txt", "2.31.0", "GHSA-odd"),
     ],
     "/jobs/{finished_job}/changes": ["dear", "hello", "notes"],
     "/repos": ["fatal: not found", "https://git.example/elsewhere", "the disk is full"],
-    "/repos/{repo}": ["the disk is full", "CODEOWNERS", "Fix the price"],
+    "/repos/{repo}": [
+        *("the disk is full", "CODEOWNERS", "Fix the price", "Python", "poetry.lock", "is no TOML"),
+    ],
+    "/repos/{repo}/dependencies": [
+        *("requests", "2.30.0", ">=2", "urllib3", "requirements.txt", "GHSA-odd", "2.31.0"),
+        "Nobody fixed it",
+    ],
+    "/repos/{repo}/graph": ["src/shop.py", "src/tax.py", "requests"],
+    "/vulnerabilities": [
+        *("GHSA-odd", "Leaks a header", "requests", "2.30.0", "requirements.txt", "2.31.0"),
+        *("Nobody fixed it", "npm", "the disk is away"),
+    ],
+    "/vulnerabilities/{advisory}": [
+        *("Leaks a header", "CVE-2026-1", "requests", "1.0-odd", "2.30.0", "requirements.txt"),
+    ],
     "/agents": ["build-1", "bwrap is missing"],
     "/pulls": ["Fix the price"],
     "/{organization}/{repo}/pulls/1": [
@@ -150,6 +165,21 @@ async def test_names_of_branches_and_files_are_shown_and_lead_where_they_say(hos
         assert faults_of(shown) == []
 
 
+async def test_every_place_in_a_graph_is_shown_and_leads_where_it_says(hostile):
+    begin = "/repos/acme/shop/graph"
+    waiting, seen = [begin, f"{begin}?q=s", "/repos/acme/shop/dependencies"], set()
+    while waiting:
+        place = waiting.pop()
+        page = await hostile.viewer.open(place)
+        assert page.status == 200, place
+        assert faults_of(page) == [], place
+        seen.add(place)
+        linked = {link for link in page.links if "/graph?" in link or "/dependencies?" in link}
+        waiting += linked - seen - set(waiting)
+    # Three files, a name from elsewhere, three packages; a manifest and a search that find them.
+    assert len(seen) >= 11
+
+
 async def test_a_default_branch_with_any_name_is_shown(hostile):
     await write(hostile.db, "UPDATE repos SET default_branch = :name", name=say("main"))
     for place in ("/repos", "/repos/acme/shop"):
@@ -167,7 +197,7 @@ async def test_parts_of_live_pages_are_harmless(hostile):
         f"/jobs/{things.failed_job}/stream": 6,
         f"/jobs/{things.running_job}/stream": 6,
         "/repos/stream": 1,
-        f"/repos/{things.repo}/stream": 1,
+        f"/repos/{things.repo}/stream": 2,
     }
     for place, events in places.items():
         heard = await listen(hostile.app, hostile.admin, place, events=events)
@@ -214,7 +244,8 @@ async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
     names = (
         *("q", "status", "repo", "agent", "ticket", "since", "until", "before", "state", "actor"),
         *("action", "name", "endpoint", "job", "days", "next", "token", "path", "base", "head"),
-        *("after", "prompt", "more", "title", "invitation"),
+        *("after", "prompt", "more", "title", "invitation", "node", "external", "package"),
+        *("ecosystem", "kind", "manifest", "vulnerable", "severity", "level"),
     )
     query = urlencode(dict.fromkeys(names, SOUP))
     for place in (*GETS, *OPEN_PLACES):

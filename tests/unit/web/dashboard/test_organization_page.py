@@ -56,3 +56,19 @@ async def test_a_hostile_agent_name_stays_text(dashboard: Dashboard) -> None:
     page = await dashboard.member.open(PATH)
     assert page.is_harmless()
     assert PAYLOAD in page.text
+
+
+async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
+    dashboard: Dashboard,
+) -> None:
+    admin, form = dashboard.admin, f"{PATH}/auto-trigger"
+    page = await admin.open(PATH)
+    assert page.form(form).value("level") == "none"
+    page = await admin.send(page, form, level="critical")
+    assert page.form(form).value("level") == "critical"
+    refused = await admin.send(page, form, level="grave")
+    assert refused.status == 400
+    assert "is no severity" in refused.text
+    member = await dashboard.member.open(PATH)
+    assert "Now: Critical ones only . An administrator can change it." in member.text
+    assert not member.has_form(form)

@@ -19,7 +19,7 @@ from tests.unit.web.dashboard.walk import (
     ask,
     csrf_of,
     ghosts,
-    has_parameters,
+    is_about_somebodys,
     named,
     stored,
     with_session_of,
@@ -147,7 +147,7 @@ async def test_what_is_anothers_answers_as_what_is_nowhere(furnished):
     browser = furnished.outsider
     csrf = await csrf_of(browser)
     before = await stored(furnished.db)
-    for place in filter(has_parameters, SIGNED_IN):
+    for place in filter(is_about_somebodys, SIGNED_IN):
         answers = [
             await ask(furnished, browser, place, address_of(place, things), csrf)
             for things in (theirs, nowhere)

@@ -21,6 +21,8 @@ MANY = {
     "invitations": ("id", {"hash": "randomblob(32)"}),
     "pull_comments": ("id", {}),
     "workers": ("id", {}),
+    "findings": ("id", {"version": "version || :number"}),
+    "dependencies": ("position", {}),
 }
 TIMES = 20
 

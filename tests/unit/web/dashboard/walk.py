@@ -6,6 +6,7 @@ An address with a parameter that is not known here fails, so that a new place is
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import httpx
 
@@ -43,12 +44,14 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/jobs": {"repo": "acme/shop", "agent": "fixer"},
     "/jobs/{job_id}/follow-up": {"prompt": "And the tax."},
     "/repos": {"address": "https://git.example/me/it.git", "name": "acme/shop"},
+    "/repos/{owner}/{name}/auto-trigger": {"level": "high"},
     "/repos/{owner}/{name}/lift": {"pattern": "renovate.json"},
     "/repos/{owner}/{name}/protect": {"pattern": "CODEOWNERS"},
     "/settings/api-keys": {"name": "CI", "scope": "jobs", "expires": "30"},
     "/settings/budgets": {"daily": "5"},
     "/settings/members/invitations": {"email": "x@acme.example", "role": "viewer"},
     "/settings/members/{user_id}/role": {"role": "member"},
+    "/settings/organization/auto-trigger": {"level": "critical"},
     "/settings/secrets": {"name": SECRET, "value": "sk-another"},
     "/settings/secrets/remove": {"name": SECRET},
     "/settings/webhooks": {"url": "https://192.0.2.10/new"},
@@ -63,14 +66,17 @@ def named(place: Place | OpenPlace) -> str:
     return f"{place.method} {place.path}"
 
 
-def has_parameters(place: Place | OpenPlace) -> bool:
-    return "{" in place.path
+def is_about_somebodys(place: Place | OpenPlace) -> bool:
+    """What an address names is an organization's, or a person's; advisories are everybody's."""
+    return "{" in place.path.replace("{advisory_id}", "")
 
 
 def address_of(place: Place | OpenPlace, things: Things) -> str:
     filled = re.sub(r"{(\w+)}", lambda found: _value(place.path, found[1], things), place.path)
     if place.path.endswith("/file"):
         filled += f"?path=src/shop.py&base={things.base}&head={things.head}"
+    if place.path.endswith("/graph"):
+        filled += f"?{urlencode({'node': things.module})}"
     return filled
 
 
@@ -131,6 +137,7 @@ async def stored(db: Database) -> dict[str, list[str]]:
 
 def _value(path: str, name: str, things: Things) -> str:
     known = {
+        "advisory_id": things.advisory,
         "job_id": things.queued_job if path.endswith("/cancel") else things.finished_job,
         "org": things.organization,
         "owner": things.repo.partition("/")[0],

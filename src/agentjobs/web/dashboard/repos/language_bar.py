@@ -1,0 +1,62 @@
+"""Lines by language as one bar, drawn on the server, and the rows that say the same."""
+
+from collections.abc import Sequence
+from html import escape
+
+import msgspec
+from markupsafe import Markup
+
+from agentjobs.repos.index.model import LanguageLines
+from agentjobs.web.dashboard.plot_canvas import number
+
+_SHOWN = 6
+_WIDTH, _HEIGHT, _GAP = 600.0, 12.0, 1.5
+_OTHERS = "s-quiet"
+
+
+class LanguageShare(msgspec.Struct, frozen=True):
+    language: str
+    lines: int
+    files: int
+    share: float
+    css_class: str
+
+
+class LanguageBar(msgspec.Struct, frozen=True):
+    svg: Markup
+    rows: tuple[LanguageShare, ...]
+
+
+def language_bar(languages: Sequence[LanguageLines]) -> LanguageBar | None:
+    """The most lines first, the smaller ones together; None where there are no lines."""
+    ordered = sorted(languages, key=lambda one: (-one.lines, one.language))
+    total = sum(one.lines for one in ordered)
+    if total <= 0:
+        return None
+    first, others = ordered[:_SHOWN], ordered[_SHOWN:]
+    rows = [
+        LanguageShare(one.language, one.lines, one.files, one.lines / total, f"s-{at}")
+        for at, one in enumerate(first, 1)
+    ]
+    if others:
+        lines = sum(one.lines for one in others)
+        files = sum(one.files for one in others)
+        name = f"{len(others)} others" if len(others) > 1 else others[0].language
+        rows.append(LanguageShare(name, lines, files, lines / total, _OTHERS))
+    return LanguageBar(Markup(_svg(rows)), tuple(rows))  # noqa: S704 - made of numbers and classes
+
+
+def _svg(rows: Sequence[LanguageShare]) -> str:
+    # Hidden from screen readers: the table below says it better.
+    parts, x = [], 0.0
+    for row in rows:
+        width = row.share * _WIDTH
+        parts.append(
+            f'<rect class="mark {escape(row.css_class)}" x="{number(x)}" y="0"'
+            f' width="{number(max(width - _GAP, 0.6))}" height="{number(_HEIGHT)}"/>'
+        )
+        x += width
+    return (
+        f'<svg class="share" viewBox="0 0 {number(_WIDTH)} {number(_HEIGHT)}"'
+        f' preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
+    )

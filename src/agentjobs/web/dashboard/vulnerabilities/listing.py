@@ -1,0 +1,101 @@
+"""/vulnerabilities: what is known against the packages of all repositories, the worst first."""
+
+import re
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.advisories.feeds import list_feeds
+from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
+from agentjobs.advisories.severity import LEVELS
+from agentjobs.jobs.triggered import TriggeredJob, jobs_for_findings
+from agentjobs.repos.queries import list_repos
+from agentjobs.web.dashboard.pages import prefix_of
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
+
+HERE = "/vulnerabilities"
+_PER_PAGE = 50
+_is_cursor = re.compile(r"[0-9]fnd_[0-9a-z]{26}").fullmatch
+
+
+class _Query(msgspec.Struct, frozen=True, kw_only=True):
+    """As it stands in the address: text, empty for any."""
+
+    q: str = ""
+    severity: str = ""
+    repo: str = ""
+    after: str = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.q or self.severity or self.repo)
+
+    def address(self, here: str, **changes: str) -> str:
+        fields = {**msgspec.structs.asdict(self), **changes}
+        query = urlencode({name: text for name, text in fields.items() if text})
+        return f"{here}?{query}" if query else here
+
+
+class Line(msgspec.Struct, frozen=True):
+    finding: FindingView
+    job: TriggeredJob | None
+
+
+async def show(visit: Visit) -> Response:
+    here = prefix_of(visit.settings) + HERE
+    repos = await list_repos(visit.db, visit.organization_id)
+    query = _query(visit)
+    repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
+    counts = await count_by_severity(visit.db, visit.organization_id, repo_id=repo_id)
+    found = [] if query.repo and not repo_id else await _findings(visit, query, repo_id)
+    shown = found[:_PER_PAGE]
+    return await visit.page(
+        "vulnerabilities/list.html",
+        query=query,
+        lines=await lines_of(visit, shown),
+        counts=[
+            (level, count, query.address(here, severity=level, q="", after=""))
+            for level, count in counts.items()
+        ],
+        total=sum(counts.values()),
+        feeds=feed_state(visit.settings, await list_feeds(visit.db)),
+        has_repos=bool(repos),
+        is_of_repo=repo_id is not None,
+        severity_options=[("", "any"), *((level, level) for level in counts)],
+        repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
+        next=query.address(here, after=shown[-1].cursor) if len(found) > _PER_PAGE else "",
+        first=query.address(here, after="") if query.after else "",
+    )
+
+
+async def lines_of(visit: Visit, findings: list[FindingView]) -> list[Line]:
+    jobs = await jobs_for_findings(visit.db, findings)
+    return [Line(finding, jobs.get(finding.id)) for finding in findings]
+
+
+async def _findings(visit: Visit, query: _Query, repo_id: str | None) -> list[FindingView]:
+    return await list_findings(
+        visit.db,
+        visit.organization_id,
+        repo_id=repo_id,
+        severity=query.severity or None,
+        search=query.q or None,
+        limit=_PER_PAGE + 1,
+        after=query.after or None,
+    )
+
+
+def _query(visit: Visit) -> _Query:
+    severity, after = visit.query("severity"), visit.query("after")
+    return _Query(
+        q=visit.query("q")[:300],
+        severity=severity if severity in LEVELS else "",
+        repo=visit.query("repo")[:300],
+        after=after if _is_cursor(after) else "",
+    )
+
+
+PLACES: list[Place | OpenPlace] = [Place("GET", HERE, "viewer", show)]

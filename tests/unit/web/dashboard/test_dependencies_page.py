@@ -1,0 +1,138 @@
+"""/repos/{owner}/{name}/dependencies, and what the repository's own page says of packages."""
+
+import pytest
+
+from tests.people import write
+from tests.unit.web.dashboard.house_index import ADVISORY, FIRST
+from tests.unit.web.dashboard.streams import listen
+
+REPO = "/repos/acme/shop"
+HERE = f"{REPO}/dependencies"
+
+
+async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(furnished):
+    page = await furnished.viewer.open(HERE)
+    for words in (
+        "requests PyPI 2.30.0 the project >=2 requirements.txt critical 9.8",
+        "urllib3 PyPI 1.26.16 requests → , which asks for it",
+        "unpinned PyPI not pinned",
+        "Nobody fixed it",
+    ):
+        assert words in page.text, words
+    assert f"/vulnerabilities/{ADVISORY}" in page.links
+    assert f"{REPO}/graph?ecosystem=PyPI&package=requests" in page.links
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("q=LIB", ["urllib3"]),
+        ("kind=direct", ["requests", "unpinned"]),
+        ("kind=transitive", ["urllib3"]),
+        ("vulnerable=yes", ["requests", "urllib3"]),
+        ("ecosystem=npm", []),
+        ("manifest=requirements.txt&q=un", ["unpinned"]),
+        ("manifest=elsewhere", []),
+        (f"after={FIRST + 1}", ["unpinned"]),
+        # What makes no sense is left out.
+        ("kind=odd&after=-1&after=x", ["requests", "urllib3", "unpinned"]),
+    ],
+)
+async def test_the_list_is_narrowed(furnished, query, expected):
+    page = await furnished.viewer.open(f"{HERE}?{query}")
+    names = ("requests", "urllib3", "unpinned")
+    graph = f"{REPO}/graph?ecosystem=PyPI&package="
+    assert [name for name in names if f"{graph}{name}" in page.links] == expected
+    if not expected:
+        assert "No dependency fits this filter" in page.text
+        assert HERE in page.links
+
+
+async def test_many_are_shown_page_by_page(furnished):
+    await write(
+        furnished.db,
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 140)"
+        " INSERT INTO dependencies SELECT d.repo_id, 2000 + i, d.ecosystem, d.name || i, d.version,"
+        " d.requirement, d.direct, d.scope, d.manifest, d.parents, d.purl FROM dependencies d, n"
+        " WHERE d.position = :first AND d.repo_id = :repo_id",
+        first=FIRST,
+        repo_id=furnished.things["acme"].repo_id,
+    )
+    page, seen = await furnished.viewer.open(f"{HERE}?q=requests"), []
+    while True:
+        seen += [link for link in page.links if "package=" in link]
+        (*_, after) = [None, *(link for link in page.links if "after=" in link)]
+        if after is None or not after.startswith(HERE):
+            break
+        page = await furnished.viewer.open(after)
+    assert len(seen) == len(set(seen)) == 141
+    assert f"{HERE}?q=requests" in page.links
+
+
+async def test_before_and_without_an_index_the_page_says_why_it_is_empty(furnished):
+    await write(furnished.db, "DELETE FROM dependencies")
+    assert "No dependencies were found" in (await furnished.viewer.open(HERE)).text
+    await write(furnished.db, "UPDATE repos SET index_status = 'indexing'")
+    page = await furnished.viewer.open(HERE)
+    assert "The index is not ready yet" in page.text
+    assert REPO in page.links
+
+
+async def test_the_repository_tells_languages_warnings_and_counts(furnished):
+    page = await furnished.viewer.open(REPO)
+    for words in (
+        *("Python 90 90 %", "1 warning of the index", "poetry.lock : is no TOML"),
+        *("3 dependencies 2 direct · PyPI 3", "critical 1", "unknown 1"),
+        "No vulnerability starts a job. Nothing is set.",
+    ):
+        assert words in page.text, words
+    assert "/vulnerabilities?repo=acme/shop&severity=critical" in page.links
+    assert {HERE, f"{REPO}/graph", "/vulnerabilities?repo=acme/shop"} <= set(page.links)
+    heard = await listen(furnished.app, furnished.viewer, f"{REPO}/stream", events=2)
+    parts = heard.parts()
+    assert "90 %" in parts["repo-index"].text
+    assert "critical 1" in parts["repo-packages"].text
+
+
+async def test_a_repository_without_findings_says_whether_anybody_looks(furnished):
+    await write(furnished.db, "DELETE FROM findings")
+    page = await furnished.viewer.open(REPO)
+    assert "not looked for: no source of advisories is set up" in page.text
+
+
+@pytest.mark.parametrize(
+    ("organization", "repository", "file", "words"),
+    [
+        (None, None, None, "No vulnerability starts a job. Nothing is set."),
+        ("high", None, None, "high or worse starts a job of cve-fixer"),
+        ("high", None, None, "The organization's default."),
+        ("high", "none", None, "No vulnerability starts a job. Set for this repository."),
+        ("low", "medium", "critical", "A vulnerability that is critical starts a job"),
+        ("low", "medium", "critical", ".agentjobs.toml says so, before what is set here."),
+    ],
+)
+async def test_the_threshold_is_told_with_who_said_so(
+    furnished, organization, repository, file, words
+):
+    await write(furnished.db, "UPDATE organizations SET auto_trigger = :v", v=organization)
+    await write(
+        furnished.db,
+        "UPDATE repos SET auto_trigger = :v, configured_trigger = :file",
+        v=repository,
+        file=file,
+    )
+    page = await furnished.member.open(REPO)
+    assert words in " ".join(page.text.replace(" .", ".").split())
+    assert not page.has_form("/auto-trigger")
+
+
+async def test_an_administrator_sets_the_threshold_and_takes_it_back(furnished):
+    admin = furnished.admin
+    page = await admin.send(await admin.open(REPO), f"{REPO}/auto-trigger", level="high")
+    assert "It is saved." in page.text
+    assert page.form(f"{REPO}/auto-trigger").value("level") == "high"
+    page = await admin.send(page, f"{REPO}/auto-trigger", level="default")
+    assert "Nothing is set." in page.text
+    refused = await admin.send(page, f"{REPO}/auto-trigger", level="grave")
+    assert refused.status == 400
+    assert "is no severity" in refused.text

@@ -1,0 +1,87 @@
+"""/repos/{owner}/{name}/graph: one place after the other, as a picture and as lists."""
+
+import pytest
+
+from agentjobs.repos.index.graph_data import pack_graph
+from agentjobs.repos.index.model import ModuleGraph
+from tests.people import write
+
+HERE = "/repos/acme/shop/graph"
+
+
+async def test_without_a_place_it_begins_with_what_is_imported_most(furnished):
+    page = await furnished.viewer.open(HERE)
+    assert "3 files with 2 imports of each other, and 1 name from elsewhere." in page.text
+    assert "src/shop.py imported by 1 file" in page.text
+    assert {f"{HERE}?node=src%2Fshop.py", f"{HERE}?external=requests"} <= set(page.links)
+
+
+@pytest.mark.parametrize(
+    ("place", "left", "right"),
+    [
+        ("node=src/shop.py", ["node=src%2Fcart.py"], ["node=src%2Ftax.py", "external=requests"]),
+        ("external=requests", ["node=src%2Fshop.py"], []),
+        ("ecosystem=PyPI&package=requests", [], ["ecosystem=PyPI&package=urllib3"]),
+        ("ecosystem=PyPI&package=urllib3", ["ecosystem=PyPI&package=requests"], []),
+    ],
+)
+async def test_a_place_leads_to_all_its_neighbours(furnished, place, left, right):
+    page = await furnished.viewer.open(f"{HERE}?{place}")
+    assert page.status == 200
+    around = [link.removeprefix(f"{HERE}?") for link in page.links if link.startswith(f"{HERE}?")]
+    # In the wide picture, in the narrow one, and in the lists.
+    assert around == [*left, *right] * 3
+    assert not [given for tag, given in page.tags if tag == "script" and "src" not in given]
+
+
+async def test_a_package_tells_its_versions_and_what_is_known_against_it(furnished):
+    page = await furnished.viewer.open(f"{HERE}?ecosystem=PyPI&package=requests")
+    assert "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc" in page.text
+    assert "/repos/acme/shop/dependencies?manifest=requirements.txt" in page.links
+    assert any("bad" in (given.get("class") or "") for _, given in page.tags)
+
+
+async def test_modules_and_packages_are_found_by_a_part_of_their_name(furnished):
+    page = await furnished.viewer.open(HERE)
+    found = await furnished.viewer.send(page, "/graph", q="REQ")
+    assert "2 places with “REQ” in the name" in found.text
+    assert f"{HERE}?external=requests" in found.links
+    assert f"{HERE}?ecosystem=PyPI&package=requests" in found.links
+    assert "Nothing is called that" in (await furnished.viewer.send(page, "/graph", q="xyz")).text
+
+
+@pytest.mark.parametrize("place", ["node=gone.py", "external=gone", "ecosystem=npm&package=gone"])
+async def test_a_place_that_is_gone_says_so_and_offers_others(furnished, place):
+    page = await furnished.viewer.open(f"{HERE}?{place}")
+    assert page.status == 404
+    assert "indexed commit" in page.text
+    assert HERE in page.links
+
+
+async def test_before_the_first_index_there_is_no_graph(furnished):
+    await write(furnished.db, "DELETE FROM repo_graphs")
+    for query in ("", "?node=src/shop.py", "?q=shop"):
+        page = await furnished.viewer.open(HERE + query)
+        assert page.status == 200
+        assert "There is no graph yet" in page.text
+
+
+async def test_of_many_neighbours_some_are_drawn_and_some_listed(furnished):
+    files = tuple(f"pkg/m{at:04}.py" for at in range(700))
+    graph = ModuleGraph(
+        files=files,
+        edges=tuple((at, 0) for at in range(1, 700)),
+        externals=tuple(f"x{at:02}" for at in range(30)),
+        external_edges=tuple((0, at) for at in range(30)),
+    )
+    await write(
+        furnished.db, "UPDATE repo_graphs SET data = :data, commit_id = 'd'", data=pack_graph(graph)
+    )
+    page = await furnished.viewer.open(f"{HERE}?node={files[0]}")
+    assert "and 679 more" in page.text
+    assert "and 10 more" in page.text
+    assert {"#importers", "#externals"} <= set(page.links)
+    ids = {given.get("id") for _, given in page.tags}
+    assert {"importers", "imported", "externals"} <= ids
+    assert "Imported by 699" in page.text
+    assert "and 199 more; find them by a part of their name above." in page.text

@@ -1,0 +1,135 @@
+"""/vulnerabilities and /vulnerabilities/{id}: what is known, where, and what is done about it."""
+
+import pytest
+
+from agentjobs.identifiers import new_id
+from tests.people import write
+from tests.unit.web.dashboard.conftest import opened_house
+from tests.unit.web.dashboard.house_index import ADVISORY, RELATIVE
+
+HERE = "/vulnerabilities"
+
+
+async def test_the_list_shows_the_worst_first_with_its_fix_and_the_job(furnished):
+    page = await furnished.viewer.open(HERE)
+    assert page.text.index(ADVISORY) < page.text.index("GHSA-odd")
+    for words in (
+        *("Leaks a header", "requests 2.30.0 PyPI · direct", "2.31.0", "Nobody fixed it"),
+        *("Critical 1 critical", "High 0 high"),
+    ):
+        assert words in page.text, words
+    assert f"/jobs/{furnished.things['acme'].failed_job}" in page.links
+    assert f"{HERE}/{ADVISORY}" in page.links
+    assert "other/shop" not in page.html
+    assert any(given.get("aria-current") for _, given in page.tags if given.get("href") == HERE)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("severity=critical", [ADVISORY]),
+        ("severity=unknown", ["GHSA-odd"]),
+        ("severity=low", []),
+        ("severity=grave", [ADVISORY, "GHSA-odd"]),
+        ("q=URLLIB", ["GHSA-odd"]),
+        ("q=%25", []),
+        ("repo=acme/shop", [ADVISORY, "GHSA-odd"]),
+        ("repo=other/shop", []),
+        ("after=nonsense", [ADVISORY, "GHSA-odd"]),
+    ],
+)
+async def test_the_list_is_narrowed(furnished, query, expected):
+    page = await furnished.viewer.open(f"{HERE}?{query}")
+    shown = [one for one in (ADVISORY, "GHSA-odd") if f"{HERE}/{one}" in page.links]
+    assert shown == expected
+    if not expected:
+        assert "No vulnerability fits this filter" in page.text
+
+
+async def test_many_are_shown_page_by_page(furnished):
+    for number in range(60):
+        await write(
+            furnished.db,
+            "INSERT INTO findings SELECT :id, organization_id, repo_id, manifest, ecosystem,"
+            " name || :number, version, direct, advisory_id, advisory_ids, severity, score,"
+            " severity_source, summary, fix_version, fix_reason, first_seen_at FROM findings"
+            " WHERE severity = 'unknown' AND name = 'urllib3' AND organization_id = :org",
+            id=new_id("fnd"),
+            number=number,
+            org=furnished.caller.organization_id,
+        )
+    page = await furnished.viewer.open(f"{HERE}?severity=unknown")
+    (more,) = {link for link in page.links if "after=" in link}
+    rest = await furnished.viewer.open(more)
+    rows = [page.html.count("<tr>"), rest.html.count("<tr>")]
+    # The heads of two tables on each.
+    assert sum(rows) - 2 * 2 - 2 * 2 == 61
+    assert f"{HERE}?severity=unknown" in rest.links
+
+
+async def test_without_a_source_the_page_says_how_to_set_one_up(furnished):
+    await write(furnished.db, "DELETE FROM advisory_feeds")
+    page = await furnished.viewer.open(HERE)
+    assert "The operator of the service sets AGENTJOBS_ADVISORIES_SOURCE" in page.text
+    await write(furnished.db, "DELETE FROM findings")
+    assert "Nothing is looked for yet" in (await furnished.viewer.open(HERE)).text
+
+
+async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(house, tmp_path):
+    async with opened_house(house, tmp_path, advisories_source="/srv/osv") as dashboard:
+        await write(dashboard.db, "DELETE FROM advisory_feeds")
+        await write(dashboard.db, "DELETE FROM findings")
+        page = await dashboard.viewer.open(HERE)
+        assert "being fetched for the first time" in page.text
+        assert "No known vulnerability" in page.text
+        assert "/srv/osv" not in page.html
+
+
+async def test_how_fresh_advisories_are_is_told_and_errors_to_administrators(furnished):
+    page = await furnished.member.open(HERE)
+    assert "4 advisories, complete as of" in page.text
+    assert "1 ecosystem could not be refreshed; what was fetched before stays in use" in page.text
+    assert "the disk is away" not in page.text
+    assert "the disk is away" in (await furnished.admin.open(HERE)).text
+    assert "/srv/osv" not in page.html
+
+
+@pytest.mark.parametrize("name", [ADVISORY, RELATIVE, "CVE-2026-1"])
+async def test_an_advisory_is_shown_by_each_of_its_names(furnished, name):
+    page = await furnished.viewer.open(f"{HERE}/{name}")
+    for words in (
+        *("Leaks a header", "critical 9.8 CVSS 3.1 of GHSA-aaaa-bbbb-cccc", "Published 2026-01-01"),
+        *(f"Also known as CVE-2026-1 , {RELATIVE}", "< 2.31.0 or 1.0-odd"),
+    ):
+        assert words in page.text, words
+    assert f"https://osv.dev/vulnerability/{ADVISORY}" in page.links
+
+
+async def test_an_advisory_shows_who_here_is_affected_and_nobody_else(furnished):
+    page = await furnished.viewer.open(f"{HERE}/{ADVISORY}")
+    assert "requests 2.30.0 requirements.txt 2.31.0" in page.text
+    assert "other/shop" not in page.html
+    await write(furnished.db, "DELETE FROM findings")
+    page = await furnished.viewer.open(f"{HERE}/{ADVISORY}")
+    assert "No repository here is affected" in page.text
+
+
+async def test_a_finding_whose_record_is_gone_is_still_explained(furnished):
+    page = await furnished.viewer.open(f"{HERE}/GHSA-odd")
+    assert page.status == 200
+    assert "< 2.31" in page.text
+    assert not [link for link in page.links if link.startswith("javascript")]
+
+
+@pytest.mark.parametrize("name", ["GHSA-od", "CVE-2026", "GHSA-nowhere", "%00", "a%2Fb"])
+async def test_what_nobody_knows_is_not_found(furnished, name):
+    page = await furnished.viewer.open(f"{HERE}/{name}")
+    assert page.status == 404
+
+
+async def test_a_job_says_which_advisories_caused_it(furnished):
+    page = await furnished.viewer.open(f"/jobs/{furnished.things['acme'].failed_job}")
+    assert "requests 2.30.0 in requirements.txt is vulnerable, and 2.31.0 is not:" in page.text
+    assert f"{HERE}/{ADVISORY}" in page.links
+    other = await furnished.viewer.open(f"/jobs/{furnished.things['acme'].finished_job}")
+    assert "is vulnerable" not in other.text
