@@ -55,4 +55,3 @@ async def _rows(
         limit=_MOST_ROWS,
     )
     return [dependency_view(row) for row in rows]
-
