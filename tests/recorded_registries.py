@@ -39,6 +39,10 @@ def recorded(ecosystem: str, name: str) -> Published:
     return read_answer(ecosystem, name, content_type, (_FILES / file).read_bytes())
 
 
+def hashes_of(published: Published, version: str | None) -> tuple[str, ...]:
+    return next((one.hashes for one in published.versions if one.version == version), ())
+
+
 @dataclass
 class RegistryServer:
     """Each ecosystem's registry is below a directory of its own. `seen` has every request."""

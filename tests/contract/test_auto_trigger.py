@@ -13,9 +13,10 @@ from agentjobs.advisories.findings import findings_of_repo, replace_findings
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.jobs.again import run_again
-from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.auto_trigger import reconcile, wanted_triggers
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.claim import claim_job
+from agentjobs.jobs.triggered import take_over
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.index.model import Dependency
@@ -121,6 +122,17 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_became_of_it(world:
     assert len(await reconcile(world.context, repo_id)) == 1
 
 
+async def test_what_a_word_calls_worse_comes_first_also_without_a_score(world: World) -> None:
+    acme = await world.organization()
+    repo_id = await found(world, acme, REQUESTS, PYYAML)
+    findings = [
+        msgspec.structs.replace(one, score=None) if one.name == "pyyaml" else one
+        for one in await findings_of_repo(world.db, repo_id)
+    ]
+    triggers = wanted_triggers(reversed(findings), "low")
+    assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
+
+
 async def test_the_nearest_word_on_the_threshold_holds(world: World) -> None:
     acme = await world.organization()
     repo_id = await found(world, acme, REQUESTS)
@@ -146,18 +158,47 @@ async def test_what_is_unknown_unfixable_or_in_a_file_nobody_edits_starts_nothin
     assert await reconcile(world.context, repo_id) == []
 
 
-async def test_a_full_queue_or_a_small_plan_is_tried_again_later(world: World) -> None:
+async def test_half_the_queue_is_left_to_people_and_the_rest_is_tried_again_later(
+    world: World,
+) -> None:
     acme = await world.organization()
     repo_id = await found(world, acme, REQUESTS, PYYAML)
     await set_organization_threshold(world.db, "acme", "low")
-    world.context.settings = msgspec.structs.replace(world.context.settings, queue_limit=2)
+    world.context.settings = msgspec.structs.replace(world.context.settings, queue_limit=4)
     await world.job(acme)
     for expected in ("pyyaml", "requests"):
         (job_id,) = await reconcile(world.context, repo_id)
         cause = (await world.view(acme, job_id)).cause
         assert cause is not None
         assert cause.package == expected
+        assert await is_scanned_again(world, repo_id) == (expected == "pyyaml")
         await cancel_job(world.context, acme.organization_id, job_id)
+
+
+async def is_scanned_again(world: World, repo_id: str) -> bool:
+    """And forgets it, as the end of a scan does."""
+    row = await world.db.fetch_one("SELECT scan_due_at FROM repos WHERE id = :id", id=repo_id)
+    assert row is not None
+    await world.db.transact(_make_not_due, repo_id)
+    return row["scan_due_at"] is not None and row["scan_due_at"] > now_ms()
+
+
+async def test_a_job_whose_fix_became_another_one_is_the_only_one_for_that_too(
+    world: World,
+) -> None:
+    acme = await world.organization()
+    repo_id = await found(world, acme, REQUESTS)
+    await set_organization_threshold(world.db, "acme", "low")
+    (first,) = await reconcile(world.context, repo_id)
+    fix = ("requirements.txt", "PyPI", "requests", "2.32.0")
+    assert await take_over(world.db, repo_id, first, fix) is None
+    assert await take_over(world.db, repo_id, first, fix) is None
+    await found(world, acme, REQUESTS, fixes={"requests": "2.32.0"})
+    assert await reconcile(world.context, repo_id) == []
+    assert await take_over(world.db, repo_id, "job_other", fix) == first
+    # One that came to nothing keeps nobody from it.
+    await cancel_job(world.context, acme.organization_id, first)
+    assert await take_over(world.db, repo_id, "job_other", fix) is None
 
 
 async def test_a_disconnected_repository_starts_nothing(world: World) -> None:
@@ -185,3 +226,7 @@ async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(world: Wo
 
 async def _disconnect(tx: Transaction, repo_id: str) -> None:
     await tx.execute("UPDATE repos SET disconnected_at = 1 WHERE id = :id", id=repo_id)
+
+
+async def _make_not_due(tx: Transaction, repo_id: str) -> None:
+    await tx.execute("UPDATE repos SET scan_due_at = NULL WHERE id = :id", id=repo_id)

@@ -33,7 +33,9 @@ def test_without_a_source_the_commands_say_how_to_configure_one(agentjobs):
     sync = agentjobs("advisories", "sync")
     assert (sync.exit_code, sync.out) == (2, "")
     assert "AGENTJOBS_ADVISORIES_SOURCE" in sync.err
-    assert agentjobs("advisories", "search", "requests", "--json").document == {"advisories": []}
+    search = agentjobs("advisories", "search", "requests", "--json")
+    assert search.document == {"advisories": []}
+    assert "AGENTJOBS_ADVISORIES_SOURCE" in search.err
 
 
 def test_advisories_are_synchronized_shown_and_searched(configured, tmp_path):

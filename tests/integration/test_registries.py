@@ -24,7 +24,13 @@ from agentjobs.advisories.registries.registry import (
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
 from agentjobs.settings import Settings
-from tests.recorded_registries import ANSWERS, RegistryServer, recorded, registry_server
+from tests.recorded_registries import (
+    ANSWERS,
+    RegistryServer,
+    hashes_of,
+    recorded,
+    registry_server,
+)
 
 LOOPBACK = "127.0.0.1/32"
 
@@ -269,5 +275,5 @@ async def test_a_public_registry_lists_versions(
     async with asking_of(settings, clock, *masks, ca_file=certificates) as asked:
         published = await asked.published(ecosystem, name)
         assert version in {one.version for one in published.versions}
-        assert bool(published.hashes_of(version)) == (ecosystem == "PyPI")
+        assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
         assert await asked.published(ecosystem, "no-such-package-was-published") == Published()

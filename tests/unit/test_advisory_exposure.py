@@ -48,6 +48,19 @@ def test_only_records_that_affect_this_version_are_named() -> None:
     assert [[one.id for one in finding.advisories] for finding in findings] == [["PYSEC-1"]]
 
 
+def test_what_is_no_version_has_the_faults_of_all_versions_and_those_that_list_it() -> None:
+    package = {"ecosystem": "PyPI", "name": "shelf"}
+    everywhere, listed = record("MAL-1"), record("GHSA-1")
+    events = [{"introduced": "0"}]
+    everywhere["affected"] = [
+        {"package": package, "ranges": [{"type": "ECOSYSTEM", "events": events}]}
+    ]
+    listed["affected"] = [{"package": package, "versions": ["2004d"]}]
+    bounded = record("GHSA-2", fixed="9.0")
+    findings = found([dependency(version="2004d")], everywhere, listed, bounded)
+    assert [one.advisory_id for one in findings] == ["GHSA-1", "MAL-1"]
+
+
 def test_a_package_is_found_by_the_name_that_its_ecosystem_makes_of_it() -> None:
     assert found([dependency("zope-interface")], record("GHSA-1", "Zope.Interface"))
     assert not found([dependency("shelf")], record("GHSA-1", "shelf", ecosystem="npm"))

@@ -72,6 +72,6 @@ def test_a_level_reaches_the_thresholds_up_to_itself_and_the_unknown_reaches_non
     st.text("CVSS:4.0/AVNLHPRUIX ", max_size=6),
     st.integers(0, 60),
 )
-def test_a_broken_vector_says_nothing(rating: Rating, junk: str, position: int) -> None:
+def test_a_broken_vector_is_no_failure(rating: Rating, junk: str, position: int) -> None:
     vector = rating.vector[:position] + junk + rating.vector[position + 2 :]
     assert severity_of(said("A", Rating(rating.kind, vector))).level in LEVELS

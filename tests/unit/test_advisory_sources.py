@@ -214,6 +214,22 @@ def test_a_changed_file_changes_the_mark(tmp_path: Path) -> None:
     assert place.mark("PyPI") != before
 
 
+def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_away(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "PyPI"
+    folder.mkdir()
+    (folder / "GHSA-aaaa.json").write_text(json.dumps(ONE))
+    (folder / "loop.json").symlink_to("loop.json")
+    place = open_place(tmp_path, tmp_path)
+    assert place.mark("PyPI")
+    _, pieces = place.pieces("PyPI")
+    good, bad = pieces
+    assert isinstance(good, Record)
+    assert isinstance(bad, FeedWarning)
+    assert (bad.path, "cannot be read" in bad.reason) == ("loop.json", True)
+
+
 def test_a_list_of_changes_is_read_down_to_the_last_time() -> None:
     lines = [f"{LATER},GHSA-c", "no time,GHSA-x", "", "2024-01-01T00:00:00.9Z,PyPI/GHSA-b"]
     older = ["2023-12-31T23:59:59Z,GHSA-a", f"{LATER},GHSA-never-reached"]

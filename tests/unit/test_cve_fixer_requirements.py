@@ -16,6 +16,7 @@ FIX = Fix(
         ("requests==2.25.0\n", "requests==2.31.0\n"),
         ("a==1\r\nRequests == 2.25.0 # why\r\n", "a==1\r\nRequests == 2.31.0 # why\r\n"),
         ("requests[socks]==2.25.0", "requests[socks]==2.31.0"),
+        ("\ufeffrequests==2.25.0\nb==1\n", "\ufeffrequests==2.31.0\nb==1\n"),
         ("requests==2.25 ; os_name == 'nt'\n", "requests==2.31.0 ; os_name == 'nt'\n"),
         ("requests===2.25.0,<3\n", "requests===2.31.0,<3\n"),
         (

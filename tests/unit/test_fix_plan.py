@@ -9,7 +9,7 @@ from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import find
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.exposure import Exposure
-from agentjobs.jobs.fix_plan import Fix, FixPlan, make_plan, wanted_findings
+from agentjobs.jobs.fix_plan import Fix, FixPlan, make_plan, of_this_job, wanted_findings
 from agentjobs.jobs.model import Cause
 from agentjobs.jobs.outcomes import Stopped
 from agentjobs.jobs.recheck import faults_in, recheck
@@ -25,7 +25,7 @@ REGISTRIES = {
 
 
 def dependency(
-    name: str, version: str, manifest: str = "requirements.txt", **more: Any
+    name: str, version: str | None, manifest: str = "requirements.txt", **more: Any
 ) -> Dependency:
     ecosystem = more.pop("ecosystem", "npm" if manifest.endswith(".json") else "PyPI")
     given = {"requirement": "", "direct": True, "scope": "runtime", **more}
@@ -139,13 +139,17 @@ def fixes() -> tuple[Fix, ...]:
         ((dependency("pyyaml", "5.3.1"),), "pyyaml 5.3.1 in requirements.txt is still vulnerable"),
         ((dependency("pyyaml", "3.10"),), "pyyaml went from 5.3 to 3.10"),
         ((dependency("pyyaml", "no version"),), "pyyaml went from 5.3 to no version"),
-        ((), "requirements.txt does not name pyyaml any more"),
+        ((), "requirements.txt does not name a version of pyyaml any more"),
+        ((dependency("pyyaml", None),), "pyyaml went from 5.3 to no fixed version"),
         (
             (dependency("pyyaml", "5.4"), dependency("requests", "2.25.0")),
             "The change brings in requests 2.25.0 in requirements.txt",
         ),
-        # A file that was not to be touched is somebody else's matter.
-        ((dependency("pyyaml", "5.4"), dependency("requests", "2.25.0", "b/uv.lock")), None),
+        # It may also have gone to another file.
+        (
+            (dependency("pyyaml", "5.4"), dependency("pyyaml", "5.3", "b/requirements.txt")),
+            "The change brings in pyyaml 5.3 in b/requirements.txt",
+        ),
     ],
 )
 def test_only_the_files_of_the_commit_tell_whether_it_is_mended(
@@ -166,6 +170,64 @@ def test_a_file_that_cannot_be_read_any_more_proves_nothing(fixes: tuple[Fix, ..
     before = exposed(dependency("pyyaml", "5.3"))
     with pytest.raises(Stopped, match="cannot be read any more: it is cut off"):
         recheck(fixes, before, exposed(warnings=(warning,)))
+
+
+def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -> None:
+    asked = dependency("pyyaml", None)
+    before = exposed(
+        dependency("pyyaml", "5.3"),
+        asked,
+        warnings=(IndexWarning("requirements.txt", "line 2: no requirement"),),
+    )
+    later = (IndexWarning("requirements.txt", "line 3: no requirement"),)
+    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), asked))) == []
+    mended = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
+    assert list(faults_in(fixes, before, mended)) == []
+    (told,) = faults_in(fixes, before, exposed(asked))
+    assert "does not name a version of pyyaml any more" in told
+
+
+def test_an_advisory_that_came_while_the_agent_worked_is_not_its_fault(
+    fixes: tuple[Fix, ...],
+) -> None:
+    other = dependency("requests", "2.25.0", "b/requirements.txt")
+    before = Exposure((dependency("pyyaml", "5.3"), other), (), ())
+    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), other))) == []
+
+
+def test_a_lock_file_that_is_gone_proves_nothing_about_what_it_led_to() -> None:
+    before = exposed(dependency("urllib3", "2.0.5", "uv.lock", direct=False, parents=("requests",)))
+    fixes = planned(before, {"urllib3": "2.0.6"}, a_job()).fixes
+    (told,) = faults_in(fixes, before, exposed(dependency("requests", None, "pyproject.toml")))
+    assert told == "uv.lock does not name a version of urllib3 any more."
+
+
+def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> None:
+    new, old = (
+        dependency("minimist", "1.2.0", "package-lock.json"),
+        dependency("minimist", "0.0.8", "package-lock.json", direct=False, parents=("mkdirp",)),
+    )
+    before = exposed(new, old)
+    goes_to = {"1.2.0": "1.2.6", "0.0.8": "0.2.4"}
+
+    def fixes_for(version: str) -> list[tuple[str, str]]:
+        job = a_job(Cause("npm", "minimist", (), "package-lock.json", version, ()))
+        findings = wanted_findings(job, before)
+        choices = {
+            one.package: Choice(goes_to[one.version], "Because.", "registry") for one in findings
+        }
+        plan = make_plan(before, of_this_job(job, findings, choices), choices, REGISTRIES)
+        mended = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)
+        if version == "1.2.6":
+            assert list(faults_in(plan.fixes, before, mended)) == []
+            # Not so if the one that is left is the other one.
+            assert list(faults_in(plan.fixes, before, exposed(old))) != []
+        return [(fix.old, fix.new) for fix in plan.fixes]
+
+    assert fixes_for("1.2.6") == [("1.2.0", "1.2.6")]
+    assert fixes_for("0.2.4") == [("0.0.8", "0.2.4")]
+    # What it says is no choice any more: then all of it is.
+    assert len(fixes_for("9.9.9")) == 2
 
 
 def test_an_older_copy_that_was_there_before_is_no_downgrade() -> None:

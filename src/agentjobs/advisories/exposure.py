@@ -3,7 +3,6 @@
 Pure: dependencies and advisories come in, findings go out.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -11,8 +10,7 @@ import msgspec
 from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.severity import severity_of
-from agentjobs.advisories.versions import version_key
+from agentjobs.advisories.severity import Severity
 from agentjobs.repos.index.model import Dependency
 
 _MOST_RANGES_LENGTH = 300
@@ -20,7 +18,7 @@ _MOST_RANGES_LENGTH = 300
 Package = tuple[str, str, str]
 
 
-class FoundAdvisory(msgspec.Struct, frozen=True, kw_only=True):
+class FoundAdvisory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What people want to know of an advisory about one package; `ranges` is for reading."""
 
     id: str
@@ -33,7 +31,7 @@ class FoundAdvisory(msgspec.Struct, frozen=True, kw_only=True):
     fixed: tuple[str, ...]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A package in a version that a manifest leads to, and one fault that it has."""
 
     manifest: str
@@ -60,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> list[Finding]:
     """`advisories` also has those about the same faults, so that each is rated and named."""
     about = by_package(advisories)
-    by_name = _by_name(advisories)
+    by_shared_name = _by_shared_name(advisories)
     groups: dict[Package, list[_Fault]] = {}
     found: dict[tuple[str, ...], Finding] = {}
     for one in dependencies:
@@ -69,7 +67,7 @@ def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> 
             continue
         package = (one.ecosystem, one.name, one.version)
         if package not in groups:
-            groups[package] = _faults(package, known, by_name)
+            groups[package] = _faults(package, known, by_shared_name)
         for fault in groups[package]:
             finding = _finding(one, one.version, fault)
             # The same package may be asked for twice in one manifest; once directly is direct.
@@ -84,18 +82,15 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 def _faults(
-    package: Package, known: Sequence[Advisory], by_name: Mapping[str, list[Advisory]]
+    package: Package, known: Sequence[Advisory], by_shared_name: Mapping[str, list[Advisory]]
 ) -> list[_Fault]:
     ecosystem, name, version = package
-    if version_key(ecosystem, version) is None:
-        return []
     hits = [one for one in known if affects(one, ecosystem, name, version)]
     if not hits:
         return []
-    relatives = _relatives(hits, by_name)
     return [
-        _Fault(group, tuple(_described(one, relatives, package) for one in group.members))
-        for group in group_advisories(hits, relatives)
+        _Fault(group, tuple(_described(one, group.severity, package) for one in group.members))
+        for group in group_advisories(hits, _relatives(hits, by_shared_name))
     ]
 
 
@@ -116,12 +111,9 @@ def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
     )
 
 
-def _described(
-    advisory: Advisory, relatives: Sequence[Advisory], package: Package
-) -> FoundAdvisory:
+def _described(advisory: Advisory, severity: Severity, package: Package) -> FoundAdvisory:
+    """`severity` is that of the fault, whichever record of it rates it."""
     ecosystem, name, _ = package
-    related = [one for one in relatives if one.names & advisory.names]
-    severity = severity_of(advisory, related)
     return FoundAdvisory(
         id=advisory.id,
         aliases=advisory.aliases,
@@ -134,24 +126,28 @@ def _described(
     )
 
 
-def _by_name(advisories: Iterable[Advisory]) -> Mapping[str, list[Advisory]]:
-    found: dict[str, list[Advisory]] = defaultdict(list)
+def _by_shared_name(advisories: Iterable[Advisory]) -> Mapping[str, list[Advisory]]:
+    first: dict[str, Advisory] = {}
+    shared: dict[str, list[Advisory]] = {}
     for advisory in advisories:
         # Not `names`: of thousands of records the sets alone would take as long as all the rest.
         for name in (advisory.id, *advisory.aliases):
-            found[name].append(advisory)
-    return found
+            other = first.setdefault(name, advisory)
+            if other is not advisory:
+                shared.setdefault(name, [other]).append(advisory)
+    return shared
 
 
 def _relatives(
-    advisories: Iterable[Advisory], by_name: Mapping[str, list[Advisory]]
+    advisories: Iterable[Advisory], by_shared_name: Mapping[str, list[Advisory]]
 ) -> list[Advisory]:
     """All that are about the same faults, also through a third."""
     found = {one.id: one for one in advisories}
     waiting = list(found.values())
     while waiting:
-        for name in waiting.pop().names:
-            for other in by_name[name]:
+        one = waiting.pop()
+        for name in (one.id, *one.aliases):
+            for other in by_shared_name.get(name, ()):
                 if other.id not in found:
                     found[other.id] = other
                     waiting.append(other)

@@ -34,7 +34,7 @@ class BadAdvisory(Exception):
     """The record is not one that can be read; the message says what is wrong with it."""
 
 
-class Affected(msgspec.Struct, frozen=True, cache_hash=True):
+class Affected(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A package, its name as `package_name` gives it, and which of its versions have the fault.
 
     `versions` are those that no range holds: records list thousands that their ranges hold too.
@@ -46,14 +46,14 @@ class Affected(msgspec.Struct, frozen=True, cache_hash=True):
     versions: tuple[str, ...] = ()
 
 
-class Rating(msgspec.Struct, frozen=True):
+class Rating(msgspec.Struct, frozen=True, gc=False):
     """`kind` is CVSS_V4, CVSS_V3 or CVSS_V2; the vector is as the record has it, perhaps broken."""
 
     kind: str
     vector: str
 
 
-class Advisory(msgspec.Struct, frozen=True):
+class Advisory(msgspec.Struct, frozen=True, gc=False):
     """`label` is the word that the database itself chose for the severity."""
 
     id: str

@@ -16,12 +16,12 @@ EventKind = Literal["introduced", "fixed", "last_affected", "limit"]
 RangeKind = Literal["SEMVER", "ECOSYSTEM"]
 
 
-class Event(msgspec.Struct, frozen=True, array_like=True):
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: EventKind
     version: str
 
 
-class AffectedRange(msgspec.Struct, frozen=True):
+class AffectedRange(msgspec.Struct, frozen=True, gc=False):
     """Events in the order of the record, which need not be that of their versions."""
 
     kind: RangeKind

@@ -23,6 +23,8 @@ from agentjobs.store.database import Database, Row, Transaction
 
 _LEASE_MS = LEASE_SECONDS * SECOND_MS
 _BACKOFF_MS = 5 * 60 * SECOND_MS
+# For jobs to leave the queue; and a scan may ask registries again.
+_LATER_MS = 15 * 60 * SECOND_MS
 _NAMES_AT_ONCE = 1_000
 _CHOICES_AT_ONCE = 8
 _decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -83,6 +85,11 @@ async def mark_for_scan(tx: Transaction, ecosystems: Collection[str], in_ms: int
         ecosystems=sorted(ecosystems),
     )
     tx.announce("scan")
+
+
+async def scan_later(db: Database, repo_id: str) -> None:
+    """Though nothing changed: something could not be done about what was found."""
+    await db.transact(_scan_later, repo_id)
 
 
 async def scan_repository(db: Database, scan: DueScan, chooser: ChoosesVersion) -> int:
@@ -199,6 +206,14 @@ async def _finish(tx: Transaction, repo_id: str, until: int) -> None:
         "UPDATE repos SET scan_due_at = NULL WHERE id = :id AND scan_due_at = :until",
         id=repo_id,
         until=until,
+    )
+
+
+async def _scan_later(tx: Transaction, repo_id: str) -> None:
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
+        id=repo_id,
+        due_at=await tx.clock_ms() + _LATER_MS,
     )
 
 

@@ -51,10 +51,10 @@ def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Sever
 
 def at_least(level: str, threshold: str) -> bool:
     """What is unknown reaches no threshold."""
-    return level != "unknown" and _rank(level) >= _rank(threshold)
+    return level != "unknown" and rank_of(level) >= rank_of(threshold)
 
 
-def _rank(level: str) -> int:
+def rank_of(level: str) -> int:
     return LEVELS.index(level)
 
 
@@ -76,7 +76,7 @@ def _labelled(advisories: Iterable[Advisory]) -> Severity | None:
         for advisory in advisories
         if (label := (advisory.label or "").strip().lower()) in _LABELS
     ]
-    return max(found, key=lambda severity: _rank(severity.level), default=None)
+    return max(found, key=lambda severity: rank_of(severity.level), default=None)
 
 
 def _level_of(score: float) -> Level:

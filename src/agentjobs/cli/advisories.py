@@ -32,6 +32,7 @@ HOW_TO_CONFIGURE = (
     "(https://osv-vulnerabilities.storage.googleapis.com is the public one)."
 )
 _SHOWN_WARNINGS = 5
+_MOST = 1_000
 _BUSY_SECONDS = 0.5
 _PROGRESS_SECONDS = 2.0
 
@@ -107,7 +108,7 @@ def search_advisories(
         str | None,
         typer.Option("--ecosystem", metavar="NAME", help="Only of this one, such as PyPI."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="At most so many.")] = 100,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
@@ -133,7 +134,10 @@ def search_advisories(
         columns = ("id", "severity", "packages", "aliases", "summary")
         answer_table(columns, [[cell(one[name]) for name in columns] for one in documents])
     if more:
-        remark(f"There are more: add `--limit {min(2 * limit, 1000)}`, or be more precise.")
+        wider = f"add `--limit {min(2 * limit, _MOST)}`, or " if limit < _MOST else ""
+        remark(f"There are more: {wider}be more precise.")
+    if not documents and not load_settings(data_dir).advisories_source:
+        remark(HOW_TO_CONFIGURE)
 
 
 @asynccontextmanager

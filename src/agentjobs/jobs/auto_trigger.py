@@ -9,17 +9,18 @@ from collections.abc import Iterable
 import msgspec
 
 from agentjobs.advisories.findings import FindingView, findings_of_repo
-from agentjobs.advisories.severity import at_least
+from agentjobs.advisories.scans import scan_later
+from agentjobs.advisories.severity import at_least, rank_of
 from agentjobs.agents.fixable import CVE_FIXER, can_fix
-from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
 from agentjobs.jobs.model import Cause, CausingAdvisory, CreateJobRequest
+from agentjobs.jobs.triggered import FixKey, insert_trigger
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_in
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ class Trigger(msgspec.Struct, frozen=True):
     manifest: str
     fix_version: str
     findings: tuple[FindingView, ...]
+
+    @property
+    def key(self) -> FixKey:
+        return self.manifest, self.ecosystem, self.package, self.fix_version
 
     @property
     def cause(self) -> Cause:
@@ -60,7 +65,10 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
     if threshold.is_off:
         return []
     findings = await findings_of_repo(context.db, repo_id)
-    return await _trigger_all(context, repo, wanted_triggers(findings, threshold.level), threshold)
+    known = await _triggered_before(context.db, repo_id)
+    wanted = wanted_triggers(findings, threshold.level)
+    fresh = [trigger for trigger in wanted if trigger.key not in known]
+    return await _trigger_all(context, repo, fresh, threshold)
 
 
 def wanted_triggers(findings: Iterable[FindingView], threshold: str) -> list[Trigger]:
@@ -87,8 +95,10 @@ async def _trigger_all(
         try:
             job_id = await context.db.transact(_trigger, context, repo, trigger, threshold)
         except Problem as problem:
-            # A full queue, a plan without the agent: it is tried again after the next scan.
+            # A plan without the agent: it is tried again after the next scan.
             _log.warning("no job for %s: %s", trigger.package, problem.message, extra=_of(repo))
+            if problem.code == "queue_full":
+                await scan_later(context.db, repo["id"])
             break
         if job_id is not None:
             created.append(job_id)
@@ -96,33 +106,38 @@ async def _trigger_all(
     return created
 
 
+async def _triggered_before(db: Database, repo_id: str) -> set[FixKey]:
+    """So that what is known does not cost a transaction each, after every scan."""
+    rows = await db.fetch_all(
+        "SELECT manifest, ecosystem, name, fix_version FROM auto_triggers WHERE repo_id = :repo_id",
+        repo_id=repo_id,
+    )
+    return {(row["manifest"], row["ecosystem"], row["name"], row["fix_version"]) for row in rows}
+
+
 async def _trigger(
     tx: Transaction, context: JobsContext, repo: Row, trigger: Trigger, threshold: Threshold
 ) -> str | None:
     """None when it was triggered before."""
     job_id = new_id("job")
-    fresh = await tx.execute(
-        "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
-        " created_at) VALUES (:repo_id, :manifest, :ecosystem, :name, :fix_version, :job_id, :now)"
-        " ON CONFLICT DO NOTHING",
-        repo_id=repo["id"],
-        manifest=trigger.manifest,
-        ecosystem=trigger.ecosystem,
-        name=trigger.package,
-        fix_version=trigger.fix_version,
-        job_id=job_id,
-        now=now_ms(),
-    )
-    if not fresh:
+    if not await insert_trigger(tx, repo["id"], job_id, trigger.key):
         return None
     caller = _caller(repo)
     override = {"auto_trigger_on_cve_severity": threshold.level}
     body = CreateJobRequest(repo["full_name"], CVE_FIXER, None, override)
     found = await surroundings(tx, caller.organization_id, body.repo)
     check_acceptable(context, caller, body, found)
+    _leave_room(context, found)
     await insert_job(tx, job_id, caller, repo["id"], body, cause=trigger.cause)
     tx.announce("jobs")
     return job_id
+
+
+def _leave_room(context: JobsContext, found: Row) -> None:
+    """One old lock file may be worth a thousand jobs; people want to get theirs in as well."""
+    most = max(1, context.settings.queue_limit // 2)
+    if found["organization_waiting"] >= most:
+        raise Problem("queue_full", f"{most} jobs are queued, and the rest is left to people.")
 
 
 def _caller(repo: Row) -> Caller:
@@ -146,8 +161,10 @@ def _advisories(findings: Iterable[FindingView]) -> Iterable[CausingAdvisory]:
             yield CausingAdvisory(finding.advisory_id, finding.severity, finding.aliases)
 
 
-def _worst_first(finding: FindingView) -> tuple[float, str, str]:
-    return -(finding.score or 0), finding.advisory_id, finding.version
+def _worst_first(finding: FindingView) -> tuple[int, float, str, str]:
+    # By the word first: not everyone who rates a fault gives it a score.
+    rank = -rank_of(finding.severity)
+    return rank, -(finding.score or 0), finding.advisory_id, finding.version
 
 
 def _of(repo: Row) -> dict[str, dict[str, str]]:

@@ -59,6 +59,17 @@ def wanted_findings(job: ClaimedJob, exposure: Exposure) -> list[Finding]:
     return found
 
 
+def of_this_job(
+    job: ClaimedJob, findings: list[Finding], choices: Mapping[Package, Choice]
+) -> list[Finding]:
+    """A version of the package that goes to another one than the cause says has a job of its own;
+    but if all do, the advice changed since, and this job follows it."""
+    if job.cause is None:
+        return findings
+    wanted = job.cause.fix_version
+    return [one for one in findings if choices[one.package].version == wanted] or findings
+
+
 def threshold_of(job: ClaimedJob) -> str:
     asked = str(job.config_override.get("auto_trigger_on_cve_severity") or _EVERY_RATED_ONE).lower()
     return "medium" if asked == "moderate" else asked

@@ -15,11 +15,13 @@ from agentjobs.agents.fixable import CVE_FIXER
 from agentjobs.git.remote import without_credentials
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.exposure import Exposure, exposure_at
-from agentjobs.jobs.fix_plan import Fix, make_plan, wanted_findings
+from agentjobs.jobs.fix_plan import Fix, make_plan, of_this_job, wanted_findings
 from agentjobs.jobs.log_writer import LogWriter
+from agentjobs.jobs.outcomes import Stopped
 from agentjobs.jobs.plan import RunPlan
 from agentjobs.jobs.recheck import recheck
 from agentjobs.jobs.tools import JobTools
+from agentjobs.jobs.triggered import take_over
 from agentjobs.settings.registries import ECOSYSTEMS
 
 # Their files are edited as text.
@@ -53,13 +55,27 @@ class Fixing:
         findings = wanted_findings(self.job, self._before)
         choices = await choose_versions(self.tools.chooser, findings, self._before.advisories)
         # A password in an address is the service's own: no agent gets to see it.
+        findings = of_this_job(self.job, findings, choices)
         registries = {one: without_credentials(settings.registry_url(one)) for one in ECOSYSTEMS}
         plan = make_plan(self._before, findings, choices, registries)
+        await self._take_over(plan.fixes)
         for sentence in plan.left_out:
             self.log.say(sentence)
         for fix in plan.fixes:
             self.log.say(f"{fix.package} {fix.old} in {fix.manifest} goes to {fix.new}: {fix.why}")
         self._fixes = plan.fixes
+
+    async def _take_over(self, fixes: tuple[Fix, ...]) -> None:
+        """Of a fix that became another one since: nobody else is to propose it too."""
+        cause = self.job.cause
+        for fix in fixes if cause is not None else ():
+            if cause is None or fix.new == cause.fix_version:
+                continue
+            key = (*fix.place, fix.new)
+            other = await take_over(self.tools.context.db, self.job.repo_id, self.job.id, key)
+            if other is not None:
+                told = f"{fix.package} in {fix.manifest} shall go to {fix.new} by now"
+                raise Stopped("no_changes", f"{told}, and {other} is the job for that.")
 
     def narrowed(self, plan: RunPlan) -> RunPlan:
         """The registries of this job's packages, and no other place."""

@@ -1,12 +1,16 @@
-"""Which job goes after a finding: the one that was started for the fix of its package."""
+"""Which job goes after which fix: there is one for each, ever."""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
+from agentjobs.clock import now_ms
 from agentjobs.jobs.states import JobStatus
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
+
+# A manifest, an ecosystem, a package, the version to go to.
+FixKey = tuple[str, str, str, str]
 
 
 class TriggeredJob(msgspec.Struct, frozen=True):
@@ -42,3 +46,46 @@ async def jobs_for_findings(
         if row is not None:
             found[one.id] = TriggeredJob(row["id"], row["status"], row["pr_url"], row["pr_number"])
     return found
+
+
+async def insert_trigger(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> bool:
+    """False when there is a job for it already."""
+    manifest, ecosystem, name, fix_version = fix
+    fresh = await tx.execute(
+        "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
+        " created_at) VALUES (:repo_id, :manifest, :ecosystem, :name, :fix_version, :job_id, :now)"
+        " ON CONFLICT DO NOTHING",
+        repo_id=repo_id,
+        manifest=manifest,
+        ecosystem=ecosystem,
+        name=name,
+        fix_version=fix_version,
+        job_id=job_id,
+        now=now_ms(),
+    )
+    return bool(fresh)
+
+
+async def take_over(db: Database, repo_id: str, job_id: str, fix: FixKey) -> str | None:
+    """For a job whose fix became another one since it was created, so that no second job is
+    started for it. The other job that is or was after it, if that did not fail."""
+    return await db.transact(_take_over, repo_id, job_id, fix)
+
+
+async def _take_over(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> str | None:
+    if await insert_trigger(tx, repo_id, job_id, fix):
+        return None
+    manifest, ecosystem, name, fix_version = fix
+    row = await tx.fetch_one(
+        "SELECT j.id FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
+        " WHERE t.repo_id = :repo_id AND t.manifest = :manifest AND t.ecosystem = :ecosystem"
+        " AND t.name = :name AND t.fix_version = :fix_version AND t.job_id <> :job_id"
+        " AND j.status NOT IN ('failed', 'cancelled')",
+        repo_id=repo_id,
+        manifest=manifest,
+        ecosystem=ecosystem,
+        name=name,
+        fix_version=fix_version,
+        job_id=job_id,
+    )
+    return None if row is None else str(row["id"])

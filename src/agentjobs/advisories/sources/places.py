@@ -69,7 +69,7 @@ class Directory:
             raise _nothing(self._path, ecosystem)
         seen = hashlib.sha256()
         for entry in entries:
-            seen.update(f"{entry.name}\0{_file_mark(entry.stat())}\n".encode(errors="replace"))
+            seen.update(f"{entry.name}\0{_entry_mark(entry)}\n".encode(errors="replace"))
         return seen.hexdigest()
 
     def pieces(self, ecosystem: str) -> tuple[int | None, Iterator[Piece]]:
@@ -110,7 +110,7 @@ class Directory:
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as found:
-                records = [one for one in found if one.name.endswith(".json") and one.is_file()]
+                records = [one for one in found if _is_record(one)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -195,6 +195,22 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     except ARCHIVE_FAULTS as error:
         raise SourceError(f"{_CHANGES}: {error}") from None
     return iter(data.decode("utf-8", "replace").splitlines())
+
+
+def _is_record(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.name.endswith(".json") and entry.is_file()
+    except OSError:
+        # Links in a circle, say: whoever reads it tells.
+        return True
+
+
+def _entry_mark(entry: os.DirEntry[str]) -> str:
+    try:
+        return _file_mark(entry.stat())
+    except OSError:
+        # Others may renew the directory at this moment.
+        return "gone"
 
 
 def _file_mark(stat: os.stat_result) -> str:

@@ -16,7 +16,7 @@ from .versions import is_same, normalized
 from .words import code, plain
 
 _PIN = re.compile(
-    r"^[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>[ \t]*\[[^\]\n]*\])?[ \t]*"
+    r"^\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>[ \t]*\[[^\]\n]*\])?[ \t]*"
     r"===?[ \t]*(?P<version>[^\s;,#\\]+)[ \t]*(?P<marker>;[^#\\\r\n]*)?",
     re.MULTILINE,
 )

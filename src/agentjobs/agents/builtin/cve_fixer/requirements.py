@@ -13,7 +13,10 @@ from .versions import admits, is_same, normalized, raised
 from .words import code, plain
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
-_START = r"(?P<start>[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*)"
+# A mark at the very beginning of a file is none of the name.
+_START = (
+    r"(?P<start>\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*)"
+)
 _PIN = re.compile(rf"{_START[:-1]}===?[ \t]*)(?P<version>[^\s;,#\\]+)")
 _SPECIFIER = re.compile(rf"{_START}(?P<specifier>[=<>~!][^;#\\\r\n]*?)(?=[ \t]*(?:[;#\\\r\n]|$))")
 _HASH = re.compile(r"--hash[= ][A-Za-z0-9]+:[A-Za-z0-9]+")
