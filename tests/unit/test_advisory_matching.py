@@ -110,6 +110,7 @@ def hits(advisory: Advisory, versions: str) -> str:
         (npm("introduced 0, introduced 1.0.0, fixed 1.5.0"), "0.0.0-a 1.0.0"),
         (npm("introduced 0, fixed 1.0.0, introduced 1.0.0, fixed 2.0.0"), "0.0.0-a 1.0.0 1.5.0"),
         (npm("introduced 2.0.0, last_affected 2.0.0"), "2.0.0"),
+        (npm("last_affected 2.0.0, introduced 2.0.0"), "2.0.0"),
         (npm("introduced 2.0.0, fixed 2.0.0"), ""),
         (npm("fixed 2.0.0"), ""),
         (npm("introduced 1.0.0, limit 2.0.0"), "1.0.0 1.5.0"),

@@ -28,7 +28,7 @@ def said(id: str, *ratings: Rating, label: str | None = None) -> Advisory:
         (said("A", V3, V30), [], ("high", 7.5, "CVSS 3.0 of A")),
         (said("A", V2, BROKEN, label="MODERATE"), [said("B", V4)], ("medium", None, "label of A")),
         (said("A", label="Important"), [], ("high", None, "label of A")),
-        (said("A", NONE), [], ("low", 0.0, "CVSS 3.1 of A")),
+        (said("A", NONE), [], ("unknown", None, "no database rates it")),
         (said("A", V2), [said("B", V3), said("C", V4)], ("critical", 9.3, "CVSS 4.0 of C")),
         (said("A", V2), [said("B", V3, label="LOW")], ("medium", 6.1, "CVSS 3.1 of B")),
         (said("A"), [said("B", V3), said("C", V30)], ("high", 7.5, "CVSS 3.0 of C")),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
+from packaging.version import Version
 
 from agentjobs.advisories.matching import affects, fixed_versions
 from agentjobs.advisories.model import Advisory
@@ -128,6 +129,10 @@ class _Package:
     def is_pseudo(self, version: str) -> bool:
         return is_pseudo_version(self.ecosystem, version)
 
+    def in_normal_form(self, version: str) -> str:
+        """As the registry would call it: the same fix must not have two names."""
+        return str(Version(version)) if self.ecosystem == "PyPI" else version
+
     def as_written(self, version: str) -> str:
         """Go's versions have a v in go.mod and none in advisories: like the current one."""
         if self.ecosystem != "Go":
@@ -139,7 +144,7 @@ class _Package:
 
 def _candidates(package: _Package, published: Published | None) -> list[PublishedVersion]:
     """What is above the current version and not withdrawn."""
-    named = package.fixes(package.advisories)
+    named = dict.fromkeys(map(package.in_normal_form, package.fixes(package.advisories)))
     if published is None:
         found = [PublishedVersion(version) for version in named]
     else:

@@ -95,7 +95,8 @@ async def list_findings(
     limit: int = 100,
     after: str | None = None,
 ) -> list[FindingView]:
-    """The worst first. `search` is a part of a package's name or of an advisory's identifier;
+    """The worst first. `search` is a part of what is told of the package, its advisories or the
+    repository;
     `after` is the `cursor` of the last one already seen."""
     rank, last = (after[:1], after[1:]) if after else ("0", "")
     wanted = "".join(

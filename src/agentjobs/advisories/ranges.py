@@ -70,13 +70,19 @@ def spans_of(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...
 
 def _spans(events: Sequence[_At]) -> Iterator[Span]:
     opened: _At | None = None
+    ended: Key | None = None
     for event in events:
         key, kind, text = event
-        if kind == "introduced":
+        if kind == "introduced" and opened is None and key is not None and key == ended:
+            # Its end stands before it in the record: this one version.
+            yield Span(key, key, True, text, text)
+        elif kind == "introduced":
             opened = opened or event
         elif opened:
             yield Span(opened[0], key, kind == "last_affected", opened[2], text)
             opened = None
+        elif kind == "last_affected":
+            ended = key
     if opened:
         yield Span(opened[0], None, False, opened[2])
 

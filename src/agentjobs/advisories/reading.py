@@ -76,6 +76,8 @@ def read(looked: Looked, known: Mapping[str, Known], ecosystem: str) -> Batch:
         elif any(one.ecosystem == ecosystem for one in advisory.affected):
             changed.append(advisory)
             seen.add(advisory.id)
+        elif head.id in known and known[head.id].feed == ecosystem:
+            gone.append(head.id)
     return Batch(tuple(changed), tuple(gone), frozenset(seen), tuple(warnings))
 
 

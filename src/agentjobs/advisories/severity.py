@@ -59,12 +59,12 @@ def rank_of(level: str) -> int:
 
 
 def _rated(advisories: Iterable[Advisory], kind: str) -> Severity | None:
-    """The worst, where there are several."""
+    """The worst, where there are several. A score of 0 says that nothing is to be graded."""
     worst: Severity | None = None
     for advisory in advisories:
         for rating in advisory.ratings:
             read = _read(kind, rating.vector) if rating.kind == kind else None
-            if read and (worst is None or read.score > (worst.score or 0)):
+            if read and read.score > (0 if worst is None else worst.score or 0):
                 source = f"CVSS {read.edition} of {advisory.id}"
                 worst = Severity(_level_of(read.score), read.score, source)
     return worst

@@ -71,6 +71,8 @@ async def sync_claimed(
         await asyncio.shield(claim.give_back())
         raise
     await claim.succeed(synced, every_seconds)
+    # Also when nothing is new here: a registry may answer again, or have published a fix.
+    await db.transact(mark_for_scan, [feed.ecosystem])
     return result
 
 

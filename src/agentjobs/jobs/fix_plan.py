@@ -154,6 +154,11 @@ def _advisory(finding: Finding) -> FoundAdvisory:
 def _nothing_wanted(job: ClaimedJob) -> str:
     if job.cause is not None:
         return f"{_named(job.cause)} is not vulnerable on {job.base_branch} any more."
+    if threshold_of(job) == "none":
+        return (
+            "config_override.auto_trigger_on_cve_severity is none, so nothing is to be mended; "
+            "leave it out, or name a severity."
+        )
     return (
         f"No dependency on {job.base_branch} has a known vulnerability of severity "
         f"{threshold_of(job)} or above. `agentjobs advisories status` tells how fresh that is."

@@ -54,8 +54,8 @@ class Fixing:
         self._before = await exposure_at(self.tools, self._mirror, base)
         findings = wanted_findings(self.job, self._before)
         choices = await choose_versions(self.tools.chooser, findings, self._before.advisories)
-        # A password in an address is the service's own: no agent gets to see it.
         findings = of_this_job(self.job, findings, choices)
+        # A password in an address is the service's own: no agent gets to see it.
         registries = {one: without_credentials(settings.registry_url(one)) for one in ECOSYSTEMS}
         plan = make_plan(self._before, findings, choices, registries)
         await self._take_over(plan.fixes)
