@@ -10,6 +10,7 @@ from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.identifiers import new_id
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.likeness import containing
 from agentjobs.store.many_rows import ManyRows
 
 _decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
@@ -115,7 +116,7 @@ async def list_findings(
         organization_id=organization_id,
         repo_id=repo_id,
         severity=severity,
-        pattern=_pattern(search or ""),
+        pattern=containing((search or "").strip().lower()),
         rank=int(rank) if rank.isdecimal() else 0,
         last=last,
         limit=limit,
@@ -190,14 +191,9 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
 
 
 _SEARCH = (
-    " AND (lower(f.name) LIKE :pattern ESCAPE '\\' OR lower(f.advisory_ids) LIKE :pattern"
-    " ESCAPE '\\' OR lower(r.full_name) LIKE :pattern ESCAPE '\\')"
+    " AND (lower(f.name) LIKE :pattern ESCAPE '!' OR lower(f.advisory_ids) LIKE :pattern"
+    " ESCAPE '!' OR lower(r.full_name) LIKE :pattern ESCAPE '!')"
 )
-
-
-def _pattern(text: str) -> str:
-    escaped = text.strip().lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
 
 
 def _view(row: Row) -> FindingView:

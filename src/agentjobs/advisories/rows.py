@@ -7,6 +7,7 @@ import msgspec
 
 from agentjobs.advisories.model import Advisory, package_name
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.likeness import containing
 from agentjobs.store.many_rows import ManyRows
 
 # What the column `data` holds has changed whenever this does: then everything is written anew.
@@ -187,13 +188,12 @@ async def search(
 
 
 async def _by_words(db: Database, words: str) -> AsyncIterator[Advisory]:
-    pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     after = ""
     while rows := await db.fetch_all(
         "SELECT id, data FROM advisories WHERE id > :after AND lower(data) LIKE :pattern"
-        " ESCAPE '\\' ORDER BY id LIMIT :limit",
+        " ESCAPE '!' ORDER BY id LIMIT :limit",
         after=after,
-        pattern=pattern,
+        pattern=containing(words),
         limit=_SEARCHED_AT_ONCE,
     ):
         for row in rows:

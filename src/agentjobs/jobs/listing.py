@@ -1,6 +1,5 @@
 """Lists of jobs as people look through them: filters, a search, a line for each job, in pages."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ from agentjobs.identifiers import first_id_at, time_of
 from agentjobs.jobs.states import JobStatus
 from agentjobs.jobs.walks import NO_BOUND, found_jobs
 from agentjobs.store.database import Database, Row
+from agentjobs.store.likeness import containing
 
 _MOST_TITLE_LENGTH = 200
 _COLUMNS = (
@@ -29,11 +29,9 @@ _WORDS = (
 # Only a to z have two cases here: that is all SQLite knows, and both engines shall agree. On
 # SQLite LIKE does without copies of all the texts.
 _HAS_TEXT = "/*sqlite ({}) *//*postgresql ({}) */".format(
-    " OR ".join(f"{word} LIKE :pattern ESCAPE '\\'" for word in _WORDS),
+    " OR ".join(f"{word} LIKE :pattern ESCAPE '!'" for word in _WORDS),
     " OR ".join(f'STRPOS(LOWER({word} COLLATE "C"), :text) > 0' for word in _WORDS),
 )
-_SPECIAL = re.compile(r"([\\%_])")
-_ESCAPED = r"\\\1"
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +164,7 @@ def _statement(filters: tuple[str, ...], limit: int, *, searched: bool) -> str:
 def _sought(text: str) -> dict[str, str]:
     """`encode` and back, because only a to z are to be lowered."""
     lowered = text.encode(errors="replace").lower().decode()
-    return {"text": lowered, "pattern": f"%{_SPECIAL.sub(_ESCAPED, lowered)}%"}
+    return {"text": lowered, "pattern": containing(lowered)}
 
 
 def _given(wanted: JobFilter) -> dict[str, str]:

@@ -7,6 +7,7 @@ import msgspec
 
 from agentjobs.repos.dependencies import DependencyView, dependency_view
 from agentjobs.store.database import Database
+from agentjobs.store.likeness import escaped
 
 _MOST_ROWS = 1_000
 
@@ -32,8 +33,8 @@ async def package_neighbours(
         return None
     # The end of a JSON list; what looks like it by chance is left out below.
     tail = msgspec.json.encode(name).decode() + "]"
-    escaped = tail.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    ending = await _rows(db, "d.parents LIKE :text ESCAPE '!'", repo_id, ecosystem, f"%{escaped}")
+    pattern = f"%{escaped(tail)}"
+    ending = await _rows(db, "d.parents LIKE :text ESCAPE '!'", repo_id, ecosystem, pattern)
     asked = {one.name: one for one in reversed(ending) if one.parents[-1:] == (name,)}
     return PackageNeighbours(
         itself=tuple(own),

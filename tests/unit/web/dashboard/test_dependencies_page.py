@@ -15,7 +15,7 @@ async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(furnis
     for words in (
         "requests PyPI 2.30.0 the project >=2 requirements.txt critical 9.8",
         "urllib3 PyPI 1.26.16 requests → , which asks for it",
-        "unpinned PyPI not pinned",
+        "unpinned PyPI not pinned the project >=2 requirements.txt needs a version",
         "Nobody fixed it",
     ):
         assert words in page.text, words
@@ -82,7 +82,7 @@ async def test_the_repository_tells_languages_warnings_and_counts(furnished):
     page = await furnished.viewer.open(REPO)
     for words in (
         *("Python 90 90 %", "1 warning of the index", "poetry.lock : is no TOML"),
-        *("3 dependencies 2 direct · PyPI 3", "critical 1", "unknown 1"),
+        *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unknown 1"),
         "No vulnerability starts a job. Nothing is set.",
     ):
         assert words in page.text, words
@@ -96,8 +96,33 @@ async def test_the_repository_tells_languages_warnings_and_counts(furnished):
 
 async def test_a_repository_without_findings_says_whether_anybody_looks(furnished):
     await write(furnished.db, "DELETE FROM findings")
+    assert "Vulnerabilities none known" in (await furnished.viewer.open(REPO)).text
+    await write(furnished.db, "UPDATE repos SET indexed_commit = NULL")
+    page = await furnished.viewer.open(REPO)
+    assert "Vulnerabilities known once the index is ready" in page.text
+    await write(furnished.db, "DELETE FROM advisory_feeds")
     page = await furnished.viewer.open(REPO)
     assert "not looked for: no source of advisories is set up" in page.text
+    page = await furnished.viewer.open(HERE)
+    assert "Nobody looks for vulnerabilities" in page.text
+    assert "none known" not in page.text
+
+
+async def test_members_are_led_to_a_job_that_fixes_what_is_known(furnished):
+    fix = "/jobs/new?repo=acme/shop&agent=cve-fixer"
+    assert fix in (await furnished.member.open(REPO)).links
+    assert fix not in (await furnished.viewer.open(REPO)).links
+    # Then they start by themselves.
+    await write(furnished.db, "UPDATE repos SET auto_trigger = 'high'")
+    assert fix not in (await furnished.member.open(REPO)).links
+
+
+async def test_lines_of_no_language_and_small_shares_are_told(furnished):
+    languages = '[["Go",1,3],["C",1,997]]'
+    await write(furnished.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages)
+    page = await furnished.viewer.open(REPO)
+    assert "Lines 5,000 1,000 of them in these languages" in page.text
+    assert "Go 3 < 1 %" in page.text
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ async def test_a_place_leads_to_all_its_neighbours(furnished, place, left, right
 
 async def test_a_package_tells_its_versions_and_what_is_known_against_it(furnished):
     page = await furnished.viewer.open(f"{HERE}?ecosystem=PyPI&package=requests")
-    assert "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc" in page.text
+    known = "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc · 2.31.0 ends that"
+    assert known in page.text
     assert "/repos/acme/shop/dependencies?manifest=requirements.txt" in page.links
     assert any("bad" in (given.get("class") or "") for _, given in page.tags)
 

@@ -67,6 +67,32 @@ async def test_many_are_shown_page_by_page(furnished):
     assert f"{HERE}?severity=unknown" in rest.links
 
 
+async def test_a_repository_without_any_is_told_apart_from_a_filter_that_fits_nothing(furnished):
+    await write(furnished.db, "DELETE FROM findings")
+    page = await furnished.viewer.open(f"{HERE}?repo=acme/shop")
+    assert "No known vulnerability in acme/shop" in page.text
+    page = await furnished.viewer.open(f"{HERE}?repo=acme/shop&severity=low")
+    assert "No vulnerability fits this filter" in page.text
+
+
+async def test_members_are_led_to_a_job_for_what_nobody_fixes_yet(furnished):
+    here, fix = f"{HERE}?repo=acme/shop", "/jobs/new?repo=acme/shop&agent=cve-fixer"
+    assert fix not in (await furnished.member.open(here)).links
+    await write(furnished.db, "DELETE FROM auto_triggers")
+    assert fix in (await furnished.member.open(here)).links
+    assert fix not in (await furnished.viewer.open(here)).links
+    assert fix not in (await furnished.member.open(HERE)).links
+
+
+@pytest.mark.parametrize("name", [ADVISORY, "CVE-2026-1", "cve-2026-1"])
+async def test_a_search_for_an_advisory_that_is_not_here_leads_to_what_is_known(furnished, name):
+    await write(furnished.db, "DELETE FROM findings")
+    page = await furnished.viewer.open(f"{HERE}?q={name}")
+    assert "No repository here is affected" in page.text
+    (link,) = {link for link in page.links if link.startswith(f"{HERE}/")}
+    assert (await furnished.viewer.open(link)).status == 200
+
+
 async def test_without_a_source_the_page_says_how_to_set_one_up(furnished):
     await write(furnished.db, "DELETE FROM advisory_feeds")
     page = await furnished.viewer.open(HERE)
@@ -81,7 +107,7 @@ async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(house, tmp_
         await write(dashboard.db, "DELETE FROM findings")
         page = await dashboard.viewer.open(HERE)
         assert "being fetched for the first time" in page.text
-        assert "No known vulnerability" in page.text
+        assert "Nothing is known yet" in page.text
         assert "/srv/osv" not in page.html
 
 
@@ -133,3 +159,10 @@ async def test_a_job_says_which_advisories_caused_it(furnished):
     assert f"{HERE}/{ADVISORY}" in page.links
     other = await furnished.viewer.open(f"/jobs/{furnished.things['acme'].finished_job}")
     assert "is vulnerable" not in other.text
+
+
+async def test_a_job_that_nobody_asked_for_is_called_after_what_it_fixes(furnished):
+    job = furnished.things["acme"].failed_job
+    await write(furnished.db, "UPDATE jobs SET config_override = '{}' WHERE id = :id", id=job)
+    page = await furnished.viewer.open(f"/jobs/{job}")
+    assert page.text.startswith("requests to 2.31.0 in acme/shop · agentjobs")

@@ -4,7 +4,6 @@ npm works on format 3 whatever the file has. What it changed between the file as
 file as it shall be is then done to the old text, so that nothing else moves.
 """
 
-import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from .npm_project import NpmProject
 from .npm_ranges import admits, exactly, raised
 from .npm_style import in_style_of
 from .npm_tree import Ask
+from .one_by_one import in_a_copy
 from .words import code
 
 Lock = dict[str, Any]
@@ -37,21 +37,7 @@ class _State:
 
 
 def fix(fixes: list[Fix], root: Path) -> Outcome:
-    outcome = Outcome()
-    with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
-        try:
-            editing = _Editing(fixes[0], root, Path(name).resolve())
-        except CannotFix as error:
-            outcome.fail(fixes, str(error))
-            return outcome
-        for wanted in fixes:
-            try:
-                outcome.add(editing.move(wanted))
-            except CannotFix as error:
-                outcome.fail([wanted], str(error))
-        if outcome.made:
-            editing.write()
-    return outcome
+    return in_a_copy(fixes, lambda first, copy: _Editing(first, root, copy))
 
 
 class _Editing:

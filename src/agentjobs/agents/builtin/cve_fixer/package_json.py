@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import json_text, tree
-from .model import CannotFix, Fix, Outcome
+from . import json_text
+from .model import Fix, Outcome
 from .npm_ranges import admits, raised
+from .one_by_one import in_its_text
 
 # The later ones win where a package stands in several.
 SECTIONS = ("peerDependencies", "dependencies", "optionalDependencies", "devDependencies")
@@ -28,19 +29,7 @@ Rule = tuple[tuple[str, ...], str]
 
 def fix(fixes: list[Fix], root: Path) -> Outcome:
     """Where no lock file speaks, the range in package.json does."""
-    outcome = Outcome()
-    for wanted in fixes:
-        try:
-            path = tree.file_in(root, wanted.manifest)
-            text = tree.read(path)
-            edited = admitting(text, wanted.package, wanted.new)
-            if edited == text:
-                raise CannotFix(f"{wanted.manifest} does not pin `{wanted.package}`")
-            tree.write(path, edited)
-            outcome.made.append(wanted)
-        except CannotFix as error:
-            outcome.fail([wanted], str(error))
-    return outcome
+    return in_its_text(fixes, root, admitting)
 
 
 def admitting(text: str, name: str, version: str) -> str:

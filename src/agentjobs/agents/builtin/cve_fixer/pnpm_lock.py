@@ -4,7 +4,6 @@ It is made to by overrides for all who ask, which are then taken back. What pnpm
 the old text, so that nothing else moves.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from .came_along import came_along
 from .model import CannotFix, Fix, Outcome
 from .npm_project import NpmProject
 from .npm_ranges import admits, exactly
+from .one_by_one import in_a_copy
 from .pnpm_overrides import Settings
 from .pnpm_project import WORKSPACE, PnpmProject, members
 from .pnpm_text import Direct, Parent
@@ -34,21 +34,7 @@ class _State:
 
 
 def fix(fixes: list[Fix], root: Path) -> Outcome:
-    outcome = Outcome()
-    with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
-        try:
-            editing = _Editing(fixes[0], root, Path(name).resolve())
-        except CannotFix as error:
-            outcome.fail(fixes, str(error))
-            return outcome
-        for wanted in fixes:
-            try:
-                outcome.add(editing.move(wanted))
-            except CannotFix as error:
-                outcome.fail([wanted], str(error))
-        if outcome.made:
-            editing.write()
-    return outcome
+    return in_a_copy(fixes, lambda first, copy: _Editing(first, root, copy))
 
 
 class _Editing:

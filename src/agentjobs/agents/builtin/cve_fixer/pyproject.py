@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import tree
 from .model import CannotFix, Fix, Outcome
+from .one_by_one import in_its_text
 from .versions import admits, normalized, raised
 
 _TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?", re.MULTILINE)
@@ -38,19 +38,7 @@ _OVERRIDES = re.compile(r"^[ \t]*override-dependencies[ \t]*=[ \t]*\[", re.MULTI
 
 def fix(fixes: list[Fix], root: Path) -> Outcome:
     """Where no lock file speaks, the pin in pyproject.toml does."""
-    outcome = Outcome()
-    for wanted in fixes:
-        try:
-            path = tree.file_in(root, wanted.manifest)
-            text = tree.read(path)
-            edited = admitting(text, wanted.package, wanted.new)
-            if edited == text:
-                raise CannotFix(f"{wanted.manifest} does not pin `{wanted.package}`")
-            tree.write(path, edited)
-            outcome.made.append(wanted)
-        except CannotFix as error:
-            outcome.fail([wanted], str(error))
-    return outcome
+    return in_its_text(fixes, root, admitting)
 
 
 def read_pyproject(text: str) -> dict[str, Any]:

@@ -118,6 +118,8 @@ def _asked(job: JobView, facts: JobFacts) -> str:
     text = override.get("title") or override.get("prompt")
     if isinstance(text, str) and text.strip():
         return text.strip().splitlines()[0][:200]
+    if job.cause is not None:
+        return f"{job.cause.package} to {job.cause.fix_version} in {job.repo}"
     return f"{job.agent} on {job.repo}"
 
 

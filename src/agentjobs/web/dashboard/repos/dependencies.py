@@ -12,6 +12,7 @@ from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.repos.named import PLACE, repo_of
 from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 
 _PER_PAGE = 100
 _KINDS = {"direct": True, "transitive": False}
@@ -63,6 +64,7 @@ async def show(visit: Visit) -> Response:
         repo=repo,
         query=query,
         counts=counts,
+        is_looked_for=await is_looked_for(visit),
         lines=[_line(one, known.get(one.position, []), here) for one in shown],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "through others")],

@@ -22,6 +22,7 @@ from agentjobs.web.dashboard.repos.language_bar import language_bar
 from agentjobs.web.dashboard.repos.named import PLACE, repo_of
 from agentjobs.web.dashboard.repos.threshold_words import repo_options
 from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 from agentjobs.workspace.rules import PROTECTED_FILES, PROTECTED_PATTERNS
 
 _SHOWN = 5
@@ -89,7 +90,7 @@ async def _indexed(visit: Visit, repo: RepoView) -> dict[str, Any]:
         "languages": language_bar(summary.languages),
         "warnings": summary.warnings,
         "dependencies": await count_dependencies(visit.db, repo.id),
-        "is_looked_for": bool(visit.settings.advisories_source),
+        "is_looked_for": await is_looked_for(visit),
         "severities": await count_by_severity(visit.db, visit.organization_id, repo_id=repo.id),
     }
 

@@ -25,6 +25,7 @@ class LanguageShare(msgspec.Struct, frozen=True):
 class LanguageBar(msgspec.Struct, frozen=True):
     svg: Markup
     rows: tuple[LanguageShare, ...]
+    lines: int
 
 
 def language_bar(languages: Sequence[LanguageLines]) -> LanguageBar | None:
@@ -43,7 +44,7 @@ def language_bar(languages: Sequence[LanguageLines]) -> LanguageBar | None:
         files = sum(one.files for one in others)
         name = f"{len(others)} others" if len(others) > 1 else others[0].language
         rows.append(LanguageShare(name, lines, files, lines / total, _OTHERS))
-    return LanguageBar(Markup(_svg(rows)), tuple(rows))  # noqa: S704 - made of numbers and classes
+    return LanguageBar(Markup(_svg(rows)), tuple(rows), total)  # noqa: S704 - made of numbers and classes
 
 
 def _svg(rows: Sequence[LanguageShare]) -> str:

@@ -1,14 +1,15 @@
 """Whether advisories are known at all, and how fresh they are: what a page says of the feeds.
 
-Pure. Tells neither the operator's paths nor addresses.
+Tells neither the operator's paths nor addresses.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.advisories.feeds import Feed
+from agentjobs.advisories.feeds import Feed, list_feeds
 from agentjobs.settings import Settings
+from agentjobs.web.dashboard.visits import Visit
 
 SETTING = "AGENTJOBS_ADVISORIES_SOURCE"
 
@@ -22,6 +23,11 @@ class FeedState(msgspec.Struct, frozen=True):
     records: int
     synced_at: int | None
     failed: tuple[Feed, ...]
+
+
+async def is_looked_for(visit: Visit) -> bool:
+    """Whether anything is held against advisories: no finding means something only then."""
+    return bool(visit.settings.advisories_source or await list_feeds(visit.db))
 
 
 def feed_state(settings: Settings, feeds: Sequence[Feed]) -> FeedState:

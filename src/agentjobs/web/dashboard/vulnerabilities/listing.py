@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
+from agentjobs.advisories.lookup import find_fault
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.jobs.triggered import TriggeredJob, jobs_for_findings
 from agentjobs.repos.queries import list_repos
@@ -43,6 +44,11 @@ class Line(msgspec.Struct, frozen=True):
     finding: FindingView
     job: TriggeredJob | None
 
+    @property
+    def is_waiting(self) -> bool:
+        """It could be fixed, and nobody is at it."""
+        return self.finding.fix_version is not None and self.job is None
+
 
 async def show(visit: Visit) -> Response:
     here = prefix_of(visit.settings) + HERE
@@ -52,10 +58,12 @@ async def show(visit: Visit) -> Response:
     counts = await count_by_severity(visit.db, visit.organization_id, repo_id=repo_id)
     found = [] if query.repo and not repo_id else await _findings(visit, query, repo_id)
     shown = found[:_PER_PAGE]
+    lines = await lines_of(visit, shown)
     return await visit.page(
         "vulnerabilities/list.html",
         query=query,
-        lines=await lines_of(visit, shown),
+        lines=lines,
+        known_advisory="" if shown or query.after else await _known_advisory(visit, query.q),
         counts=[
             (level, count, query.address(here, severity=level, q="", after=""))
             for level, count in counts.items()
@@ -64,6 +72,7 @@ async def show(visit: Visit) -> Response:
         feeds=feed_state(visit.settings, await list_feeds(visit.db)),
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
+        is_fixable=repo_id is not None and any(one.is_waiting for one in lines),
         severity_options=[("", "any"), *((level, level) for level in counts)],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
         next=query.address(here, after=shown[-1].cursor) if len(found) > _PER_PAGE else "",
@@ -86,6 +95,15 @@ async def _findings(visit: Visit, query: _Query, repo_id: str | None) -> list[Fi
         limit=_PER_PAGE + 1,
         after=query.after or None,
     )
+
+
+async def _known_advisory(visit: Visit, text: str) -> str:
+    """Who searches for an advisory wants to know whether it is here, and that it is known."""
+    # As people type them: CVE-2021-44228 in small letters, too.
+    for name in dict.fromkeys((text, text.upper())):
+        if name and await find_fault(visit.db, name):
+            return name
+    return ""
 
 
 def _query(visit: Visit) -> _Query:
