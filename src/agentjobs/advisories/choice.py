@@ -192,8 +192,8 @@ def _why_none(
 ) -> str:
     if published is None:
         return (
-            f"The {package.ecosystem} registry could not be asked, and the advisories call no "
-            f"version of {package.name} above {package.current} fixed that none of them affects."
+            f"The {package.ecosystem} registry could not be asked, and no version of "
+            f"{package.name} above {package.current} that an advisory calls fixed is free of others."
         )
     if not published.versions and not candidates:
         return f"The {package.ecosystem} registry lists no version of {package.name}."

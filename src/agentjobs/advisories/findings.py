@@ -17,9 +17,11 @@ _decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
 
 # The worst first.
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
-_RANK = "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
+# By level, and in it by score, as far as there is one.
+_PLACE = "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
+_PLACE = f"(({_PLACE}) * 1000 + 100 - CAST(ROUND(COALESCE(f.score, 0) * 10) AS INTEGER))"
 _SELECT = (
-    f"SELECT f.*, r.full_name AS repo, {_RANK} AS rank FROM findings f"
+    f"SELECT f.*, r.full_name AS repo, {_PLACE} AS place FROM findings f"
     " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
 )
 _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
@@ -83,7 +85,8 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cursor(self) -> str:
         """For `after`: the page that begins behind this one."""
-        return f"{_RANKS[self.severity]}{self.id}"  # type: ignore[index]
+        place = _RANKS[self.severity] * 1000 + 100 - round((self.score or 0) * 10)  # type: ignore[index]
+        return f"{place:04d}{self.id}"
 
 
 async def list_findings(
@@ -99,7 +102,7 @@ async def list_findings(
     """The worst first. `search` is a part of what is told of the package, its advisories or the
     repository;
     `after` is the `cursor` of the last one already seen."""
-    rank, last = (after[:1], after[1:]) if after else ("0", "")
+    place, last = (after[:4], after[4:]) if after else ("0", "")
     wanted = "".join(
         clause
         for clause, given in (
@@ -111,13 +114,13 @@ async def list_findings(
     )
     rows = await db.fetch_all(
         f"{_SELECT} WHERE f.organization_id = :organization_id{wanted}"
-        f" AND ({_RANK}, f.id) > (CAST(:rank AS INTEGER), :last)"
-        f" ORDER BY {_RANK}, f.id LIMIT :limit",
+        f" AND ({_PLACE}, f.id) > (CAST(:place AS INTEGER), :last)"
+        f" ORDER BY {_PLACE}, f.id LIMIT :limit",
         organization_id=organization_id,
         repo_id=repo_id,
         severity=severity,
         pattern=containing((search or "").strip().lower()),
-        rank=int(rank) if rank.isdecimal() else 0,
+        place=int(place) if place.isdecimal() else 0,
         last=last,
         limit=limit,
     )
@@ -127,7 +130,7 @@ async def list_findings(
 async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
     """All of them, the worst first."""
     rows = await db.fetch_all(
-        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_RANK}, f.id", repo_id=repo_id
+        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_PLACE}, f.id", repo_id=repo_id
     )
     return [_view(row) for row in rows]
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.identifiers import first_id_at, time_of
+from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.states import JobStatus
 from agentjobs.jobs.walks import NO_BOUND, found_jobs
 from agentjobs.store.database import Database, Row
@@ -13,7 +14,8 @@ from agentjobs.store.likeness import containing
 _MOST_TITLE_LENGTH = 200
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
-    " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name, j.follows"
+    " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name, j.follows,"
+    " j.cause"
 )
 _WORDS = (
     "config_override",
@@ -25,6 +27,7 @@ _WORDS = (
     "error_code",
     "error_message",
     "('#' || pr_number)",
+    "cause",
 )
 # Only a to z have two cases here: that is all SQLite knows, and both engines shall agree. On
 # SQLite LIKE does without copies of all the texts.
@@ -138,13 +141,15 @@ async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine
     return [_line(row) for row in rows]
 
 
-def title_of(config_override: str) -> str | None:
-    """The title that was asked for, or the first line of what was."""
+def title_of(config_override: str, cause: Cause | None) -> str | None:
+    """The title that was asked for, or the first line of what was, or what nobody had to ask."""
     asked = _decode_asked(config_override)
     for text in (asked.title, asked.prompt):
         if isinstance(text, str) and text.strip():
             return text.strip().splitlines()[0][:_MOST_TITLE_LENGTH]
-    return None
+    if cause is None:
+        return None
+    return f"{cause.package} to {cause.fix_version}"[:_MOST_TITLE_LENGTH]
 
 
 def cost_of(usage: str | None) -> float | None:
@@ -203,5 +208,5 @@ def _line(row: Row) -> JobLine:
         cost_usd=cost_of(row["usage"]),
         created_by_name=row["created_by_name"],
         follows=row["follows"],
-        title=title_of(row["config_override"]),
+        title=title_of(row["config_override"], stored_cause(row["cause"])),
     )

@@ -19,7 +19,7 @@ from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 
 HERE = "/vulnerabilities"
 _PER_PAGE = 50
-_is_cursor = re.compile(r"[0-9]fnd_[0-9a-z]{26}").fullmatch
+_is_cursor = re.compile(r"[0-9]{4}fnd_[0-9a-z]{26}").fullmatch
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
