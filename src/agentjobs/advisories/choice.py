@@ -193,7 +193,7 @@ def _why_none(
     if published is None:
         return (
             f"The {package.ecosystem} registry could not be asked, and no version of "
-            f"{package.name} above {package.current} that an advisory calls fixed is free of others."
+            f"{package.name} above {package.current} that is called fixed is free of advisories."
         )
     if not published.versions and not candidates:
         return f"The {package.ecosystem} registry lists no version of {package.name}."

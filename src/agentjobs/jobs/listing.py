@@ -14,8 +14,8 @@ from agentjobs.store.likeness import containing
 _MOST_TITLE_LENGTH = 200
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
-    " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name, j.follows,"
-    " j.cause"
+    " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
+    " j.follows, j.cause"
 )
 _WORDS = (
     "config_override",
