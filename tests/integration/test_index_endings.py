@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs.repos.index.running import IndexFailure, SpareChild
 from tests.index_house import IndexHouse, index_house
+from tests.service import wait_until
 
 
 @pytest.fixture
@@ -58,9 +59,31 @@ async def test_an_index_without_end_is_ended_with_all_it_started(
     put_git_on_the_path(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000", monkeypatch)
     with pytest.raises(IndexFailure, match=r"longer than 1 seconds; AGENTJOBS_INDEX_TIMEOUT"):
         await house.index(commit, timeout_seconds=1)
-    pid = int((tmp_path / "pid").read_text())
-    status = Path(f"/proc/{pid}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    wait_until(lambda: _is_dead(int((tmp_path / "pid").read_text())), "the end of git")
+
+
+async def test_who_is_left_alone_in_the_middle_ends_too(
+    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = house.commit_many(1_600)
+    # Two parents up is the process that the service talks to: only it is killed.
+    script = (
+        f'PATH={os.environ["PATH"]}; [ "$1" = cat-file ] || exec git "$@"\n'
+        f"echo $PPID >> {tmp_path}/shares\n"
+        "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 30"
+    )
+    put_git_on_the_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match="killed from outside"):
+        await house.index(commit)
+    shares = [int(pid) for pid in (tmp_path / "shares").read_text().split()]
+    wait_until(lambda: all(map(_is_dead, shares)), "the end of the shares")
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 async def test_an_index_that_needs_more_memory_than_it_may_have_is_a_failure_in_words(

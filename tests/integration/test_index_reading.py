@@ -97,6 +97,20 @@ async def test_dependencies_and_imports_are_found_and_a_broken_manifest_is_a_war
     assert "requests" in graph.externals
 
 
+async def test_a_binary_manifest_is_a_warning_and_one_in_utf_16_is_read(house: IndexHouse) -> None:
+    commit = house.commit(
+        {
+            "go.mod": b"\0\1\2",
+            "a/uv.lock": bytes(3 * 1024 * 1024),
+            "requirements.txt": "requests==2.0.0\r\n".encode("utf-16"),
+        }
+    )
+    result = await house.index(commit)
+    assert result.line_count == 0
+    assert sorted(warned(result)) == ["a/uv.lock", "go.mod"]
+    assert [one.name for one in result.dependencies or ()] == ["requests"]
+
+
 async def test_a_blob_that_is_missing_or_broken_is_a_warning_and_the_rest_is_counted(
     house: IndexHouse,
 ) -> None:

@@ -1,5 +1,7 @@
 """The parts of an index: portions that add up, graphs that are patched, names of packages."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,11 @@ def test_a_patched_graph_is_the_graph_of_the_patched_files(
     patched = patch_graph(flat(graph_of(before)), len(_NAMES), graph_of(changed), changed)
     assert patched is not None
     assert unpack_graph(pack_flat(patched)) == graph_of(before | changed)
+
+
+def test_a_name_that_holds_what_divides_names_moves_no_other() -> None:
+    graph = ModuleGraph(("a.js",), (), ("b\0c", "d"), ((0, 0), (0, 1)))
+    assert unpack_graph(pack_graph(graph)).externals == ("b\ufffdc", "d")
 
 
 def test_files_that_appear_or_disappear_beside_the_sources_are_not_patched() -> None:
@@ -227,6 +234,28 @@ def test_the_cache_gives_back_what_it_got_and_forgets_when_it_is_too_large(
     cache.put(facts)
     assert cache.get(facts) == facts
     cache.close()
+
+
+def test_a_cache_of_another_layout_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "facts.db"
+    with closing(sqlite3.connect(path)) as older:
+        older.execute("CREATE TABLE facts (key BLOB PRIMARY KEY, found TEXT, since TEXT)")
+    with closing(FactsCache(path)) as cache:
+        cache.put({b"key": BlobFacts(1)})
+        assert cache.get([b"key"]) == {}
+    with closing(FactsCache(path)) as cache:
+        cache.put({b"key": BlobFacts(1)})
+        assert cache.get([b"key"]) == {b"key": BlobFacts(1)}
+
+
+def test_who_looks_for_a_key_does_not_read_the_large_facts_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "facts.db"
+    with closing(FactsCache(path)) as cache:
+        cache.put({b"m" * 24: BlobFacts(1, content=bytes(1_000_000))})
+    with closing(sqlite3.connect(path)) as reading:
+        (plan,) = reading.execute("EXPLAIN QUERY PLAN SELECT facts FROM facts WHERE key = ''")
+        assert "INDEX" in plan[3]
+        assert "PRIMARY KEY" not in plan[3]
 
 
 def test_a_cache_that_cannot_be_written_keeps_nobody_from_working(tmp_path: Path) -> None:

@@ -5,15 +5,17 @@ import random
 import pytest
 
 from agentjobs.repos.index.manifests import combine, read
+from agentjobs.repos.index.manifests.combine import MOST_DEPENDENCIES
 from agentjobs.repos.index.manifests.kinds import READERS
 from agentjobs.repos.index.manifests.locks import MAX_PACKAGES, Lock
 from agentjobs.repos.index.manifests.text import MAX_WARNINGS, Warnings
+from agentjobs.repos.index.model import Locked, ManifestFacts, Requirement, Root
 
 DEEP = 100_000
-OURS = sorted(kind for kind, (ecosystem, _, _) in READERS.items() if ecosystem in {"PyPI", "npm"})
+FIRST = Root("", (0,))
 
 
-@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("kind", READERS)
 def test_noise_never_gets_past_the_reader(kind):
     noise = random.Random(6)
     for content in (
@@ -59,6 +61,13 @@ def test_noise_never_gets_past_the_reader(kind):
         ("yarn.lock", b"hello world", "not a lock file of yarn"),
         ("requirements.txt", b"a==b c", "line 1"),
         ("setup.cfg", b"a = 1", "no section headers"),
+        ("setup.cfg", b"[a]\n" + b"=\n" * DEEP, "more than 5000 lines"),
+        ("go.mod", b"x\n" * (5 << 20), "larger than 8 MiB"),
+        (
+            "package-lock.json",
+            b'{"packages": {"%s": {"version": "1.0.0"}}}' % b"/".join([b"a"] * 1000),
+            "a path of 1999 characters",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(kind, content, reason):
@@ -92,3 +101,49 @@ def test_a_lock_file_holds_so_many_packages_and_no_more():
     assert len(lock.packages()) == 3
     assert lock.position(MAX_PACKAGES) is None
     assert len(lock.warnings.all()) == 2
+
+
+def test_a_range_of_blanks_takes_no_time():
+    facts = read("package.json", b'{"dependencies": {"a": "%sx"}}' % (b" " * 200_000))
+    assert [(each.name, each.version) for each in facts.requirements] == [("a", None)]
+
+
+def test_a_parent_that_is_named_over_and_over_counts_once():
+    facts = read("requirements.txt", b"b==1\na==1  # via " + b"b," * 1000)
+    assert [package.requires for package in facts.packages] == [(1,), ()]
+
+
+def test_more_packages_than_anybody_has_are_left_out_before_they_are_made():
+    asked = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
+    facts = {f"d{at}/package.json": ManifestFacts("npm", requirements=asked) for at in range(200)}
+    combined = combine(facts)
+    assert len(combined.dependencies) == MOST_DEPENDENCIES
+    assert combined.warnings[0].reason == "more than 100000 packages: the rest was left out"
+
+
+def test_ways_of_long_names_are_bounded_too():
+    names = [f"{'n' * 240}{number}" for number in range(6_000)]
+    chain = tuple(Locked(name, "1.0.0", (at + 1,)) for at, name in enumerate(names[:-1]))
+    lock = ManifestFacts("npm", packages=(*chain, Locked(names[-1], "1.0.0")), roots=(FIRST,))
+    combined = combine({"package-lock.json": lock})
+    assert 0 < len(combined.dependencies) < len(names)
+    assert "the rest was left out" in combined.warnings[0].reason
+
+
+def test_workspaces_within_workspaces_are_looked_at_only_so_often(monkeypatch):
+    monkeypatch.setattr("agentjobs.repos.index.manifests.coverage._MAX_COMPARISONS", 10_000)
+    inner = ManifestFacts("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
+    combined = combine({f"{'d/' * depth}package.json": inner for depth in range(100)})
+    assert "too many patterns" in combined.warnings[0].reason
+
+
+def test_words_of_many_projects_for_one_package_are_cut_and_do_not_cost_the_package():
+    members = {
+        f"d{at}/package.json": ManifestFacts("npm", requirements=(Requirement("p", f"^1.0.{at}"),))
+        for at in range(300)
+    }
+    lock = ManifestFacts("npm", packages=(Locked("p", "1.0.0"),))
+    root = ManifestFacts("npm", members=("*",))
+    combined = combine({"yarn.lock": lock, "package.json": root, **members})
+    assert [(each.name, each.direct) for each in combined.dependencies] == [("p", True)]
+    assert len(combined.dependencies[0].requirement) < 1000

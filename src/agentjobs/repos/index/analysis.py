@@ -89,7 +89,8 @@ def analyze(analyzer: Analyzer, blob: bytes | LargeBlob) -> BlobFacts:
     if isinstance(blob, LargeBlob):
         return _analyze_large(analyzer, blob)
     lines = count_lines(blob)
-    if analyzer.task == "lines" or lines is None:
+    # A manifest's reader has its own word for what is binary, or in another encoding.
+    if analyzer.task == "lines" or (lines is None and analyzer.task != "manifest"):
         return BlobFacts(lines)
     try:
         return _read(analyzer, blob, lines)
@@ -99,7 +100,7 @@ def analyze(analyzer: Analyzer, blob: bytes | LargeBlob) -> BlobFacts:
         return BlobFacts(lines, warning=f"could not be read ({type(error).__name__})")
 
 
-def _read(analyzer: Analyzer, content: bytes, lines: int) -> BlobFacts:
+def _read(analyzer: Analyzer, content: bytes, lines: int | None) -> BlobFacts:
     if analyzer.task == "module":
         return BlobFacts(lines, module=imports.find(analyzer.subject, content))
     if analyzer.task == "manifest":
@@ -114,7 +115,7 @@ def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobFacts:
         counter.add(piece)
         if wanted:
             kept.append(piece)
-    if counter.lines is None or analyzer.task == "lines":
+    if analyzer.task == "lines" or (counter.lines is None and analyzer.task != "manifest"):
         return BlobFacts(counter.lines)
     if wanted:
         return analyze(analyzer, b"".join(kept))

@@ -14,7 +14,6 @@ from agentjobs.repos.index.model import Dependency, IndexWarning, LanguageLines
 from agentjobs.repos.index.portion import Portion
 
 MOST_WARNINGS = 200
-MOST_DEPENDENCIES = 100_000
 MOST_NAME_CHARACTERS = 1_000
 
 
@@ -34,9 +33,7 @@ def dependencies_of(whole: Portion) -> manifests.Combined:
     warnings = list(combined.warnings)
     if odd := len(combined.dependencies) - len(kept):
         warnings.append(IndexWarning("", f"{odd} packages with names that are no names: left out"))
-    if (more := len(kept) - MOST_DEPENDENCIES) > 0:
-        warnings.append(IndexWarning("", f"{more} packages beyond {MOST_DEPENDENCIES}: left out"))
-    return manifests.Combined(tuple(kept[:MOST_DEPENDENCIES]), tuple(warnings))
+    return manifests.Combined(tuple(kept), tuple(warnings))
 
 
 def digest_of(dependencies: Sequence[Dependency]) -> str:

@@ -16,8 +16,11 @@ from agentjobs.repos.index.analysis import BlobFacts
 MOST_BYTES = 1024**3
 _KEYS_AT_ONCE = 500
 _BUSY_SECONDS = 10
+# Of the tables below; a file of another number is thrown away.
+_LAYOUT = 1
+# With row numbers: else whoever looks for a key reads all of the large facts it lies beside.
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS states (repo_id TEXT PRIMARY KEY, summary BLOB NOT NULL,
     paths BLOB NOT NULL, graph BLOB NOT NULL);
 """
@@ -99,7 +102,7 @@ class FactsCache:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.executescript(_SCHEMA)
+            _lay_out(connection)
         except BaseException:
             connection.close()
             raise
@@ -119,3 +122,17 @@ class FactsCache:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 self._path.with_name(self._path.name + suffix).unlink()
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    """Raises DatabaseError for the file of another version of us."""
+    # As of one moment: another process may be making the file.
+    connection.execute("BEGIN")
+    is_new = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+    (layout,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute("COMMIT")
+    if is_new:
+        making = f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version = {_LAYOUT};COMMIT;"
+        connection.executescript(making)
+    elif layout != _LAYOUT:
+        raise sqlite3.DatabaseError("a file of another layout")

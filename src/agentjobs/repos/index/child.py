@@ -19,6 +19,7 @@ from agentjobs.git.blocking import GitReadError
 from agentjobs.repos.index import assembly
 from agentjobs.repos.index.cache import FactsCache
 from agentjobs.repos.index.graph_data import pack_graph
+from agentjobs.repos.index.lifeline import end_with_parent
 from agentjobs.repos.index.model import Dependency
 from agentjobs.repos.index.portion import Portion
 from agentjobs.repos.index.state import keep_state, keep_update, load_state
@@ -32,6 +33,8 @@ _PROGRESS_SECONDS = 0.2
 def main() -> None:
     # Facts hold no cycles: looking for some among so many objects is a tenth of the time.
     gc.disable()
+    # A service that is gone already has closed our input.
+    end_with_parent()
     request = _received(sys.stdin.buffer)
     if request is None:
         return
@@ -118,11 +121,12 @@ class _Progress:
 
     def __init__(self) -> None:
         self._said_at = 0.0
+        self._done = -1
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._said_at >= _PROGRESS_SECONDS or done == total:
-            self._said_at = now
+        if done != self._done and (now - self._said_at >= _PROGRESS_SECONDS or done == total):
+            self._said_at, self._done = now, done
             _send(sys.stdout.buffer, Progress(done, total))
 
 

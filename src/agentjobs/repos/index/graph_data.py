@@ -65,10 +65,10 @@ def unpack_graph(data: bytes) -> ModuleGraph:
 
 def pack_flat(graph: FlatGraph) -> bytes:
     packed = _Packed(
-        "\0".join(graph.files),
+        _joined(graph.files),
         graph.edges.starts.tobytes(),
         graph.edges.ends.tobytes(),
-        "\0".join(graph.externals),
+        _joined(graph.externals),
         graph.external_edges.starts.tobytes(),
         graph.external_edges.ends.tobytes(),
     )
@@ -83,6 +83,14 @@ def unpack_flat(data: bytes) -> FlatGraph:
         _names(packed.externals),
         Edges(array(_NUMBER, packed.external_starts), array(_NUMBER, packed.external_ends)),
     )
+
+
+def _joined(names: list[str]) -> str:
+    text = "\0".join(names)
+    if text.count("\0") < max(len(names), 1):
+        return text
+    # A name out of a stranger's quotes may hold what divides names here.
+    return "\0".join([name.replace("\0", "\ufffd") for name in names])
 
 
 def _names(text: str) -> list[str]:

@@ -107,6 +107,8 @@ async def _next_message(stream: asyncio.StreamReader) -> Message | None:
             raise IndexFailure("The index of this repository is too large to be stored.")
         message: Message = _decode(await stream.readexactly(length))
         return message
+    except msgspec.MsgspecError as error:
+        raise IndexFailure(f"The index gave an answer that makes no sense: {error}.") from None
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
@@ -121,7 +123,9 @@ async def _why_it_ended(child: GitChild) -> str:
             " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
         )
     if exit_code < 0:
-        return f"The index was ended by {signal.Signals(-exit_code).name}: a file broke it."
+        known = [each.name for each in signal.Signals if each == -exit_code]
+        name = known[0] if known else f"signal {-exit_code}"
+        return f"The index was ended by {name}: a file broke it."
     lines = words.decode("utf-8", "replace").strip().splitlines()
     return f"The index ended with {exit_code}: {(lines or ['it gave no reason'])[-1][:500]}"
 

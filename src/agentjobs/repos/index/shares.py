@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
+from agentjobs.repos.index.lifeline import end_with_parent
 from agentjobs.repos.index.portion import Portion
 
 _COUNT = struct.Struct("=q")
@@ -57,6 +58,7 @@ def in_shares(work: Work, shares: int, progress: Callable[[int], None]) -> Itera
 
 def _start(work: Work, number: int, counts: mmap.mmap) -> _Share:
     reading, writing = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         os.close(writing)
@@ -64,7 +66,8 @@ def _start(work: Work, number: int, counts: mmap.mmap) -> _Share:
     exit_code = 1
     try:
         os.close(reading)
-        exit_code = _do(work, number, counts, writing)
+        end_with_parent()
+        exit_code = 1 if os.getppid() != parent else _do(work, number, counts, writing)
     except BaseException:  # noqa: BLE001 - nothing of the caller's may run in the copy
         traceback.print_exc(limit=0)
     finally:

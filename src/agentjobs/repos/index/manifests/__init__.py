@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from agentjobs.repos.index.manifests.combine import Combined, combine
-from agentjobs.repos.index.manifests.kinds import READERS, kind_of
+from agentjobs.repos.index.manifests.kinds import LARGE, READERS, kind_of
 from agentjobs.repos.index.manifests.text import Unreadable
 from agentjobs.repos.index.model import ManifestFacts
 
@@ -16,10 +16,16 @@ __all__ = ["VERSION", "Combined", "combine", "kind_of", "read"]
 # Raised whenever a reader says something else of the same bytes: cached facts are read anew.
 VERSION = 1
 
+# Of what people write; reading more takes long, and there may be many such files.
+_MAX_BYTES = 8 << 20
+
 
 def read(kind: str, content: bytes) -> ManifestFacts:
     """What a file of this kind says. Never raises: what is wrong stands in `warnings`."""
     ecosystem, module, function = READERS[kind]
+    if len(content) > _MAX_BYTES and kind not in LARGE:
+        reason = f"larger than {_MAX_BYTES >> 20} MiB: no {kind} is"
+        return ManifestFacts(ecosystem, warnings=(reason,))
     try:
         # Late, so that a repository of one ecosystem does not pay for the readers of all.
         reader: Callable[[bytes], ManifestFacts] = getattr(

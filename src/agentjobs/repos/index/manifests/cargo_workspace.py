@@ -4,6 +4,7 @@ where the crates lie that a lock file knows only by name."""
 import posixpath
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 import msgspec
 
@@ -18,20 +19,22 @@ OWN = "own:"
 INHERITED = "workspace"
 
 _ECOSYSTEM = "crates.io"
+# Crates of one name; each lock file that knows the name looks through them.
+_MOST_NAMESAKES = 200
 _EXACT = re.compile(r"=\s*(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 
 
 def complete(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
     """The same facts; manifests with what they inherit, lock files with their projects."""
     workspaces: dict[str, dict[str, str]] = {}
-    crates: dict[str, list[str]] = {}
+    crates: dict[str, dict[str, None]] = {}
     ours = {path: facts[path] for path in sorted(facts) if facts[path].ecosystem == _ECOSYSTEM}
     for path, each in ours.items():
         directory = posixpath.dirname(path)
         if WORKSPACE in each.notes:
             workspaces[directory] = each.notes
         if each.project:
-            crates.setdefault(each.project, []).append(directory)
+            crates.setdefault(each.project, {})[directory] = None
     done = {
         path: _with_roots(each, posixpath.dirname(path), crates)
         if each.packages
@@ -64,23 +67,26 @@ def _inheriting(facts: ManifestFacts, shared: Mapping[str, str]) -> ManifestFact
     return msgspec.structs.replace(facts, requirements=tuple(requirements))
 
 
-def _with_roots(lock: ManifestFacts, here: str, crates: Mapping[str, list[str]]) -> ManifestFacts:
+def _with_roots(
+    lock: ManifestFacts, here: str, crates: Mapping[str, dict[str, None]]
+) -> ManifestFacts:
     roots = [
-        Root(_directory(here, crates.get(key.removeprefix(OWN), [])), _positions(value))
+        Root(_directory(here, crates.get(key.removeprefix(OWN), {})), _positions(value))
         for key, value in lock.notes.items()
         if key.startswith(OWN)
     ]
     return msgspec.structs.replace(lock, roots=tuple(roots))
 
 
-def _directory(here: str, candidates: list[str]) -> str:
+def _directory(here: str, candidates: dict[str, None]) -> str:
     """Where a crate lies, seen from the lock file: of several of that name the nearest below it."""
     prefix = f"{here}/" if here else ""
-    below = [each for each in candidates if each == here or each.startswith(prefix)]
-    if not candidates:
+    if not candidates or here in candidates:
         return ""
+    candidates = dict(islice(candidates.items(), _MOST_NAMESAKES))
+    below = [each for each in candidates if each.startswith(prefix)]
     nearest = min(below or candidates, key=lambda each: (each.count("/"), each))
-    return "" if nearest == here else posixpath.relpath(f"/{nearest}", f"/{here}")
+    return posixpath.relpath(f"/{nearest}", f"/{here}")
 
 
 def _positions(noted: str) -> tuple[int, ...]:

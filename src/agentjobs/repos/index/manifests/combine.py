@@ -6,8 +6,9 @@ A lock file speaks for the manifests it covers; those that none covers speak for
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from importlib import import_module
+from itertools import islice
 
 import msgspec
 
@@ -21,6 +22,12 @@ from agentjobs.repos.index.model import Dependency, IndexWarning, ManifestFacts,
 # module here, function `(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]`.
 _COMPLETIONS = {"Maven": ("maven", "complete"), "crates.io": ("cargo", "complete")}
 
+# More than any repository has: the rest is left out before it fills the memory, here and where
+# it is stored.
+MOST_DEPENDENCIES = 100_000
+MOST_CHARACTERS = 32_000_000
+MOST_WARNINGS = 50_000
+
 _WORDS = re.compile(r"[a-z]+")
 _FOR_DEVELOPERS = frozenset({"ci", "dev", "develop", "development", "doc", "docs", "lint", "test"})
 
@@ -33,20 +40,38 @@ class Combined(msgspec.Struct, frozen=True):
 def combine(facts: Mapping[str, ManifestFacts]) -> Combined:
     facts = _completed(facts)
     layout = Layout(facts)
+    all_of_them = _found(facts, layout)
+    found = list(_bounded(all_of_them))
+    warnings = layout.warnings
+    if next(all_of_them, None) is not None:
+        reason = f"more than {len(found)} packages: the rest was left out"
+        warnings.append(IndexWarning("", reason))
+    found.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))
+    told = (IndexWarning(path, reason) for path in sorted(facts) for reason in facts[path].warnings)
+    warnings += islice(told, MOST_WARNINGS)
+    return Combined(tuple(found), tuple(warnings))
+
+
+def _bounded(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
+    left = MOST_CHARACTERS
+    for each in islice(dependencies, MOST_DEPENDENCIES):
+        left -= len(each.name) + len(each.requirement) + len(each.manifest)
+        left -= sum(map(len, each.parents))
+        yield each
+        if left < 0:
+            break
+
+
+def _found(facts: Mapping[str, ManifestFacts], layout: Layout) -> Iterator[Dependency]:
+    """Made one by one, in an order that tells the same repository the same end."""
     locks = list(layout.locks())
     silenced = {path for each in locks for paths in each.manifests.values() for path in paths}
     siblings = layout.siblings()
-    found: list[Dependency] = []
     for covered in locks:
-        found += _of_lock(facts, covered)
-    for path, each in facts.items():
+        yield from _of_lock(facts, covered)
+    for path in sorted(facts):
         if path not in silenced and kind_of(path) not in LOCKS:
-            found += _of_manifest(path, each, siblings.get(path, set()))
-    found.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))
-    warnings = [
-        IndexWarning(path, reason) for path in sorted(facts) for reason in facts[path].warnings
-    ]
-    return Combined(tuple(found), tuple(warnings))
+            yield from _of_manifest(path, facts[path], siblings.get(path, set()))
 
 
 def _completed(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
@@ -81,7 +106,7 @@ def _of_manifest(path: str, facts: ManifestFacts, siblings: set[str]) -> Iterato
         here = posixpath.dirname(path)
         yield from _locked(path, facts, seeds_of(facts, here, {here: facts.requirements}))
     known = {package.name for package in facts.packages}
-    yield from _asked(path, facts, known | siblings)
+    yield from _asked(path, facts, known, siblings)
 
 
 def _is_for_developers(path: str) -> bool:
@@ -117,11 +142,13 @@ def _locked(path: str, lock: ManifestFacts, seeds: Mapping[int, Asked]) -> Itera
         )
 
 
-def _asked(path: str, facts: ManifestFacts, known: set[str]) -> Iterator[Dependency]:
+def _asked(
+    path: str, facts: ManifestFacts, known: set[str], siblings: Container[str] = ()
+) -> Iterator[Dependency]:
     """What a manifest asks for that nothing else fixes: one for each name and version."""
     together: dict[tuple[str, str | None], list[Requirement]] = {}
     for requirement in facts.requirements:
-        if requirement.name not in known:
+        if requirement.name not in known and requirement.name not in siblings:
             together.setdefault((requirement.name, requirement.version), []).append(requirement)
     for (name, version), requirements in together.items():
         asked = Asked.of(requirements)

@@ -3,11 +3,12 @@
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import msgspec
 
 from agentjobs.repos.index.manifests.kinds import kind_of
-from agentjobs.repos.index.model import ManifestFacts
+from agentjobs.repos.index.model import IndexWarning, ManifestFacts
 
 # Lock files, and the kinds of manifest each speaks for.
 LOCKS: Mapping[str, frozenset[str]] = {
@@ -24,6 +25,10 @@ LOCKS: Mapping[str, frozenset[str]] = {
 }
 # More patterns than any workspace has; each is held against every project of the repository.
 _MAX_PATTERNS = 200
+_MAX_PATTERN = 500
+# Of directories with parts of patterns, for all workspaces of a repository together: seconds. One
+# of 5,000 projects takes a tenth of it.
+_MAX_COMPARISONS = 3_000_000
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -39,6 +44,7 @@ class Layout:
     def __init__(self, facts: Mapping[str, ManifestFacts]) -> None:
         self._facts = facts
         self._kinds = {path: kind_of(path) or "" for path in facts}
+        self._comparisons = 0
         self._beside: dict[str, list[str]] = {}
         for path in sorted(facts):
             self._beside.setdefault(posixpath.dirname(path), []).append(path)
@@ -62,8 +68,21 @@ class Layout:
             family = [path, *self._members(directory, facts.members, {self._kinds[path]})]
             projects = {self._facts[each].project for each in family} - {""}
             for each in family:
-                names.setdefault(each, set()).update(projects)
+                known = names.get(each)
+                names[each] = projects if known is None else self._union(known, projects)
         return names
+
+    @property
+    def warnings(self) -> list[IndexWarning]:
+        """What was too much to be looked at, once all the rest was asked for."""
+        if self._comparisons <= _MAX_COMPARISONS:
+            return []
+        return [IndexWarning("", "workspaces of too many patterns: some members were not found")]
+
+    def _union(self, some: set[str], more: set[str]) -> set[str]:
+        """Who is in one workspace inside another belongs to both."""
+        self._comparisons += (len(some) + len(more)) // 10
+        return some | more if self._comparisons <= _MAX_COMPARISONS else some
 
     def _directories(self, lock: str) -> list[str]:
         here = posixpath.dirname(lock)
@@ -75,23 +94,26 @@ class Layout:
             for member in self._members(here, self._facts[path].members, kinds):
                 found[posixpath.dirname(member)] = None
         if self._kinds[lock] == "Cargo.lock":
-            found |= dict.fromkeys(self._below(here, "Cargo.lock"))
+            found |= dict.fromkeys(self._below_cargo_lock.get(here, ()))
         return list(found)
 
-    def _below(self, here: str, kind: str) -> Iterator[str]:
+    @cached_property
+    def _below_cargo_lock(self) -> dict[str, list[str]]:
         """Directories without such a lock file of their own: Cargo looks for it further up."""
-        own = {posixpath.dirname(path) for path, each in self._kinds.items() if each == kind}
+        own = {posixpath.dirname(at) for at, each in self._kinds.items() if each == "Cargo.lock"}
+        below: dict[str, list[str]] = {}
         for directory in self._beside:
             nearest = directory
             while nearest and nearest not in own:
                 nearest = posixpath.dirname(nearest)
-            if nearest == here:
-                yield directory
+            below.setdefault(nearest, []).append(directory)
+        return below
 
     def _members(
         self, here: str, patterns: Sequence[str], kinds: frozenset[str] | set[str]
     ) -> Iterator[str]:
-        split = [_parts(pattern) for pattern in patterns[:_MAX_PATTERNS]]
+        known = dict.fromkeys(each for each in patterns if len(each) <= _MAX_PATTERN)
+        split = [_parts(pattern) for pattern in list(known)[:_MAX_PATTERNS]]
         wanted = [parts for parts, is_negative in split if not is_negative]
         unwanted = [parts for parts, is_negative in split if is_negative]
         prefix = f"{here}/" if here else ""
@@ -99,6 +121,9 @@ class Layout:
             if directory == here or not directory.startswith(prefix):
                 continue
             parts = directory.removeprefix(prefix).split("/")
+            self._comparisons += len(split) * len(parts)
+            if self._comparisons > _MAX_COMPARISONS:
+                return
             if any(_matches(each, parts) for each in wanted) and not any(
                 _matches(each, parts) for each in unwanted
             ):

@@ -23,6 +23,21 @@ READERS = {
     "composer.lock": ("Packagist", "composer", "read_composer_lock"),
 }
 
+# What tools write grows with the packages; these have bounds of their own.
+LARGE = frozenset(
+    {
+        "Pipfile.lock",
+        "uv.lock",
+        "poetry.lock",
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "pnpm-lock.yaml",
+        "yarn.lock",
+        "Cargo.lock",
+        "composer.lock",
+    }
+)
+
 # What others wrote and brought along is not what this repository asks for.
 _FOREIGN = frozenset({"node_modules", "bower_components", "vendor", "site-packages", ".venv"})
 

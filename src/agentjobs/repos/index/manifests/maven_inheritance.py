@@ -29,6 +29,8 @@ _LONGEST_TEXT = 200
 _MOST_ROUNDS = 20
 _MOST_PARENTS = 20
 _MOST_SOURCES = 100
+# Of all poms together, twice what the largest repositories have.
+_MOST_REQUIREMENTS = 200_000
 
 
 class _Managed(msgspec.Struct, frozen=True):
@@ -47,8 +49,13 @@ def complete(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
     family = _Family(poms)
     requirements: dict[str, list[Requirement]] = {path: [] for path in poms}
     warnings = {path: Warnings(pom.warnings) for path, pom in poms.items()}
+    left = _MOST_REQUIREMENTS
     for path, pom in poms.items():
-        for written in pom.requirements:
+        if len(pom.requirements) > left:
+            warnings[path].add(f"more than {_MOST_REQUIREMENTS} requirements in all pom.xml files")
+        taken = pom.requirements[:left]
+        left -= len(taken)
+        for written in taken:
             completed, where = family.completed(path, written)
             if "${" in completed.name:
                 warnings[path].add(f"no pom.xml here says what {completed.name} stands for")

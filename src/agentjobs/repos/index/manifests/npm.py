@@ -11,7 +11,7 @@ from agentjobs.repos.index.model import Requirement, Scope
 ECOSYSTEM = "npm"
 
 _EXACT = re.compile(
-    r"\s*=?\s*v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)(?:\+[0-9A-Za-z.-]+)?\s*", re.ASCII
+    r"\s*+=?\s*+v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)(?:\+[0-9A-Za-z.-]+)?\s*", re.ASCII
 )
 _VERSION = re.compile(r"v?\d+(?:\.\d+)*[0-9A-Za-z.+-]*", re.ASCII)
 _LOCAL = ("file:", "link:", "portal:", "workspace:", "./", "../", "/", "~/")

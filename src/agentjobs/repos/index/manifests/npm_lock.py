@@ -24,6 +24,9 @@ from agentjobs.repos.index.model import ManifestFacts, Requirement, Root, Scope
 
 _NODE_MODULES = "node_modules/"
 _MAX_KEY = 2048
+# Each name that is wanted is looked for in as many directories as its package lies deep.
+_MAX_LEVELS = 128
+_MAX_WANTS = 500_000
 
 
 class _Entry(Sections):
@@ -71,6 +74,7 @@ def read_package_lock(content: bytes) -> ManifestFacts:
         places = _from_tree(document.dependencies, warnings)
     if len(places) >= MAX_PACKAGES:
         warnings.add(f"more than {MAX_PACKAGES} entries; the rest was left out")
+    _bound_wants(places, warnings)
     lock = Lock(warnings)
     for key, place in places.items():
         if place.directory is None:
@@ -98,7 +102,7 @@ def _from_packages(packages: dict[str, msgspec.Raw], warnings: Warnings) -> _Pla
         entry = _decode(key, raw, warnings)
         if entry is None or entry.link:
             continue
-        if len(key) > _MAX_KEY:
+        if len(key) > _MAX_KEY or key.count("/") > _MAX_LEVELS:
             warnings.add(f"an entry at a path of {len(key)} characters was left out")
             continue
         sections = [entry.dependencies, entry.optional_dependencies, entry.peer_dependencies]
@@ -129,6 +133,15 @@ def _from_tree(tree: dict[str, msgspec.Raw], warnings: Warnings) -> _Places:
             if nested and key.count(_NODE_MODULES) < MAX_DEPTH:
                 waiting.append((f"{key}/", nested))
     return places
+
+
+def _bound_wants(places: _Places, warnings: Warnings) -> None:
+    left = _MAX_WANTS
+    for place in places.values():
+        del place.wants[left:]
+        left -= len(place.wants)
+    if not left:
+        warnings.add(f"more than {_MAX_WANTS} names are required; who else is, was left out")
 
 
 def _wants_of_tree(entry: _Entry, key: str, warnings: Warnings) -> list[str]:

@@ -16,6 +16,8 @@ from agentjobs.repos.index.manifests.text import Unreadable, Warnings, decode, p
 from agentjobs.repos.index.model import ManifestFacts, Requirement, Scope
 
 _MAX_SETUP_BYTES = 1 << 20
+# The parser takes time by the square of the lines it does not understand.
+_MAX_SETUP_LINES = 5_000
 
 
 def read_pyproject(content: bytes) -> ManifestFacts:
@@ -55,6 +57,8 @@ def read_pipfile(content: bytes) -> ManifestFacts:
 def read_setup_cfg(content: bytes) -> ManifestFacts:
     if len(content) > _MAX_SETUP_BYTES:
         raise Unreadable(f"larger than {_MAX_SETUP_BYTES >> 20} MiB: no setup.cfg is")
+    if content.count(b"\n") + content.count(b"\r") > _MAX_SETUP_LINES:
+        raise Unreadable(f"more than {_MAX_SETUP_LINES} lines: no setup.cfg has")
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     parser = configparser.RawConfigParser(strict=False)

@@ -15,7 +15,7 @@ from agentjobs.repos.index.manifests.pypi import (
     normalized,
     parse_requirement,
 )
-from agentjobs.repos.index.manifests.text import Unreadable, Warnings, decode
+from agentjobs.repos.index.manifests.text import Warnings, decode
 from agentjobs.repos.index.model import ManifestFacts, Requirement, Root
 
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$")
@@ -28,8 +28,6 @@ _EDITABLE = re.compile(r"(?:-e|--editable)[\s=]+")
 _BACKSLASH = "\\"
 _LOCAL = (".", "/", "~", "file:", _BACKSLASH)
 _MAX_LINE = 4096
-# Beyond this no list of requirements is written by hand or tool.
-_MAX_BYTES = 8 << 20
 
 
 class _Line(msgspec.Struct):
@@ -41,8 +39,6 @@ class _Line(msgspec.Struct):
 
 
 def read_requirements(content: bytes) -> ManifestFacts:
-    if len(content) > _MAX_BYTES:
-        raise Unreadable(f"larger than {_MAX_BYTES >> 20} MiB: no list of requirements is")
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     found: list[tuple[Requirement, list[str] | None]] = []
@@ -50,7 +46,8 @@ def read_requirements(content: bytes) -> ManifestFacts:
     for line in _lines(text):
         requirement = _requirement(line.text)
         if requirement is not None:
-            found.append((requirement, line.parents))
+            parents = None if line.parents is None else list(dict.fromkeys(line.parents))
+            found.append((requirement, parents))
             if requirement.version is not None and not is_version(requirement.version):
                 warnings.add(f"line {line.number}: {requirement.version!r} is no version")
         elif not line.text.startswith(("-", *_LOCAL)) and not _ADDRESS.match(line.text):

@@ -9,6 +9,9 @@ import msgspec
 from agentjobs.repos.index.manifests.walk import stronger
 from agentjobs.repos.index.model import ManifestFacts, Requirement, Scope
 
+# The projects of a large workspace ask for a package in many words: nobody reads them all.
+_MOST_CHARACTERS = 500
+
 
 class Asked(msgspec.Struct, frozen=True):
     """In what words, and in the strongest scope of all who ask."""
@@ -22,7 +25,8 @@ class Asked(msgspec.Struct, frozen=True):
         for each in requirements:
             scope = stronger(scope, each.scope)
         words = dict.fromkeys(each.specifier for each in requirements if each.specifier)
-        return cls(" || ".join(words), scope)
+        text = " || ".join(words)
+        return cls(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…", scope)
 
 
 def seeds_of(
@@ -47,11 +51,12 @@ def _pairs(
 ) -> Iterator[tuple[int, Requirement]]:
     own = _by_name(lock.requirements)
     told: dict[str, set[str]] = {}
+    by_directory = {at: _by_name(requirements) for at, requirements in manifests.items()}
     for root in lock.roots if not _is_guess(lock, here, manifests) else ():
         directory = posixpath.normpath(posixpath.join(here, root.directory))
         directory = "" if directory == "." else directory
         told[directory] = {lock.packages[at].name for at in root.packages}
-        asked = _by_name(manifests.get(directory, ()))
+        asked = by_directory.get(directory, {})
         for at in root.packages:
             package = lock.packages[at]
             words = asked.get(package.name) or own.get(package.name)
