@@ -245,3 +245,20 @@ async def test_warnings_and_languages_are_stored_as_they_are_documented(
     assert msgspec.json.decode(row["languages"]) == [["Python", 1, 1]]
     (warning,) = msgspec.json.decode(row["index_warnings"])
     assert set(warning) == {"path", "reason"}
+
+
+async def test_many_dependencies_are_stored_in_portions_and_leave_nothing_of_those_before(
+    db: Database, house: IndexHouse, settings: Settings
+) -> None:
+    for number in (4_500, 2_100, 3):
+        house.commit({"requirements.txt": b"".join(b"p%d==1.%d\n" % (n, n) for n in range(number))})
+        await change(db, "index_due_at = 1")
+        await index_repository(db, await claimed(db), house.git_dir, settings)
+        rows = await db.fetch_all(
+            "SELECT position, name, purl FROM dependencies WHERE repo_id = :id ORDER BY position",
+            id=REPO,
+        )
+        assert [row["position"] for row in rows] == list(range(number))
+        assert {row["name"] for row in rows} == {f"p{n}" for n in range(number)}
+        assert all(row["purl"].startswith(f"pkg:pypi/{row['name']}@") for row in rows)
+        assert (await row_of(db))["dependencies_digest"] is not None

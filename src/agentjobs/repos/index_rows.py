@@ -13,10 +13,11 @@ from agentjobs.repos.configuration import FILE_NAME, ConfigurationError, parse_c
 from agentjobs.repos.index.analysis import fingerprint
 from agentjobs.repos.index.model import Dependency, IndexWarning
 from agentjobs.repos.index.wire import Result
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import Database, Transaction
 from agentjobs.store.many_rows import ManyRows
 
-ROWS_AT_ONCE = 2_000
+# What one transaction may take; more would keep others waiting.
+ROWS_AT_ONCE = 1_000
 
 _COLUMNS = {
     "repo_id": "TEXT",
@@ -31,11 +32,15 @@ _COLUMNS = {
     "parents": "TEXT",
     "purl": "TEXT",
 }
+_KEY = ("repo_id", "position")
 _INTO = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
-_INSERT = ManyRows(
+_OVER = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY
+)
+_PUT = ManyRows(
     _COLUMNS,
-    one=f"{_INTO} VALUES ({', '.join(':' + name for name in _COLUMNS)})",
-    many=f"{_INTO} SELECT {', '.join(_COLUMNS)} FROM {{rows}}",
+    one=f"{_INTO} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_OVER}",
+    many=f"{_INTO} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_OVER}",
 )
 
 
@@ -64,6 +69,20 @@ def prepare(repo_id: str, result: Result) -> IndexRows:
     pairs = zip(result.dependencies, result.purls, strict=True)
     rows = [_row(repo_id, at, one, purl) for at, (one, purl) in enumerate(pairs)]
     return IndexRows(repo, rows, result.graph)
+
+
+async def store_ahead(db: Database, repo_id: str, rows: IndexRows) -> IndexRows:
+    """Writes many dependencies in portions, between which others have their turn; what is left
+    to store. Until that is done nobody takes them for known."""
+    every = rows.dependencies or ()
+    if len(every) <= ROWS_AT_ONCE:
+        return rows
+    await db.transact(_forget_digest, repo_id)
+    for start in range(0, len(every), ROWS_AT_ONCE):
+        await db.transact(_PUT.run, every[start : start + ROWS_AT_ONCE])
+    while await db.transact(_drop_from, repo_id, len(every)):
+        pass
+    return msgspec.structs.replace(rows, dependencies=None)
 
 
 async def store_result(
@@ -132,8 +151,22 @@ async def _store_dependencies(
     tx: Transaction, repo_id: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     await tx.execute("DELETE FROM dependencies WHERE repo_id = :repo_id", repo_id=repo_id)
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        await _INSERT.run(tx, rows[start : start + ROWS_AT_ONCE])
+    await _PUT.run(tx, rows)
+
+
+async def _forget_digest(tx: Transaction, repo_id: str) -> None:
+    await tx.execute("UPDATE repos SET dependencies_digest = NULL WHERE id = :id", id=repo_id)
+
+
+async def _drop_from(tx: Transaction, repo_id: str, position: int) -> int:
+    """Some of those that are there no more; how many."""
+    return await tx.execute(
+        "DELETE FROM dependencies WHERE repo_id = :repo_id AND position IN (SELECT position"
+        " FROM dependencies WHERE repo_id = :repo_id AND position >= :position LIMIT :limit)",
+        repo_id=repo_id,
+        position=position,
+        limit=ROWS_AT_ONCE,
+    )
 
 
 def _row(repo_id: str, position: int, one: Dependency, purl: str) -> dict[str, Any]:

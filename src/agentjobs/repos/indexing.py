@@ -16,7 +16,7 @@ from agentjobs.repos.index.analysis import fingerprint
 from agentjobs.repos.index.model import Dependency, IndexWarning
 from agentjobs.repos.index.running import IndexFailure, SpareChild, run_child
 from agentjobs.repos.index.wire import Request, Result
-from agentjobs.repos.index_rows import prepare, store_result, store_unchanged
+from agentjobs.repos.index_rows import prepare, store_ahead, store_result, store_unchanged
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
 
@@ -89,6 +89,7 @@ async def index_repository(
     result = await _noting_progress(db, repo.id, running, progress)
     # Thousands of rows are made where nobody waits for them.
     rows = await asyncio.to_thread(prepare, repo.id, result)
+    rows = await store_ahead(db, repo.id, rows)
     await db.transact(store_result, repo.id, repo.head_commit, commit, rows)
     return Indexed(commit, result.file_count)
 

@@ -13,7 +13,7 @@ from agentjobs.repos.indexing import (
     store_failure,
 )
 from agentjobs.settings.model import Settings
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
@@ -50,7 +50,9 @@ class IndexLoop:
                 "repository indexed",
                 extra={"fields": {"repo_id": repo.id, "files": result.file_count}},
             )
-        except (GitError, IndexFailure, OSError) as error:
+        except StoreUnavailable:
+            raise
+        except (GitError, IndexFailure, OSError, StoreError) as error:
             _log.warning(
                 "repository not indexed: %s", error, extra={"fields": {"repo_id": repo.id}}
             )

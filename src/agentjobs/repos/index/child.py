@@ -9,6 +9,7 @@ import gc
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -25,9 +26,19 @@ from agentjobs.repos.index.portion import Portion
 from agentjobs.repos.index.state import keep_state, keep_update, load_state
 from agentjobs.repos.index.survey import survey, survey_manifests
 from agentjobs.repos.index.update import update
-from agentjobs.repos.index.wire import LENGTH, Message, Progress, Refused, Request, Result, framed
+from agentjobs.repos.index.wire import (
+    LENGTH,
+    Message,
+    MoreDependencies,
+    Progress,
+    Refused,
+    Request,
+    Result,
+    framed,
+)
 
 _PROGRESS_SECONDS = 0.2
+_MOST_AT_ONCE = 2_000
 
 
 def main() -> None:
@@ -39,7 +50,8 @@ def main() -> None:
     if request is None:
         return
     _limit_memory(request.memory_mib)
-    _send(sys.stdout.buffer, _answer(request))
+    for message in _in_parts(_answer(request)):
+        _send(sys.stdout.buffer, message)
 
 
 def _answer(request: Request) -> Message:
@@ -56,6 +68,16 @@ def _answer(request: Request) -> Message:
             f"The index needs more than {request.memory_mib} MiB of memory;"
             " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
         )
+
+
+def _in_parts(answer: Message) -> Iterator[Message]:
+    while isinstance(answer, Result) and len(answer.dependencies or ()) > _MOST_AT_ONCE:
+        every, purls = answer.dependencies or (), answer.purls
+        yield MoreDependencies(every[:_MOST_AT_ONCE], purls[:_MOST_AT_ONCE])
+        answer = msgspec.structs.replace(
+            answer, dependencies=every[_MOST_AT_ONCE:], purls=purls[_MOST_AT_ONCE:]
+        )
+    yield answer
 
 
 def _read_dependencies(request: Request) -> Result:

@@ -12,6 +12,8 @@ from agentjobs.repos.index.graph_merge import join_graphs
 from agentjobs.repos.index.model import ManifestFacts, ModuleGraph
 
 MISSING = "its content is missing from the repository: not counted"
+TOO_MANY = "there are too many files of this kind: what it says about imports is not used"
+MOST_CONTENTS = 2_000
 
 
 class Portion(msgspec.Struct, array_like=True):
@@ -43,8 +45,10 @@ class Portion(msgspec.Struct, array_like=True):
             self._count(language, 1, facts.lines)
         if facts.manifest is not None:
             self.manifests[path] = facts.manifest
-        elif facts.content is not None:
+        elif facts.content is not None and len(self.contents) < MOST_CONTENTS:
             self.contents[path] = facts.content
+        elif facts.content is not None:
+            self.warnings[path] = TOO_MANY
         if facts.warning:
             self.warnings[path] = facts.warning
 

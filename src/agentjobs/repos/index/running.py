@@ -17,6 +17,7 @@ from agentjobs.repos.index.wire import (
     LENGTH,
     MOST_FRAME_BYTES,
     Message,
+    MoreDependencies,
     Progress,
     Refused,
     Request,
@@ -87,16 +88,31 @@ async def _conversation(
     with contextlib.suppress(ConnectionError):
         child.stdin.write(framed(request))
         await child.stdin.drain()
+    parts: list[MoreDependencies] = []
     while True:
         message = await _next_message(child.stdout)
         if isinstance(message, Progress):
             progress(message.done, message.total)
+        elif isinstance(message, MoreDependencies):
+            parts.append(message)
         elif isinstance(message, Result):
-            return message
+            return _whole(parts, message)
         elif isinstance(message, Refused):
             raise IndexFailure(message.reason)
         else:
             raise IndexFailure(await _why_it_ended(child))
+
+
+def _whole(parts: list[MoreDependencies], last: Result) -> Result:
+    if not parts or last.dependencies is None:
+        return last
+    dependencies = [one for part in parts for one in part.dependencies]
+    purls = [purl for part in parts for purl in part.purls]
+    return msgspec.structs.replace(
+        last,
+        dependencies=(*dependencies, *last.dependencies),
+        purls=(*purls, *last.purls),
+    )
 
 
 async def _next_message(stream: asyncio.StreamReader) -> Message | None:

@@ -42,6 +42,13 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     reason: str
 
 
+class MoreDependencies(msgspec.Struct, frozen=True, array_like=True, tag="dependencies"):
+    """The first of those of the result that follows: all at once would hold up the service."""
+
+    dependencies: tuple[Dependency, ...]
+    purls: tuple[str, ...]
+
+
 class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """`graph` as `graph_data` packs it; `configuration` is the repository's own file.
 
@@ -60,7 +67,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     configuration: bytes | None
 
 
-Message = Progress | Refused | Result
+Message = Progress | Refused | MoreDependencies | Result
 
 
 def framed(message: Request | Message) -> bytes:
