@@ -252,8 +252,7 @@ async def test_many_dependencies_are_stored_in_portions_and_leave_nothing_of_tho
 ) -> None:
     for number in (4_500, 2_100, 3):
         house.commit({"requirements.txt": b"".join(b"p%d==1.%d\n" % (n, n) for n in range(number))})
-        await change(db, "index_due_at = 1")
-        await index_repository(db, await claimed(db), house.git_dir, settings)
+        await index(db, house, settings)
         rows = await db.fetch_all(
             "SELECT position, name, purl FROM dependencies WHERE repo_id = :id ORDER BY position",
             id=REPO,
