@@ -6,6 +6,8 @@ template's `${…}` holds counts as part of the template.
 
 import re
 
+from agentjobs.repos.index.imports.strings import Strings
+
 # What needs no second look. All must have their ends, as the search's end could cut them in two.
 _SIMPLE = re.compile(
     rb"(?:[^\"'/`]++"
@@ -17,11 +19,13 @@ _SIMPLE = re.compile(
 # Comments and templates stand close together or far apart: so much is read at once.
 _CHUNK_BYTES = 1_500
 _MARK_IN_TEMPLATE = re.compile(rb"[\"'/`{}]")
-_STRING = re.compile(rb"\"(?:[^\"\\\n]++|\\.)*+\"|'(?:[^'\\\n]++|\\.)*+'", re.DOTALL)
+_MARK = re.compile(rb"[\"'/`]")
 _TEMPLATE_TEXT = re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+", re.DOTALL)
 _EXPRESSION = re.compile(
     rb"/(?![*/])(?:[^/\\\[\n]++|\\[^\n]|\[(?:[^\]\\\n]++|\\[^\n])*+\])++/", re.DOTALL
 )
+# An expression is looked for up to its line's end: so often in one line, and no more.
+_MOST_FAILURES = 16
 # After these a slash begins a regular expression; after all else it divides or ends a tag.
 _BEFORE_EXPRESSION = re.compile(
     rb"(?:^|[(,=:\[!&|?{;+\-*%^~>]|\b(?:return|typeof|case|in|of|delete|void|throw|do|else))\s*\Z"
@@ -31,12 +35,15 @@ _BEFORE_EXPRESSION = re.compile(
 class JavaScriptCode:
     """Answers for places in rising order. What lies before `at` is understood and `at` is code."""
 
-    __slots__ = ("_comments", "_templates", "at", "content")
+    __slots__ = ("_comments", "_failed", "_failures", "_strings", "_templates", "at", "content")
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = 0
         self._comments = self._templates = -1
+        self._strings = Strings(content)
+        # Up to where the last failed expression was looked for, and how many failed there.
+        self._failed = self._failures = 0
 
     def holds(self, place: int) -> bool:
         """Whether the place is code."""
@@ -77,8 +84,13 @@ class JavaScriptCode:
         content = self.content
         self.at = max(self.at, content.rfind(b"\n", self.at, begin) + 1)
         while self.at < end:
-            simple = _SIMPLE.match(content, self.at, end)
-            self.at = simple.end() if simple is not None else self.at
+            if self.at < self._strings.broken_until:
+                # Here the simple ones would be tried at each quote that begins no string.
+                mark = _MARK.search(content, self.at, end)
+                self.at = mark.start() if mark is not None else end
+            else:
+                simple = _SIMPLE.match(content, self.at, end)
+                self.at = simple.end() if simple is not None else self.at
             if self.at < end:
                 is_template = content[self.at] == ord("`")
                 self.at = (self._template_end if is_template else self._token_end)(self.at)
@@ -87,15 +99,29 @@ class JavaScriptCode:
         """Behind the string, comment or regular expression; behind the mark, if it is none."""
         content = self.content
         if content[begin] != ord("/"):
-            string = _STRING.match(content, begin)
-            return string.end() if string else begin + 1
+            return self._strings.end(begin)
         comment = self.comment_end(begin)
         if comment is not None:
             return comment
         before = content[max(content.rfind(b"\n", begin - 40, begin) + 1, begin - 40, 0) : begin]
+        if _BEFORE_EXPRESSION.search(before):
+            return self._expression_end(begin)
+        return begin + 1
+
+    def _expression_end(self, begin: int) -> int:
+        """Behind the regular expression, or behind the slash if it begins none."""
+        content = self.content
+        if begin >= self._failed:
+            self._failures = 0
+        elif self._failures == _MOST_FAILURES:
+            return begin + 1
         expression = _EXPRESSION.match(content, begin)
-        if expression is not None and _BEFORE_EXPRESSION.search(before):
+        if expression is not None:
             return expression.end()
+        self._failures += 1
+        if begin >= self._failed:
+            end = content.find(b"\n", begin)
+            self._failed = end if end >= 0 else len(content)
         return begin + 1
 
     def _template_end(self, begin: int) -> int:

@@ -37,7 +37,7 @@ _BLANK = re.compile(rb"[ \t\f]*")
 _ODD = re.compile(rb"[:;\\]|from")
 _LONGEST_PLAIN_HEAD = 400
 _ON_ITS_LINE = re.compile(rb"(?:[^\n;#\\()]++|\\\n)*+")
-_IN_PARENTHESES = re.compile(rb"(?:[ \t\f]|\\\n)*+\(((?:[^()#]++|#[^\n]*+)*+)\)")
+_IN_PARENTHESES = re.compile(rb"(?:[ \t\f]|\\\n)*+\(((?:[^()#\"']++|#[^\n]*+)*+)\)")
 _COMMENT = re.compile(rb"#[^\n]*+")
 _NAME = re.compile(rb"[\w.*\x80-\xff]+")
 # Whatever may stand between `from` and `import`.
@@ -57,11 +57,14 @@ def find_python(content: bytes) -> ModuleFacts:
         newline = content.rfind(b"\n", position, at)
         if newline >= 0:
             line = newline + 1
-        run = _PLAIN_RUN.match(content, line) if line != tried else None
+        run = None
+        # A run can be as long as the file: it is looked for only where it would be taken.
+        if line != tried and not content.endswith(b"\\\n", 0, line) and code.holds_plain(line, at):
+            run = _PLAIN_RUN.match(content, line)
         tried = line
-        if run is None or content.endswith(b"\\\n", 0, line):
+        if run is None:
             _add_unusual(found, code, line, at)
-        elif code.holds_plain(line, at):
+        else:
             _add_plain(found, content, line, run.end())
             code.skip_to(run.end())
         position = max(at + 6, code.at)

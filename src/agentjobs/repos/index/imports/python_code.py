@@ -5,8 +5,9 @@ Only lines that matter are read: strings over several lines are jumped, all else
 
 import re
 
+from agentjobs.repos.index.imports.strings import Strings
+
 _MARK = re.compile(rb"[\"'#]")
-_STRING = re.compile(rb"\"(?:[^\"\\\n]++|\\.)*+\"|'(?:[^'\\\n]++|\\.)*+'", re.DOTALL)
 _BACKSLASH = ord("\\")
 # How far ahead quotes are looked for at first: most files end far behind their last import.
 _AHEAD_BYTES = 1_000
@@ -19,13 +20,14 @@ class PythonCode:
     a comment that ends in a backslash.
     """
 
-    __slots__ = ("_doubles", "_horizon", "_singles", "at", "content", "floor")
+    __slots__ = ("_doubles", "_horizon", "_singles", "_strings", "at", "content", "floor")
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = self.floor = 0
         # The next triple quotes of both kinds; those not seen before the horizon count as on it.
         self._doubles = self._singles = self._horizon = -1
+        self._strings = Strings(content)
 
     def holds_plain(self, line: int, place: int) -> bool:
         """`holds` for a place that has only words before it in its line, and no backslash."""
@@ -92,8 +94,7 @@ class PythonCode:
             elif content.startswith((b'"""', b"'''"), begin):
                 self.at = self.floor = self._triple_end(begin)
             else:
-                string = _STRING.match(content, begin)
-                self.at = self.floor = string.end() if string else begin + 1
+                self.at = self.floor = self._strings.end(begin)
 
     def _triple_end(self, begin: int) -> int:
         content = self.content

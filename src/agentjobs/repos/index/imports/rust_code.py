@@ -13,7 +13,7 @@ _CODE = re.compile(
     + _STRING
     + rb"|"
     + _CHARACTER
-    + rb"|'|\#(?!\#*+\")|/(?![/*]))*+",
+    + rb"|'|\#++(?!\")|/(?![/*]))*+",
     re.DOTALL,
 )
 _TOKEN = re.compile(_STRING + rb"|" + _CHARACTER, re.DOTALL)
