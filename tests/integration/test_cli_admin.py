@@ -138,7 +138,7 @@ def test_agents_of_the_settings_file_are_listed_beside_the_built_in_one(agentjob
         '[[agents]]\nid = "mine"\nname = "Mine"\ncommand = ["true"]\n'
     )
     found = agentjobs("agents", "list", "--json").document["agents"]
-    assert [agent["id"] for agent in found] == ["lint-fixer", "cve-fixer", "mine"]
+    assert [agent["id"] for agent in found] == ["cve-fixer", "lint-fixer", "mine"]
 
 
 def test_a_pull_request_that_is_not_there_is_one_line(agentjobs, repository):

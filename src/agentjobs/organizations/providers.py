@@ -43,7 +43,7 @@ async def user_of_identity(
     except IntegrityError:
         pass
     except Problem as problem:
-        if problem.code != "email_taken":
+        if problem.code not in ("email_taken", "other_identity"):
             raise
     # A second request of the same person was quicker, and they are known now.
     return await _user_of_identity(db, settings, identity, invitation)
