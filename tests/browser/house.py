@@ -137,6 +137,14 @@ class House:
         for marker in found:
             marker.with_name("go").touch()
 
+    def is_settled(self) -> bool:
+        """Whether nothing that was pushed waits to be read or held against advisories."""
+        database = self.service.data_dir / "agentjobs.db"
+        with closing(sqlite3.connect(database)) as connection:
+            waiting = "SELECT COUNT(*) FROM repos WHERE index_due_at > 0 OR scan_due_at > 0"
+            (count,) = connection.execute(waiting).fetchone()
+        return count == 0
+
     def findings(self) -> int:
         """How many vulnerable packages are known by now."""
         database = self.service.data_dir / "agentjobs.db"

@@ -15,6 +15,7 @@ from tests.browser.watch import (
     shift_of,
     widths_that_overflow,
 )
+from tests.service import wait_until
 
 # No pages: streams, plain text, and ways to other places.
 _NO_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/callback")
@@ -61,8 +62,10 @@ async def faults_of(page: Page, address: str) -> list[str]:
 # Some thirty pages: on a machine that is busy with other things that takes a while.
 @pytest.mark.timeout(300)
 async def test_every_page_is_accessible_and_stays_in_its_frame(
-    open_window: OpenPage, admin_state: Any, things: Things
+    open_window: OpenPage, admin_state: Any, things: Things, house: House
 ) -> None:
+    # What a story before this one pushed is shown while it is read, and moves the rest.
+    wait_until(house.is_settled, "the index and the scan")
     page = await open_window(storage_state=admin_state, excused=_REFUSALS, **_STILL)
     found = []
     for address in pages_of(things):

@@ -20,8 +20,23 @@ FOR_ONE = {
         "'import a' ",
         "from a import b\\\n",
         "; ",
+        # Strings that end nowhere, as each quote and each line's end is escaped.
+        '\\"import\\\n',
+        "\\'import \\",
+        # To the list in parentheses the rest was a comment, to the code a string.
+        "from a import ('#';",
+        # Lines that look like statements of their own, each joined to the one before.
+        "\\\nimport a#",
     ],
-    "JavaScript": ["`${", "export {", "import a ", "import(/*", "require(`", "=/["],
+    "JavaScript": [
+        *("`${", "export {", "import a ", "import(/*", "require(`", "=/["),
+        "import }\\'",
+        '\\"require(',
+        "import`${'\\",
+        # Regular expressions that end nowhere.
+        "import/[=",
+        "(/require(/[",
+    ],
     "Go": ['package a;import "b";', "package a\nimport (", "package a;"],
     "Java": ["import a.", "@A(", "import a . ", "package a;"],
     "Rust": ["use a::{b,", "mod a {", "  mod a {\n", "use ", '#[path="', "r#", "/*use"],
@@ -35,6 +50,30 @@ def test_a_hostile_file_is_read_in_time_and_says_less_than_it_holds(language, te
     facts = find(language, content)
     assert len(facts.imports) <= MAX_IMPORTS
     assert sum(map(len, facts.imports)) <= len(content)
+
+
+AROUND = [
+    ("Python", "'''\n", "#''' '''\nimport a\n", ""),
+    ("JavaScript", "", "\\'", '\nimport "a"'),
+    ("JavaScript", "", "=/[", '\nimport "a"'),
+    ("JavaScript", "", "\\'", 'import "a"'),
+    ("Rust", "", "#", "use a;"),
+]
+
+
+@pytest.mark.parametrize(("language", "before", "text", "behind"), AROUND)
+def test_what_stands_before_an_import_is_read_in_time(language, before, text, behind):
+    content = before + text * (SIZE // len(text)) + behind
+    assert len(find(language, content.encode()).imports) <= 1
+
+
+def test_a_string_without_end_hides_nothing_behind_it():
+    lines = "x = 'it\\'s \\\n \\' \\\n\n"
+    assert find("Python", f"{lines}import a\nb = 'c'; import d\n".encode()).imports == ("a", "d")
+    assert find("JavaScript", f"{lines}import 'a'\nb = 'c'; require('d')".encode()).imports == (
+        "a",
+        "d",
+    )
 
 
 def test_a_group_in_a_group_does_not_multiply_what_is_before_it():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.index.imports import is_config, resolve
+from agentjobs.repos.index.imports import is_config, is_full, module_graph, resolve
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
 
 Names = dict[str, list[str]]
@@ -296,3 +296,12 @@ def test_paths_of_great_depth_are_resolved():
         f"{deep}a.rs": ["crate::b", "super::c"],
     }
     assert {path.rpartition(".")[2] for path in leads(files)} == {"py", "ts"}
+
+
+@pytest.mark.parametrize(("limit", "kept", "full"), [(3, 3, True), (5, 5, True), (7, 6, False)])
+def test_a_graph_tells_when_edges_are_left_out(monkeypatch, limit, kept, full):
+    monkeypatch.setattr(module_graph, "MAX_EDGES", limit)
+    files = {f"{name}.py": ModuleFacts(("a", "b", "c", "os")) for name in "ab"}
+    graph = resolve(files, files, {}, {})
+    assert len(graph.edges) + len(graph.external_edges) == kept
+    assert is_full(graph) is full

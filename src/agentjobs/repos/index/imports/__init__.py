@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from agentjobs.repos.index.imports.golang import find_go
 from agentjobs.repos.index.imports.java import find_java
 from agentjobs.repos.index.imports.javascript import find_javascript
-from agentjobs.repos.index.imports.module_graph import is_config, resolve
+from agentjobs.repos.index.imports.module_graph import is_config, is_full, resolve
 from agentjobs.repos.index.imports.python import find_python
 from agentjobs.repos.index.imports.rust import find_rust
 from agentjobs.repos.index.model import ModuleFacts
 
-__all__ = ["LANGUAGES", "VERSION", "find", "is_config", "resolve"]
+__all__ = ["LANGUAGES", "VERSION", "find", "is_config", "is_full", "resolve"]
 
 # A language's number goes up when its finder answers differently: cached answers are then stale.
 VERSION: Mapping[str, int] = {

@@ -97,16 +97,10 @@ class JavaScriptCode:
 
     def _token_end(self, begin: int) -> int:
         """Behind the string, comment or regular expression; behind the mark, if it is none."""
-        content = self.content
-        if content[begin] != ord("/"):
+        if self.content[begin] != ord("/"):
             return self._strings.end(begin)
         comment = self.comment_end(begin)
-        if comment is not None:
-            return comment
-        before = content[max(content.rfind(b"\n", begin - 40, begin) + 1, begin - 40, 0) : begin]
-        if _BEFORE_EXPRESSION.search(before):
-            return self._expression_end(begin)
-        return begin + 1
+        return comment if comment is not None else self._expression_end(begin)
 
     def _expression_end(self, begin: int) -> int:
         """Behind the regular expression, or behind the slash if it begins none."""
@@ -114,6 +108,9 @@ class JavaScriptCode:
         if begin >= self._failed:
             self._failures = 0
         elif self._failures == _MOST_FAILURES:
+            return begin + 1
+        before = content[max(content.rfind(b"\n", begin - 40, begin) + 1, begin - 40, 0) : begin]
+        if not _BEFORE_EXPRESSION.search(before):
             return begin + 1
         expression = _EXPRESSION.match(content, begin)
         if expression is not None:

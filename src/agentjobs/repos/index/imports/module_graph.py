@@ -16,7 +16,7 @@ from agentjobs.repos.index.imports.rust_files import RustFiles
 from agentjobs.repos.index.imports.typescript_config import is_config
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts, ModuleGraph
 
-__all__ = ["is_config", "resolve"]
+__all__ = ["is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -33,7 +33,10 @@ def resolve(
     manifests: Mapping[str, ManifestFacts],
     configs: Mapping[str, bytes],
 ) -> ModuleGraph:
-    """The graph of `files`; further files that they lead to stand behind them."""
+    """The graph of `files`; further files that they lead to stand behind them.
+
+    Edges beyond `MAX_EDGES` are left out: ask `is_full` of the graph before it joins another.
+    """
     paths = every_path if isinstance(every_path, set | frozenset | dict) else frozenset(every_path)
     makers: Mapping[str, Callable[[], Resolver]] = {
         "go": lambda: GoFiles(paths, manifests),
@@ -55,6 +58,11 @@ def resolve(
     return graph.finished()
 
 
+def is_full(graph: ModuleGraph) -> bool:
+    """Whether `resolve` kept as many edges as it may, and left out what came behind them."""
+    return len(graph.edges) + len(graph.external_edges) >= MAX_EDGES
+
+
 class _Graph:
     """Numbers for places: those of files from 0 up, those outside from -1 down."""
 
@@ -69,7 +77,8 @@ class _Graph:
     def add(
         self, at: int, names: tuple[str, ...], resolver: Resolver, scopes: tuple[str, str]
     ) -> None:
-        if len(self._edges) + len(self._external_edges) > MAX_EDGES:
+        room = MAX_EDGES - len(self._edges) - len(self._external_edges)
+        if room <= 0:
             return
         narrow, wide = (self._known.setdefault((resolver, scope), {}) for scope in scopes)
         places: set[int] = set()
@@ -83,8 +92,10 @@ class _Graph:
                 (narrow if is_narrow else wide)[name] = numbers
             places.update(numbers)
         places.discard(at)
-        self._edges += [(at, place) for place in sorted(places) if place >= 0]
-        self._external_edges += [(at, place) for place in places if place < 0]
+        inward = [(at, place) for place in sorted(places) if place >= 0][:room]
+        outward = [(at, place) for place in places if place < 0]
+        self._edges += inward
+        self._external_edges += outward[: room - len(inward)]
 
     def _numbers(self, place: Place) -> tuple[int, ...]:
         if not place:

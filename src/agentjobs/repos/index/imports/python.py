@@ -37,6 +37,7 @@ _BLANK = re.compile(rb"[ \t\f]*")
 _ODD = re.compile(rb"[:;\\]|from")
 _LONGEST_PLAIN_HEAD = 400
 _ON_ITS_LINE = re.compile(rb"(?:[^\n;#\\()]++|\\\n)*+")
+# No quotes: after one, a `#` may begin no comment.
 _IN_PARENTHESES = re.compile(rb"(?:[ \t\f]|\\\n)*+\(((?:[^()#\"']++|#[^\n]*+)*+)\)")
 _COMMENT = re.compile(rb"#[^\n]*+")
 _NAME = re.compile(rb"[\w.*\x80-\xff]+")

@@ -9,11 +9,7 @@ _STRING = (
 _CHARACTER = rb"'(?:\\[^\n][^'\n]{0,10}+|[^\\'\n\x80-\xff]|[\x80-\xff]{2,4}+)'"
 # A comment must have its end, and so must all else that the search's end could cut in two.
 _CODE = re.compile(
-    rb"(?:[^\"'/#]++|//[^\n]*+\n|"
-    + _STRING
-    + rb"|"
-    + _CHARACTER
-    + rb"|'|\#++(?!\")|/(?![/*]))*+",
+    rb"(?:[^\"'/#]++|//[^\n]*+\n|" + _STRING + rb"|" + _CHARACTER + rb"|'|\#++(?!\")|/(?![/*]))*+",
     re.DOTALL,
 )
 _TOKEN = re.compile(_STRING + rb"|" + _CHARACTER, re.DOTALL)
