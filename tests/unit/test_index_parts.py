@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentjobs.repos.index import imports, survey
 from agentjobs.repos.index.analysis import BlobFacts, fingerprint, place_of
 from agentjobs.repos.index.assembly import dependencies_of, digest_of, languages_of, warnings_of
 from agentjobs.repos.index.cache import FactsCache
@@ -20,13 +21,14 @@ from agentjobs.repos.index.graph_data import (
 )
 from agentjobs.repos.index.graph_merge import join_graphs, patch_graph
 from agentjobs.repos.index.model import (
+    IndexWarning,
     LanguageLines,
     ManifestFacts,
     ModuleFacts,
     ModuleGraph,
     Requirement,
 )
-from agentjobs.repos.index.portion import Portion, merge
+from agentjobs.repos.index.portion import TOO_MANY_IMPORTS, Portion, merge
 from agentjobs.repos.purl import purl_of
 
 _facts = st.one_of(
@@ -265,3 +267,14 @@ def test_a_cache_that_cannot_be_written_keeps_nobody_from_working(tmp_path: Path
     assert cache.get([b"key"]) == {}
     assert cache.get_state("repo_x") is None
     cache.close()
+
+
+@pytest.mark.parametrize(("limit", "is_told"), [(1, True), (9, False)])
+def test_a_graph_that_lacks_imports_is_a_warning(monkeypatch, limit: int, is_told: bool) -> None:
+    monkeypatch.setattr(imports.module_graph, "MAX_EDGES", limit)
+    plan = [survey.planned(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
+    facts = BlobFacts(lines=1, module=ModuleFacts(("a", "b", "os")))
+    around = survey.Surroundings(frozenset({"a.py", "b.py"}), {}, {})
+    portion = survey._portion(plan, {one.key: facts for one in plan}, around)
+    told = warnings_of(portion, ())
+    assert told == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_told else ())

@@ -79,15 +79,6 @@ class FactsCache:
                         (repo_id, summary, paths, graph),
                     )
 
-    def put_summary(self, repo_id: str, summary: bytes) -> None:
-        """For a state that is otherwise the same."""
-        with self._forgiving():
-            if self._connection is not None:
-                with self._connection:
-                    self._connection.execute(
-                        "UPDATE states SET summary = ? WHERE repo_id = ?", (summary, repo_id)
-                    )
-
     def close(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):

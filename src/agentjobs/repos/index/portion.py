@@ -13,7 +13,10 @@ from agentjobs.repos.index.model import ManifestFacts, ModuleGraph
 
 MISSING = "its content is missing from the repository: not counted"
 TOO_MANY = "there are too many files of this kind: what it says about imports is not used"
+TOO_MANY_IMPORTS = "there are too many imports: the graph of modules lacks some"
 MOST_CONTENTS = 2_000
+# The path of a warning that is about no file.
+WHOLE = ""
 
 
 class Portion(msgspec.Struct, array_like=True):

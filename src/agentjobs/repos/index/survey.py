@@ -23,7 +23,7 @@ from agentjobs.repos.index.analysis import (
 )
 from agentjobs.repos.index.cache import FactsCache
 from agentjobs.repos.index.model import ManifestFacts
-from agentjobs.repos.index.portion import Portion, merge
+from agentjobs.repos.index.portion import TOO_MANY_IMPORTS, WHOLE, Portion, merge
 from agentjobs.repos.index.shares import in_shares
 
 # Fewer are read sooner by one process than by several.
@@ -131,6 +131,8 @@ def _portion(
             modules[one.path] = facts.module
     portion.module_count = len(modules)
     portion.graph = imports.resolve(modules, *around)
+    if imports.is_full(portion.graph):
+        portion.warnings[WHOLE] = TOO_MANY_IMPORTS
     return portion
 
 

@@ -14,6 +14,7 @@ from agentjobs.repos.index.cache import FactsCache
 from agentjobs.repos.index.graph_data import pack_flat, unpack_flat
 from agentjobs.repos.index.graph_merge import patch_graph
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from agentjobs.repos.index.portion import WHOLE
 from agentjobs.repos.index.state import State
 from agentjobs.repos.index.survey import Planned, is_lasting, planned, read_facts, surroundings
 
@@ -85,6 +86,9 @@ def _names(facts: ManifestFacts | None) -> tuple[object, ...]:
 def _resolve(state: State, changed: dict[str, ModuleFacts]) -> bool:
     if not changed:
         return True
+    if WHOLE in state.whole.warnings:
+        # What was left out of the graph is not known.
+        return False
     around = surroundings(frozenset(state.paths), state.whole)
     part = imports.resolve(changed, *around)
     merged = patch_graph(unpack_flat(state.graph), state.whole.module_count, part, changed)
