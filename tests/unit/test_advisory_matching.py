@@ -134,7 +134,9 @@ def test_an_advisory_is_about_its_own_packages_only() -> None:
 
 
 def test_a_package_leads_to_its_advisories_once_each() -> None:
-    found = by_package(every_advisory())
+    asked_for = {("npm", "minimist"), ("npm", "lodash.trim")}
+    found = by_package(every_advisory(), asked_for)
+    assert found.keys() == asked_for
     assert [one.id for one in found["npm", "minimist"]] == [
         "GHSA-vh95-rmgr-6w4m",
         "GHSA-xvch-5gv4-984h",

@@ -57,7 +57,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> list[Finding]:
     """`advisories` also has those about the same faults, so that each is rated and named."""
-    about = by_package(advisories)
+    dependencies = list(dependencies)
+    about = by_package(advisories, {(one.ecosystem, one.name) for one in dependencies})
     by_shared_name = _by_shared_name(advisories)
     groups: dict[Package, list[_Fault]] = {}
     found: dict[tuple[str, ...], Finding] = {}

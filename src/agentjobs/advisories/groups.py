@@ -67,6 +67,10 @@ def _related(advisories: Iterable[Advisory]) -> Sequence[list[Advisory]]:
         return name
 
     found = list(advisories)
+    names = [name for advisory in found for name in (advisory.id, *advisory.aliases)]
+    if len(found) == 1 or len(set(names)) == len(names):
+        # Most packages: a record for each fault.
+        return [[advisory] for advisory in found]
     for advisory in found:
         for alias in advisory.aliases:
             leader[find(alias)] = find(advisory.id)

@@ -1,9 +1,11 @@
 """Whether an advisory is about a package in a version, and which versions end the fault."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from operator import attrgetter
+
+import msgspec
 
 from agentjobs.advisories.model import Advisory, Affected
 from agentjobs.advisories.ranges import Span, spans_of
@@ -30,40 +32,45 @@ def fixed_versions(advisory: Advisory, ecosystem: str, name: str) -> tuple[str, 
         for event in found.events
         if event.kind == "fixed" and (key := version_key(ecosystem, event.version)) is not None
     }
-    return tuple(sorted(fixed, key=fixed.__getitem__))
+    return tuple(sorted(fixed, key=fixed.__getitem__) if len(fixed) > 1 else fixed)
 
 
 def describe_affected(
     advisory: Advisory, ecosystem: str, name: str, longest: int | None = None
 ) -> str:
     """For people: `< 1.26.17 or >= 2.0.0, < 2.0.6`; no longer than they would read."""
-    found = list(_about(advisory, ecosystem, name))
-    spans = (span for one in found for span in _read(one).spans)
-    ranges = dict.fromkeys(str(span) for span in sorted(spans, key=lambda span: span.order))
-    text = " or ".join((*ranges, *(version for one in found for version in one.versions)))
+    found = _about(advisory, ecosystem, name)
+    spans = [span for one in found for span in _read(one).spans]
+    if len(spans) > 1:
+        spans.sort(key=attrgetter("order"))
+    ranges = dict.fromkeys([str(span) for span in spans])
+    text = " or ".join([*ranges, *[version for one in found for version in one.versions]])
     if longest is None or len(text) <= longest:
         return text
     return text[:longest].rpartition(" or ")[0] + " or …"
 
 
-def by_package(advisories: Iterable[Advisory]) -> Mapping[Package, list[Advisory]]:
+def by_package(
+    advisories: Iterable[Advisory], asked_for: Container[Package]
+) -> Mapping[Package, list[Advisory]]:
     found: dict[Package, list[Advisory]] = defaultdict(list)
     for advisory in advisories:
         for one in advisory.affected:
-            known = found[one.ecosystem, one.name]
+            package = (one.ecosystem, one.name)
+            if package not in asked_for:
+                continue
+            known = found[package]
             # Many speak of a package more than once, in a row.
             if not known or known[-1] is not advisory:
                 known.append(advisory)
     return found
 
 
-def _about(advisory: Advisory, ecosystem: str, name: str) -> Iterator[Affected]:
-    for one in advisory.affected:
-        if one.name == name and one.ecosystem == ecosystem:
-            yield one
+def _about(advisory: Advisory, ecosystem: str, name: str) -> list[Affected]:
+    return [one for one in advisory.affected if one.name == name and one.ecosystem == ecosystem]
 
 
-class _Versions(NamedTuple):
+class _Versions(msgspec.Struct, frozen=True, gc=False):
     spans: tuple[Span, ...]
     texts: frozenset[str] = frozenset()
     keys: frozenset[Key] = frozenset()

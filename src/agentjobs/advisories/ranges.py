@@ -4,9 +4,9 @@ Every range is read by the rules of its ecosystem, SEMVER ones too: those rules 
 package manager installs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ class AffectedRange(msgspec.Struct, frozen=True, gc=False):
     events: tuple[Event, ...]
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """From `low` (None: the very first) up to `high` (None: for ever), in it or just before.
 
     The texts are what the record calls these two.
@@ -65,26 +65,29 @@ _At = tuple[Key | None, EventKind, str]
 
 
 def spans_of(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
-    return tuple([span for one in ranges for span in _spans(_in_order(ecosystem, one.events))])
+    spans: list[Span] = []
+    for one in ranges:
+        _add_spans(spans, _in_order(ecosystem, one.events))
+    return tuple(spans)
 
 
-def _spans(events: Sequence[_At]) -> Iterator[Span]:
+def _add_spans(spans: list[Span], events: Sequence[_At]) -> None:
     opened: _At | None = None
     ended: Key | None = None
     for event in events:
         key, kind, text = event
         if kind == "introduced" and opened is None and key is not None and key == ended:
             # Its end stands before it in the record: this one version.
-            yield Span(key, key, True, text, text)
+            spans.append(Span(key, key, True, text, text))
         elif kind == "introduced":
             opened = opened or event
         elif opened:
-            yield Span(opened[0], key, kind == "last_affected", opened[2], text)
+            spans.append(Span(opened[0], key, kind == "last_affected", opened[2], text))
             opened = None
         elif kind == "last_affected":
             ended = key
     if opened:
-        yield Span(opened[0], None, False, opened[2])
+        spans.append(Span(opened[0], None, False, opened[2]))
 
 
 def _in_order(ecosystem: str, events: Sequence[Event]) -> list[_At]:
@@ -102,8 +105,9 @@ def _in_order(ecosystem: str, events: Sequence[Event]) -> list[_At]:
             beginning.append((None, kind, text))
         elif (key := version_key(ecosystem, text)) is not None:
             later.append((key, kind, text))
-    later.sort(key=itemgetter(0))
-    found = [*beginning, *later]
+    if len(later) > 1:
+        later.sort(key=itemgetter(0))
+    found = beginning + later
     return _cut(found) if limited else found
 
 

@@ -127,7 +127,7 @@ async def advisories_about(db: Database, dependencies: Sequence[Dependency]) -> 
 async def choose_versions(
     chooser: ChoosesVersion, findings: Sequence[Finding], advisories: Sequence[Advisory]
 ) -> dict[Package, Choice]:
-    about = by_package(advisories)
+    about = by_package(advisories, {finding.package[:2] for finding in findings})
     turns = asyncio.Semaphore(_CHOICES_AT_ONCE)
 
     async def choose(package: Package) -> Choice:

@@ -35,15 +35,16 @@ UNKNOWN = Severity("unknown", None, "no database rates it")
 
 def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Severity:
     """`relatives` are other records of the same fault: they speak where this one says nothing."""
-    others = [other for other in relatives if other.id != advisory.id]
+    own = (advisory,)
+    others = [other for other in relatives if other is not advisory and other.id != advisory.id]
     return (
-        _rated([advisory], "CVSS_V4")
-        or _rated([advisory], "CVSS_V3")
-        or _labelled([advisory])
+        _rated(own, "CVSS_V4")
+        or _rated(own, "CVSS_V3")
+        or _labelled(own)
         or _rated(others, "CVSS_V4")
         or _rated(others, "CVSS_V3")
         or _labelled(others)
-        or _rated([advisory], "CVSS_V2")
+        or _rated(own, "CVSS_V2")
         or _rated(others, "CVSS_V2")
         or UNKNOWN
     )

@@ -7,6 +7,7 @@ because matching asks for a hundred thousand keys at a time; the tests hold them
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -49,13 +50,24 @@ def major_of(ecosystem: str, text: str) -> int | None:
 # Python
 
 
-def _pypi(text: str) -> Version | None:
+_NO_PRE, _ONLY_DEV = (1, "", 0), (-1, "", 0)
+
+
+def _pypi(text: str) -> Key | None:
+    """Plain tuples: packaging's versions compare slowly."""
+    if NUMBERS.fullmatch(text):
+        return (0, _release(text), _NO_PRE, -1, inf)
     try:
         version = Version(text)
     except InvalidVersion:
         return None
     # A local build (1.0+cpu) has the faults of what it was built from.
-    return version if version.local is None else Version(version.public)
+    pre = (0, *version.pre) if version.pre is not None else _NO_PRE
+    if version.dev is not None and version.pre is None and version.post is None:
+        pre = _ONLY_DEV
+    post = -1 if version.post is None else version.post
+    dev = inf if version.dev is None else version.dev
+    return (version.epoch, _without_zeros(version.release), pre, post, dev)
 
 
 # npm, crates.io and Go: semantic versions, also those that leave out a number or the hyphen
@@ -145,10 +157,14 @@ def _composer(text: str) -> Key | None:
 
 def _release(text: str) -> tuple[int, ...]:
     """1.0 and 1.0.0 are the same."""
-    numbers = [int(number) for number in text.split(".")]
-    while len(numbers) > 1 and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
+    return _without_zeros(tuple(map(int, text.split("."))))
+
+
+def _without_zeros(numbers: Sequence[int]) -> tuple[int, ...]:
+    end = len(numbers)
+    while end > 1 and not numbers[end - 1]:
+        end -= 1
+    return tuple(numbers) if end == len(numbers) else tuple(numbers[:end])
 
 
 _KEYS: Mapping[str, Callable[[str], Key | None]] = {
@@ -162,7 +178,7 @@ _KEYS: Mapping[str, Callable[[str], Key | None]] = {
 }
 
 _PRERELEASES: Mapping[str, Callable[[Key, str], bool]] = {
-    "PyPI": lambda key, _: bool(key.is_prerelease),
+    "PyPI": lambda key, _: key[2] != _NO_PRE or key[4] != inf,
     "npm": lambda key, _: key[1] == 0,
     "crates.io": lambda key, _: key[1] == 0,
     # A commit between two tags is all that some modules ever publish.
