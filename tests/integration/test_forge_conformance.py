@@ -101,7 +101,8 @@ async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> 
 
 
 async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
-    remote = bench.forge.remote(bench.repo, "s3cret")
+    async with bench.forge.reach(bench.repo, "s3cret") as remote:
+        pass
     assert "s3cret" not in remote.url
     assert remote.authorization is not None
     assert "s3cret" not in repr(remote)

@@ -64,16 +64,17 @@ async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
 async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: GitServer) -> None:
     platform = server.platform
     forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
-    remote = forge.remote(platform.repo, await platform.job_credential(BRANCH))
+    credential = await platform.job_credential(BRANCH)
     mirrors = Mirrors(server.place / "mirrors")
     repo_id = platform.repo.repo_id
-    commit = await mirrors.commit_of(repo_id, remote, branch="main", known_head=None)
-    assert commit == platform.head()
     mirror = mirrors.path(repo_id)
-    await push(mirror, commit, BRANCH, remote, expected=None)
-    assert await branch_head(remote, BRANCH) == commit
-    with pytest.raises(PushRejected, match="this job may write only"):
-        await push(mirror, commit, "elsewhere", remote, expected=None)
+    async with forge.reach(platform.repo, credential) as remote:
+        commit = await mirrors.commit_of(repo_id, remote, branch="main", known_head=None)
+        assert commit == platform.head()
+        await push(mirror, commit, BRANCH, remote, expected=None)
+        assert await branch_head(remote, BRANCH) == commit
+        with pytest.raises(PushRejected, match="this job may write only"):
+            await push(mirror, commit, "elsewhere", remote, expected=None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The platform `local`: this service's own repositories, pull requests kept as rows."""
 
-import base64
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import (
@@ -12,7 +12,7 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.pulls import pull_path
-from agentjobs.git.remote import Remote
+from agentjobs.git.remote import Remote, basic
 from agentjobs.store.database import Database, Row, Transaction
 
 _MAX_TITLE_LENGTH = 256
@@ -39,12 +39,10 @@ class LocalForge:
         self._git_url = git_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
 
-    def remote(self, repo: RepoAddress, credential: str) -> Remote:
-        pair = base64.b64encode(f"job:{credential}".encode()).decode("ascii")
-        return Remote(
-            url=f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git",
-            authorization=f"Basic {pair}",
-        )
+    @contextlib.asynccontextmanager
+    async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
+        url = f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git"
+        yield Remote(url, basic("job", credential))
 
     async def open_pull_request(
         self, repo: RepoAddress, credential: str, request: PullRequestRequest

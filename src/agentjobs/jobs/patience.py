@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from agentjobs.forges.protocol import ForgeError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.workspace.errors import RepoUnavailable
 
@@ -18,7 +19,7 @@ async def patiently(step: Callable[[], Awaitable[T]], say: Callable[[str], None]
     for pause in _PAUSES_SECONDS:
         try:
             return await step()
-        except RepoUnavailable as error:
+        except (RepoUnavailable, ForgeError) as error:
             if not error.may_pass:
                 raise
             say(f"{error}; trying again in {pause} s")

@@ -3,6 +3,7 @@
 Runs no agent. Everything it writes outside happens under the job's own credential.
 """
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,11 +42,21 @@ class Proposal:
     log: LogWriter
     forge: Forge
     address: RepoAddress
-    remote: Remote
 
     @property
     def _mirror(self) -> Path:
         return self.tools.mirrors.path(self.job.repo_id)
+
+    async def fetched(self, branch: str, known_head: str | None) -> str:
+        """The commit of a branch, in the mirror. Raises what the mirror raises, and ForgeError."""
+
+        async def fetch() -> str:
+            async with self._reach() as remote:
+                return await self.tools.mirrors.commit_of(
+                    self.job.repo_id, remote, branch=branch, known_head=known_head
+                )
+
+        return await patiently(fetch, self.log.say)
 
     async def pushed_before(self, base: str) -> Pushed | None:
         """An earlier attempt may have got as far as its branch; that work is not done twice."""
@@ -90,7 +101,7 @@ class Proposal:
 
     async def words_of(self, pushed: str) -> PullText:
         """Those of an earlier attempt, from its commit."""
-        await self._fetched(pushed)
+        await self.fetched(self.job.branch, pushed)
         shown = await git("show", "-s", "--format=%B", pushed, git_dir=self._mirror)
         return from_commit_message(shown.stdout.decode(errors="replace"))
 
@@ -132,7 +143,7 @@ class Proposal:
         if head == base:
             return None
         if head is not None:
-            await self._fetched(head)
+            await self.fetched(self.job.branch, head)
             own = await own_commit(self._mirror, head, self.job)
             if own is not None and own.commit in (head, commit):
                 return own.commit
@@ -142,19 +153,23 @@ class Proposal:
             "start another follow-up to go on from there"
         )
 
-    async def _fetched(self, head: str) -> None:
-        await self.tools.mirrors.commit_of(
-            self.job.repo_id, self.remote, branch=self.job.branch, known_head=head
-        )
+    def _reach(self) -> AbstractAsyncContextManager[Remote]:
+        """Anew for each operation: a right may run out while an agent works."""
+        return self.forge.reach(self.address, self.job.credential)
 
     async def _head(self) -> str | None:
-        return await patiently(lambda: branch_head(self.remote, self.job.branch), self.log.say)
+        async def ask() -> str | None:
+            async with self._reach() as remote:
+                return await branch_head(remote, self.job.branch)
+
+        return await patiently(ask, self.log.say)
 
     async def _push(self, commit: str, expected: str | None) -> None:
-        await patiently(
-            lambda: push(self._mirror, commit, self.job.branch, self.remote, expected=expected),
-            self.log.say,
-        )
+        async def send() -> None:
+            async with self._reach() as remote:
+                await push(self._mirror, commit, self.job.branch, remote, expected=expected)
+
+        await patiently(send, self.log.say)
 
 
 def _identities(settings: Settings) -> tuple[Identity, Identity]:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from agentjobs.agents.definitions import Agent
 from agentjobs.forges.protocol import ForgeError, RepoAddress
 from agentjobs.git.process import GitError
-from agentjobs.git.remote import Remote
 from agentjobs.jobs.agent_run import AgentRun
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.earlier_work import pull_so_far
 from agentjobs.jobs.fixing import Fixing
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Failed, Outcome, Stopped
-from agentjobs.jobs.patience import patiently
 from agentjobs.jobs.plan import RunPlan, plan_run
 from agentjobs.jobs.proposal import Proposal, Pushed
 from agentjobs.jobs.pull_text import PullText, pull_text
@@ -76,7 +74,7 @@ class Run:
 
     async def _through(self) -> Outcome:
         agent, proposal = self._agent(), self._proposal()
-        base = await self._base_commit(proposal.remote)
+        base = await self._base_commit(proposal)
         # From the base commit to the push everything is in the mirror and nowhere else.
         with self.tools.mirrors.in_use(self.job.repo_id):
             return await self._from(base, agent, proposal)
@@ -129,22 +127,14 @@ class Run:
         if forge is None or not self.job.repo_is_connected:
             raise Stopped("repo_unavailable", f"The repository {self.job.repo!r} is disconnected.")
         address = RepoAddress(self.job.organization, self.job.repo, self.job.repo_id)
-        remote = forge.remote(address, self.job.credential)
-        return Proposal(self.job, self.tools, self.log, forge, address, remote)
+        return Proposal(self.job, self.tools, self.log, forge, address)
 
-    async def _base_commit(self, remote: Remote) -> str:
+    async def _base_commit(self, proposal: Proposal) -> str:
         branch = self.job.base_branch
         is_default = branch == self.job.default_branch
+        known_head = self.job.repo_head if is_default else None
         try:
-            return await patiently(
-                lambda: self.tools.mirrors.commit_of(
-                    self.job.repo_id,
-                    remote,
-                    branch=branch,
-                    known_head=self.job.repo_head if is_default else None,
-                ),
-                self.log.say,
-            )
+            return await proposal.fetched(branch, known_head)
         except BaseBranchMissing:
             message = f"The repository {self.job.repo!r} has no branch {branch!r}."
             if self.job.follows is not None:

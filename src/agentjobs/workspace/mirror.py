@@ -235,6 +235,7 @@ async def _fetch_ref(mirror: Path, remote: Remote, refspec: str) -> None:
         refspec,
         git_dir=mirror,
         configuration=remote.configuration,
+        environment=remote.environment,
         protocols=NETWORK_PROTOCOLS,
         timeout_seconds=FETCH_TIMEOUT_SECONDS,
     )

@@ -88,6 +88,7 @@ async def push(
             f"{commit}:{ref}",
             git_dir=mirror,
             configuration=remote.configuration,
+            environment=remote.environment,
             protocols=NETWORK_PROTOCOLS,
             timeout_seconds=PUSH_TIMEOUT_SECONDS,
             allowed_exit_codes=(0, 1),
@@ -114,6 +115,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
             remote.url,
             ref,
             configuration=remote.configuration,
+            environment=remote.environment,
             protocols=NETWORK_PROTOCOLS,
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
