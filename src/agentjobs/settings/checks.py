@@ -54,12 +54,14 @@ BOUNDS = {
     "log_retention_days": (0, _ANY),
     "job_retention_days": (0, _ANY),
     "delivery_retention_days": (0, _ANY),
+    "forge_poll_seconds": (1, 86_400),
     "index_memory_mib": (256, _MOST_MIB),
     "index_timeout_seconds": (1, 86_400),
     "advisories_refresh_hours": (0.01, 24 * 365),
     "session_idle_hours": (0.05, 24 * 365),
     "session_days": (0.01, 365),
 }
+_MENTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")
 _ONE_OF = {
     "sandbox": ("bubblewrap", "none"),
     "log_level": ("debug", "info", "warning", "error"),
@@ -83,6 +85,8 @@ def check(settings: Settings) -> None:
         raise SettingsFileError("lease_renew_seconds", "must be above 0")
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
         raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
+    if not _MENTION.fullmatch(settings.mention):
+        raise SettingsFileError("mention", "must be a name of letters, digits, - and _, without @")
     _check_webhooks(settings)
     _check_plans(settings.plans)
     _check_addresses(settings)

@@ -72,6 +72,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_join_organization: str = "default"
     oidc_email_domains: list[str] = []
 
+    forge_poll_seconds: float = 300
+    mention: str = "agentjobs"
+
     index_memory_mib: int = 2_048
     index_timeout_seconds: float = 3_600
     advisories_source: str = ""
