@@ -91,6 +91,10 @@ class Job(msgspec.Struct, frozen=True):
     follows: str | None = None
     # Why the service itself asked for it.
     cause: dict[str, Any] | None = None
+    # open, merged or closed.
+    pr_state: str | None = None
+    # What the tracker says of the ticket: title, url, labels.
+    ticket: dict[str, Any] | None = None
 
     @property
     def finished(self) -> bool:

@@ -57,6 +57,14 @@ class Cause(msgspec.Struct, frozen=True):
     advisories: tuple[CausingAdvisory, ...]
 
 
+class TicketFacts(msgspec.Struct, frozen=True):
+    """What a tracker said of the job's ticket."""
+
+    title: str
+    url: str
+    labels: tuple[str, ...] = ()
+
+
 class JobView(msgspec.Struct, frozen=True):
     job_id: str
     status: JobStatus
@@ -76,6 +84,9 @@ class JobView(msgspec.Struct, frozen=True):
     # The job whose pull request this one goes on with.
     follows: str | None = None
     cause: Cause | None = None
+    # open, merged or closed.
+    pr_state: str | None = None
+    ticket: TicketFacts | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -111,11 +122,17 @@ def job_view(row: Row, queue_reason: str | None = None) -> JobView:
         verification=stored_verification(row["verification"]),
         follows=row["follows"],
         cause=stored_cause(row["cause"]),
+        pr_state=row["pr_state"],
+        ticket=stored_ticket(row["ticket"]),
     )
 
 
 def stored_cause(text: str | None) -> Cause | None:
     return None if text is None else msgspec.json.decode(text, type=Cause)
+
+
+def stored_ticket(text: str | None) -> TicketFacts | None:
+    return None if text is None else msgspec.json.decode(text, type=TicketFacts)
 
 
 def _job_error(code: str | None, message: str | None) -> JobError | None:

@@ -21,7 +21,9 @@ _ACTIVE = (
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
     " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
-    " j.verification, j.follows, j.cause, o.plan,"
+    " j.verification, j.follows, j.cause, j.ticket, o.plan,"
+    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
+    "  AS pr_state,"
     f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"

@@ -16,13 +16,14 @@ SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
 
 Fault = dict[str, str]
 
-_REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
+# GitLab has groups in groups.
+_REPO = re.compile(r"[A-Za-z0-9_.-]{1,255}(?:/[A-Za-z0-9_.-]{1,255}){1,20}")
 _MOST_SECONDS = 7 * 86_400
 
 
 def faults_in(body: Mapping[str, Any], catalog: Catalog) -> list[Fault]:
     faults = [
-        *_text_faults(body, "repo", 201, required=True),
+        *_text_faults(body, "repo", 500, required=True),
         *_text_faults(body, "agent", 64, required=True),
         *_text_faults(body, "ticket_id", 255, required=False),
     ]

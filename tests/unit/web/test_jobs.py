@@ -22,6 +22,8 @@ JOB_FIELDS = {
     "queue_reason",
     "follows",
     "cause",
+    "pr_state",
+    "ticket",
 }
 
 

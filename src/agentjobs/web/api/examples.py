@@ -44,6 +44,12 @@ JOB: Mapping[str, Any] = {
     },
     "follows": None,
     "cause": None,
+    "pr_state": "open",
+    "ticket": {
+        "title": "Prices are rounded twice",
+        "url": "https://acme.atlassian.net/browse/SHOP-1234",
+        "labels": ["bug"],
+    },
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
@@ -51,6 +57,7 @@ CANCELLED_JOB: Mapping[str, Any] = {
     "status": "cancelled",
     "pr_url": None,
     "pr_number": None,
+    "pr_state": None,
     "error": {"code": "cancelled", "message": "The job was cancelled.", "retryable": True},
 }
 

@@ -94,13 +94,19 @@ _JOB: Notes = {
     "cause": _note(
         "Why the service itself asked for this job: the vulnerable package and its advisories."
     ),
+    "pr_state": _note(
+        "What became of the pull request, as far as its platform told: `open`, `merged` or"
+        " `closed`."
+    ),
+    "ticket": _note("What the tracker says of the ticket, once it was asked."),
 }
 
 FIELD_NOTES: Mapping[str, Notes] = {
     "CreateJobRequest": {
         "repo": _note(
-            "Repository full name, form `<owner>/<name>`.",
-            pattern="^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$",
+            "Repository full name, form `<owner>/<name>`; GitLab has groups in groups.",
+            maxLength=500,
+            pattern="^[A-Za-z0-9_.-]{1,255}(/[A-Za-z0-9_.-]{1,255}){1,20}$",
         ),
         "agent": _note("Agent identifier.", pattern="^[a-z0-9][a-z0-9-]{0,62}$"),
         "ticket_id": _note(
@@ -164,6 +170,11 @@ FIELD_NOTES: Mapping[str, Notes] = {
     "PromptView": {
         "job_id": _note("Job identifier.", pattern=JOB_ID_PATTERN),
         "prompt": _note("What the agent was told."),
+    },
+    "TicketFacts": {
+        "title": _note("Its title."),
+        "url": _note("Where people read it.", format="uri"),
+        "labels": _note("What it is labelled with."),
     },
     "JobError": {
         "code": _note(f"A stable code: {', '.join(f'`{code}`' for code in RETRYABLE)}, or newer."),
