@@ -85,7 +85,7 @@ async def test_a_follow_up_is_queued_on_the_branch_of_the_job_it_goes_on_with(
     claimed = await world.claim()
     assert (claimed.id, claimed.follows, claimed.ticket_id) == (follow_up, job_id, "ABC-1")
     assert claimed.branch == claimed.base_branch
-    assert claimed.branch.endswith(job_id[-12:])
+    assert claimed.branch.endswith(f"/{job_id[-12:]}-ABC-1")
     assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
 
 
@@ -202,7 +202,7 @@ async def test_a_follow_up_that_is_run_again_goes_on_with_the_same_pull_request(
     again = (await run_again(world.context, caller, follow_up)).receipt.job_id
     claimed = await world.claim()
     assert (claimed.id, claimed.follows, claimed.agent) == (again, job_id, "pro-fixer")
-    assert claimed.branch.endswith(job_id[-12:])
+    assert claimed.branch.endswith(f"/{job_id[-12:]}-ABC-1")
     assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
     await finish_job(world.db, claimed, Failed("no_changes", "none"))
     await close_pull(world.db, caller.organization, "acme/shop", 1)

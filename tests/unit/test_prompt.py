@@ -3,7 +3,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.agents.prompt import CUT_NOTICE, PROMPT_BYTES, JobFacts, build_prompt, job_file
+from agentjobs.agents.prompt import (
+    CUT_NOTICE,
+    PROMPT_BYTES,
+    JobFacts,
+    TicketWords,
+    build_prompt,
+    job_file,
+)
 
 
 def facts(**changes: Any) -> JobFacts:
@@ -94,7 +101,7 @@ def test_the_job_file_hands_on_unknown_settings() -> None:
     assert content["prompt"] == "the prompt"
     assert set(content) == {
         *("job_id", "repo", "agent", "ticket_id", "base_branch", "base_commit", "attempt"),
-        *("prompt", "verify_command", "config_override"),
+        *("prompt", "verify_command", "config_override", "ticket"),
     }
 
 
@@ -120,3 +127,17 @@ def test_the_repositorys_own_check_stands_between_the_marks() -> None:
     prompt = build_prompt(facts(verify_command="make check"))
     fence = fence_of(prompt)
     assert prompt.endswith(f"working directory: make check\n{fence} END\n")
+
+
+def test_a_ticket_that_was_found_is_part_of_what_others_wrote() -> None:
+    ticket = TicketWords(
+        "Prices\nare wrong", "Round once.\x1b[31m\n\nThanks", ("bug", "shop"), "https://t/ABC-1"
+    )
+    prompt = build_prompt(facts(ticket_id="ABC-1", ticket=ticket))
+    _, _, fenced = prompt.partition(" BEGIN\n")
+    assert "Ticket: ABC-1" in fenced
+    assert "The ticket's title: Prices are wrong" in fenced
+    assert "Its labels: bug, shop" in fenced
+    assert "Its text:\n\nRound once.[31m\n\nThanks" in fenced
+    content = job_file(facts(ticket_id="ABC-1", ticket=ticket), prompt)
+    assert content["ticket"]["url"] == "https://t/ABC-1"

@@ -2,6 +2,7 @@ from typing import Any
 
 from agentjobs.agents.report import Report
 from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.model import TicketFacts
 from agentjobs.jobs.pull_text import commit_message, from_commit_message, pull_body, pull_text
 from agentjobs.jobs.verification import Verification
 
@@ -63,7 +64,22 @@ def checked(*, passed: bool, output: str = "") -> str:
     found = Verification(
         command="make test", passed=passed, exit_code=exit_code, duration_ms=1_250, output=output
     )
-    return pull_body(job(), pull_text(job(), "Fixer", None), found)
+    return pull_body(
+        job(), pull_text(job(), "Fixer", None), found, job_url="https://x/jobs/job_x", cost_usd=None
+    )
+
+
+def test_the_body_leads_to_the_job_and_says_what_it_cost() -> None:
+    text = pull_text(job(), "Fixer", None)
+    body = pull_body(job(), text, None, job_url="https://x/jobs/job_x", cost_usd=1.234)
+    assert "[job job_x](https://x/jobs/job_x), agent fixer. Its models cost 1.23 USD." in body
+
+
+def test_a_ticket_that_was_found_gives_the_title_and_is_linked() -> None:
+    ticket = TicketFacts("Prices are wrong", "https://jira.example/browse/ABC-1", ("bug",))
+    text = pull_text(job("ABC-1"), "Fixer", None, ticket)
+    assert text.title == "ABC-1: Prices are wrong"
+    assert "Ticket: ABC-1, Prices are wrong: https://jira.example/browse/ABC-1" in text.body
 
 
 def test_a_passed_verification_stands_in_the_body() -> None:

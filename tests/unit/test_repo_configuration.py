@@ -45,7 +45,7 @@ def test_a_whole_file_is_read() -> None:
     assert read.protected_paths == ("infra/**", "*.lock")
     assert (read.reviewers, read.labels, read.draft) == (("ada",), ("automated",), True)
     assert read.auto_trigger_on_cve_severity == "medium"
-    assert read.warnings == (".agentjobs.toml: `labels` has no effect yet",)
+    assert read.warnings == ()
 
 
 def test_an_agents_own_table_stands_above_the_rest_key_by_key() -> None:

@@ -45,6 +45,15 @@ class PullSoFar(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()
 
 
+class TicketWords(msgspec.Struct, frozen=True):
+    """What a tracker says of the ticket."""
+
+    title: str
+    text: str
+    labels: tuple[str, ...] = ()
+    url: str = ""
+
+
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The job as the agent may know it."""
 
@@ -56,6 +65,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     base_commit: str
     attempt: int = 1
     ticket_id: str | None = None
+    ticket: TicketWords | None = None
     config_override: Mapping[str, Any] = {}
     # By number of files, most first; names are the service's own words.
     languages: tuple[tuple[str, int], ...] = ()
@@ -96,6 +106,7 @@ def job_file(facts: JobFacts, prompt: str) -> dict[str, Any]:
         "repo": facts.repo,
         "agent": facts.agent,
         "ticket_id": facts.ticket_id,
+        "ticket": None if facts.ticket is None else msgspec.to_builtins(facts.ticket),
         "base_branch": facts.base_branch,
         "base_commit": facts.base_commit,
         "attempt": facts.attempt,
@@ -129,6 +140,8 @@ def _untrusted(facts: JobFacts) -> str:
         parts.append("What is asked now:")
     if isinstance(request, str) and request.strip():
         parts.append(plain_text(request).strip())
+    if facts.ticket is not None:
+        parts += _of_ticket(facts.ticket)
     if facts.verify_command:
         command = plain_line(facts.verify_command)
         parts.append(f"When you are done, this has to succeed in the working directory: {command}")
@@ -137,6 +150,16 @@ def _untrusted(facts: JobFacts) -> str:
         asked = (plain_text(text).strip() for text in facts.pull.asked)
         parts += [f"What was asked before:\n\n{text}" for text in asked]
     return "\n\n".join(parts)
+
+
+def _of_ticket(ticket: TicketWords) -> list[str]:
+    """Behind what was asked for by hand, which says more exactly what is wanted."""
+    parts = [f"The ticket's title: {plain_line(ticket.title)}"]
+    if ticket.labels:
+        parts.append(f"Its labels: {plain_line(', '.join(ticket.labels))}")
+    if ticket.text.strip():
+        parts.append(f"Its text:\n\n{plain_text(ticket.text).strip()}")
+    return parts
 
 
 def _fence_for(text: str) -> str:

@@ -47,7 +47,8 @@ _TAKE = (
 )
 _READ = (
     "SELECT j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
-    " r.platform, r.default_branch, r.disconnected_at, r.head_commit AS repo_head, r.lifted_paths"
+    " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
+    " r.head_commit AS repo_head, r.lifted_paths"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
     " WHERE j.id = :job_id"
 )
@@ -87,6 +88,9 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     follows: str | None = None
     # Why the service itself asked for it.
     cause: Cause | None = None
+    # The connection to its platform, and what that calls it; None and empty for `local`.
+    connection_id: str | None = None
+    external_id: str = ""
 
     @property
     def base_branch(self) -> str:
@@ -187,4 +191,6 @@ def _claimed(row: Row, credential: str) -> ClaimedJob:
         verification=stored_verification(row["verification"]),
         follows=row["follows"],
         cause=stored_cause(row["cause"]),
+        connection_id=row["connection_id"],
+        external_id=row["external_id"] or "",
     )

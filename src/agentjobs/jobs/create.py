@@ -1,5 +1,7 @@
 """Accepting a job: the checks, the row, its event and its replay answer in one transaction."""
 
+import re
+
 import msgspec
 
 from agentjobs.clock import now_ms
@@ -21,6 +23,8 @@ from agentjobs.webhooks import events
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
 _SHORT_ID_LENGTH = 12
+_MOST_TICKET_LENGTH = 60
+_NOT_IN_BRANCH = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
@@ -154,9 +158,12 @@ async def surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
     return row
 
 
-def branch_of(job_id: str, agent: str) -> str:
-    """Derived from the job, so that a job run again finds its own work."""
-    return f"agentjobs/{agent}/{job_id[-_SHORT_ID_LENGTH:]}"
+def branch_of(job_id: str, agent: str, ticket_id: str | None = None) -> str:
+    """Derived from the job, so that a job run again finds its own work; trackers find theirs."""
+    ticket = _NOT_IN_BRANCH.sub("-", ticket_id or "")[:_MOST_TICKET_LENGTH].strip("-.")
+    name = f"agentjobs/{agent}/{job_id[-_SHORT_ID_LENGTH:]}"
+    # No name of a branch may end like that.
+    return f"{name}-{ticket.removesuffix('.lock')}" if ticket else name
 
 
 async def insert_job(
@@ -186,7 +193,7 @@ async def insert_job(
         ticket_id=body.ticket_id,
         config_override=msgspec.json.encode(body.config_override or {}).decode(),
         now=now,
-        branch=branch or branch_of(job_id, body.agent),
+        branch=branch or branch_of(job_id, body.agent, body.ticket_id),
         created_by=caller.key_id,
         created_by_name=caller.name,
         follows=follows,

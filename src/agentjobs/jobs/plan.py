@@ -33,6 +33,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     on_verify_failure: OnVerifyFailure
     draft: bool
     reviewers: tuple[str, ...]
+    labels: tuple[str, ...]
     protected_paths: tuple[str, ...]
 
 
@@ -49,6 +50,7 @@ def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> Run
         on_verify_failure="fail" if "fail" in _on_failure(agent, own) else "draft",
         draft=bool(override.get("draft", configuration.draft)),
         reviewers=tuple(override.get("reviewers") or configuration.reviewers),
+        labels=configuration.labels,
         protected_paths=configuration.protected_paths,
     )
 

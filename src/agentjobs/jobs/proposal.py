@@ -7,19 +7,30 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.forges.protocol import Forge, PullRequestRequest, RepoAddress
+from agentjobs.forges.platform_pulls import record_pull
+from agentjobs.forges.protocol import (
+    Forge,
+    ForgeError,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import git
 from agentjobs.git.remote import Remote
+from agentjobs.git.trees import changes_between
 from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.credentials import may_write_branch
+from agentjobs.jobs.listing import cost_of
 from agentjobs.jobs.log_writer import LogWriter
 from agentjobs.jobs.outcomes import Completed, Stopped
 from agentjobs.jobs.own_commit import own_commit
-from agentjobs.jobs.patience import patiently
+from agentjobs.jobs.patience import as_long_as_leased, patiently
 from agentjobs.jobs.plan import RunPlan
 from agentjobs.jobs.pull_text import PullText, commit_message, from_commit_message, pull_body
 from agentjobs.jobs.tools import JobTools
 from agentjobs.jobs.verification import Verification
+from agentjobs.repos.codeowners import code_owners
 from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected
@@ -117,25 +128,67 @@ class Proposal:
         """`head` is where the branch is, if it is beyond the commit."""
         is_unproven = verification is not None and not verification.passed
         follows = self.job.follows is not None
-        pull = await self.forge.open_pull_request(
-            self.address,
-            self.job.credential,
-            PullRequestRequest(
-                head_branch=self.job.branch,
-                base_branch=self.job.base_branch,
-                head_commit=head or commit,
-                base_commit=base,
-                title=text.title,
-                body=pull_body(self.job, text, verification),
-                # Whether to open a draft was decided when the pull request was opened.
-                draft=is_unproven or (plan.draft and not follows),
-                reviewers=plan.reviewers,
-                goes_on=follows,
-            ),
+        request = PullRequestRequest(
+            head_branch=self.job.branch,
+            base_branch=self.job.base_branch,
+            head_commit=head or commit,
+            base_commit=base,
+            title=text.title,
+            body=await self._body(text, verification),
+            # Whether to open a draft was decided when the pull request was opened.
+            draft=is_unproven or (plan.draft and not follows),
+            reviewers=plan.reviewers or await self._code_owners(base, commit),
+            labels=plan.labels,
+            goes_on=follows,
         )
+        pull = await self._opened(request)
         done = "went on with" if follows else "opened"
         self.log.say(f"{done} pull request #{pull.number}: {pull.url}")
+        for note in pull.notes:
+            self.log.say(note)
         return Completed(pull.url, pull.number, commit, pull.draft)
+
+    async def _opened(self, request: PullRequestRequest) -> PullRequest:
+        await self._check_claim()
+        pull = await self.forge.open_pull_request(self.address, self.job.credential, request)
+        if self._is_elsewhere:
+            db = self.tools.context.db
+            await as_long_as_leased(
+                lambda: db.transact(record_pull, self.job.repo_id, request, pull),
+                self.tools.context.settings.lease_seconds,
+            )
+        return pull
+
+    async def _body(self, text: PullText, verification: Verification | None) -> str:
+        context = self.tools.context
+        row = await context.db.fetch_one("SELECT usage FROM jobs WHERE id = :id", id=self.job.id)
+        return pull_body(
+            self.job,
+            text,
+            verification,
+            job_url=f"{context.settings.effective_public_url}/jobs/{self.job.id}",
+            cost_usd=cost_of(row["usage"]) if row is not None else None,
+        )
+
+    async def _code_owners(self, base: str, commit: str) -> tuple[str, ...]:
+        """Of what the job changed; a platform of ours has nobody to ask."""
+        if not self._is_elsewhere:
+            return ()
+        await self.fetched(self.job.branch, commit)
+        changed = await changes_between(self._mirror, base, commit)
+        paths = [change.path for change in changed]
+        return await code_owners(self._mirror, base, self.job.platform, paths)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return self.job.connection_id is not None
+
+    async def _check_claim(self) -> None:
+        """A host elsewhere takes our word for it: so the word must be true now."""
+        if self._is_elsewhere and not await self.tools.context.db.transact(
+            may_write_branch, self.job.repo_id, self.job.branch, self.job.credential
+        ):
+            raise ForgeError("The credential of this job is not valid any more.")
 
     async def _own_since(self, base: str, commit: str) -> str | None:
         """This job's commit on a branch that others write too; None when it is as it was seen."""
@@ -166,6 +219,7 @@ class Proposal:
 
     async def _push(self, commit: str, expected: str | None) -> None:
         async def send() -> None:
+            await self._check_claim()
             async with self._reach() as remote:
                 await push(self._mirror, commit, self.job.branch, remote, expected=expected)
 

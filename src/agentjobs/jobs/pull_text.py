@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.agents.report import Report
 from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.model import TicketFacts
 from agentjobs.jobs.verification import Verification, in_words
 
 _MOST_TITLE_LENGTH = 200
@@ -16,19 +17,26 @@ class PullText(msgspec.Struct, frozen=True):
     body: str
 
 
-def pull_text(job: ClaimedJob, agent_name: str, report: Report | None) -> PullText:
+def pull_text(
+    job: ClaimedJob, agent_name: str, report: Report | None, ticket: TicketFacts | None = None
+) -> PullText:
     override = job.config_override
     title = str(override.get("title") or "") or (report.title if report else "")
-    ticket = f"{job.ticket_id}: " if job.ticket_id and job.ticket_id not in title else ""
-    title = _one_line(ticket + (title or f"{agent_name}: proposed changes"))
+    title = title or (ticket.title if ticket else "")
+    prefix = f"{job.ticket_id}: " if job.ticket_id and job.ticket_id not in title else ""
+    title = _one_line(prefix + (title or f"{agent_name}: proposed changes"))
     said = report.body.strip() if report else ""
     asked = str(override.get("prompt") or "").strip()
     parts = [
         said or f"Changes proposed by the agent {agent_name}.",
         f"What was asked:\n\n{_quoted(asked)}" if asked else "",
-        f"Ticket: {job.ticket_id}" if job.ticket_id else "",
+        f"Ticket: {_named(job.ticket_id, ticket)}" if job.ticket_id else "",
     ]
     return PullText(title, "\n\n".join(part for part in parts if part))
+
+
+def _named(ticket_id: str, ticket: TicketFacts | None) -> str:
+    return ticket_id if ticket is None else f"{ticket_id}, {ticket.title}: {ticket.url}"
 
 
 def commit_message(job: ClaimedJob, text: PullText) -> str:
@@ -51,9 +59,17 @@ def from_commit_message(message: str) -> PullText:
     return PullText(_one_line(title), body.strip())
 
 
-def pull_body(job: ClaimedJob, text: PullText, verification: Verification | None) -> str:
+def pull_body(
+    job: ClaimedJob,
+    text: PullText,
+    verification: Verification | None,
+    *,
+    job_url: str,
+    cost_usd: float | None,
+) -> str:
     checked = "" if verification is None else f"\n\n{_checked(verification)}"
-    signature = f"Opened by agentjobs: job {job.id}, agent {job.agent}."
+    cost = "" if cost_usd is None else f" Its models cost {cost_usd:.2f} USD."
+    signature = f"Opened by agentjobs: [job {job.id}]({job_url}), agent {job.agent}.{cost}"
     return f"{text.body}{checked}\n\n---\n{signature}\n"
 
 

@@ -7,18 +7,23 @@ from agentjobs.webhooks import events
 
 
 async def mark_ready(db: Database, organization: str, full_name: str, number: int) -> Pull:
-    return await ready_pull(db, organization, full_name, number, also=_request_review)
+    return await ready_pull(db, organization, full_name, number, also=_of_local)
 
 
-async def _request_review(tx: Transaction, pull: Pull) -> None:
+async def _of_local(tx: Transaction, pull: Pull) -> None:
+    await request_review(tx, pull.repo_id, pull.number)
+
+
+async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
+    """At most once for a job; of a pull request that no job has, nothing is told."""
     job = await tx.fetch_one(
         "UPDATE jobs SET last_sequence = last_sequence + 1"
         " WHERE id = (SELECT MAX(j.id) FROM jobs j WHERE j.repo_id = :repo_id"
         "  AND j.pr_number = :number AND j.status = 'completed')"
         " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.job_id = jobs.id AND e.event = :event)"
         " RETURNING id, organization_id, last_sequence, repo, pr_url",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        repo_id=repo_id,
+        number=number,
         event=events.PR_REVIEW_REQUESTED,
     )
     if job is not None:

@@ -25,9 +25,6 @@ MOST_NAME_CHARACTERS = 100
 MOST_WARNINGS = 20
 MOST_DOTS = 200
 
-# Part of the schema, so that files need not change when the service learns them.
-NOT_YET = ("labels",)
-
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
 
@@ -96,7 +93,6 @@ def parse_configuration(content: bytes) -> Configuration:
         agent_id: RunConfiguration(**_converted(text, table, RunConfiguration, agent_id, warnings))
         for agent_id, table in tables.items()
     }
-    warnings += [f"{FILE_NAME}: `{key}` has no effect yet" for key in NOT_YET if key in whole]
     return Configuration(**whole, agents=agents, warnings=tuple(warnings))
 
 

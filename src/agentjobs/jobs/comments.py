@@ -1,0 +1,117 @@
+"""What people ask for in comments on pull requests that the service opened: follow-up jobs.
+
+The comment is a stranger's until the platform says that its author may write. The service never
+answers itself: what it writes bears a mark.
+"""
+
+import hashlib
+import logging
+import re
+
+import msgspec
+
+from agentjobs.agents.plain_text import plain_text
+from agentjobs.forges.protocol import Comment, Platform, RepoAddress
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.problems import Problem
+
+MARK = "<!-- agentjobs -->"
+# What a job is asked for is bounded as a whole, in JSON.
+_MOST_PROMPT_BYTES = 12_000
+_log = logging.getLogger(__name__)
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The pull request that a comment stands under, and through whom we read it.
+
+    `own_login` is an account that nobody but the service uses, empty if a person shares it.
+    """
+
+    address: RepoAddress
+    organization_id: str
+    plan: str
+    connection_id: str
+    number: int
+    own_login: str = ""
+
+
+async def answer_comment(
+    context: JobsContext, platform: Platform, conversation: Conversation, comment: Comment
+) -> None:
+    """Starts what is asked for, once, and says so under it. Raises ForgeError."""
+    prompt = instruction_in(comment.text, context.settings.mention)
+    if prompt is None or comment.author == conversation.own_login:
+        return
+    repo, number = conversation.address, conversation.number
+    if not await platform.may_write(repo, comment.author):
+        _log.info(
+            "a comment asks for work, but its author may not write",
+            extra={"fields": {"repo_id": repo.repo_id, "comment": comment.url}},
+        )
+        return
+    said = await _start(context, platform.platform, conversation, comment, prompt)
+    if said is not None:
+        await platform.comment(repo, number, f"{MARK}\n{said}")
+
+
+def instruction_in(text: str, mention: str) -> str | None:
+    """What stands behind the mention that the comment begins with; None if there is nothing."""
+    if MARK in text:
+        return None
+    pattern = rf"\s*@{re.escape(mention)}(?![\w-])[:,]?(.*)"
+    asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
+    if asked is None:
+        return None
+    prompt = plain_text(asked[1]).strip().encode()[:_MOST_PROMPT_BYTES]
+    return prompt.decode(errors="ignore") or None
+
+
+async def _start(
+    context: JobsContext,
+    platform: str,
+    conversation: Conversation,
+    comment: Comment,
+    prompt: str,
+) -> str | None:
+    """The words of the answer; None when it was given before."""
+    job_id = await _latest_job(context, conversation)
+    if job_id is None:
+        return None
+    name = f"@{comment.author} on {platform}"
+    caller = Caller(
+        organization_id=conversation.organization_id,
+        organization=conversation.address.organization,
+        plan=conversation.plan,
+        key_id=f"{platform}:{comment.author}",
+        scope="jobs",
+        git_write=False,
+        name=name,
+    )
+    # A service that is killed in between reads the comment again.
+    claim = IdempotencyClaim(
+        f"comment:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
+        hashlib.sha256(prompt.encode(errors="replace")).digest(),
+    )
+    try:
+        made = await follow_up_job(
+            context, caller, job_id, FollowUpRequest(prompt), idempotency=claim
+        )
+    except Problem as problem:
+        return f"No follow-up was started: {problem.message}"
+    if made.replayed:
+        return None
+    url = f"{context.settings.effective_public_url}/jobs/{made.receipt.job_id}"
+    return f"Started: [{made.receipt.job_id}]({url}) goes on with this pull request."
+
+
+async def _latest_job(context: JobsContext, conversation: Conversation) -> str | None:
+    row = await context.db.fetch_one(
+        "SELECT MAX(id) AS id FROM jobs WHERE repo_id = :repo_id AND pr_number = :number"
+        " AND status = 'completed'",
+        repo_id=conversation.address.repo_id,
+        number=conversation.number,
+    )
+    return None if row is None else row["id"]

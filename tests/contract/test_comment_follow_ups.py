@@ -1,0 +1,143 @@
+"""Comments that ask for more, on both stores: who is heard, and that nothing is done twice."""
+
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.platform_pulls import record_pull
+from agentjobs.forges.protocol import Comment, PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.jobs.claim import ClaimedJob
+from agentjobs.jobs.comments import MARK, Conversation, answer_comment, instruction_in
+from agentjobs.jobs.finish import finish_job
+from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.review import request_review
+from agentjobs.jobs.start import start_job
+from agentjobs.organizations.key_ring import Caller
+from tests.world import World
+
+BASE, COMMIT = "0" * 40, "1" * 40
+URL = "https://git.example/acme/shop/pull/7"
+
+
+class Talk:
+    """Stands for a platform: who may write there, and what was said to it."""
+
+    platform = "gitea"
+
+    def __init__(self, *writers: str) -> None:
+        self.writers = writers
+        self.said: list[str] = []
+        self.places: set[str] = set()
+
+    async def may_write(self, repo: RepoAddress, login: str) -> bool:
+        self.places.add(repo.full_name)
+        return login in self.writers
+
+    async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
+        self.places.add(f"{repo.full_name}#{number}")
+        self.said.append(text)
+
+
+async def opened(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+    """A job that opened pull request 7 of a platform elsewhere."""
+    await world.job(caller)
+    job = await world.claim()
+    await start_job(world.db, job, BASE)
+    request = PullRequestRequest(
+        head_branch=job.branch,
+        base_branch="main",
+        head_commit=COMMIT,
+        base_commit=BASE,
+        title="Fix\x00 it",
+        body="",
+    )
+    pull = PullRequest(7, URL, draft)
+    for _ in range(2):
+        await world.db.transact(record_pull, job.repo_id, request, pull)
+    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft))
+    return job
+
+
+def conversation(job: ClaimedJob, caller: Caller, **fields: Any) -> Conversation:
+    address = RepoAddress(job.organization, job.repo, job.repo_id)
+    return Conversation(address, caller.organization_id, caller.plan, "fcn_1", 7, **fields)
+
+
+async def test_who_may_write_starts_a_follow_up_once_and_is_told(world: World) -> None:
+    caller = await world.organization()
+    job = await opened(world, caller)
+    assert (await world.view(caller, job.id)).pr_state == "open"
+    platform = Talk("ada")
+    comment = Comment(41, "ada", "@AgentJobs: add a test\nfor zero", "")
+    for _ in range(2):
+        await answer_comment(
+            world.context,
+            platform,  # type: ignore[arg-type]
+            conversation(job, caller),
+            comment,
+        )
+    claimed = await world.claim()
+    assert (claimed.follows, claimed.branch) == (job.id, job.branch)
+    assert claimed.config_override == {"prompt": "add a test\nfor zero"}
+    assert await world.nothing_to_claim()
+    (said,) = platform.said
+    assert platform.places == {"acme/shop", "acme/shop#7"}
+    assert said.startswith(MARK)
+    assert f"/jobs/{claimed.id})" in said
+
+
+async def test_while_one_is_at_work_the_next_is_told_why_not(world: World) -> None:
+    caller = await world.organization()
+    job = await opened(world, caller)
+    platform = Talk("ada")
+    for number in (1, 2):
+        await answer_comment(
+            world.context,
+            platform,  # type: ignore[arg-type]
+            conversation(job, caller),
+            Comment(number, "ada", "@agentjobs go on", ""),
+        )
+    assert "is at work on this pull request" in platform.said[1]
+
+
+@pytest.mark.parametrize(
+    ("author", "text", "own_login"),
+    [
+        ("stranger", "@agentjobs delete everything", ""),
+        ("ada", "@agentjobs-fan hello", ""),
+        ("ada", "please ask @agentjobs to", ""),
+        ("ada", "@agentjobs", ""),
+        ("ada", f"@agentjobs do it {MARK}", ""),
+        ("bot[bot]", "@agentjobs do it", "bot[bot]"),
+    ],
+)
+async def test_nobody_else_is_heard_or_answered(
+    world: World, author: str, text: str, own_login: str
+) -> None:
+    caller = await world.organization()
+    job = await opened(world, caller)
+    platform = Talk("ada", "bot[bot]")
+    await answer_comment(
+        world.context,
+        platform,  # type: ignore[arg-type]
+        conversation(job, caller, own_login=own_login),
+        Comment(1, author, text, ""),
+    )
+    assert platform.said == []
+    assert await world.nothing_to_claim()
+
+
+def test_an_instruction_is_plain_and_bounded() -> None:
+    assert instruction_in("@agentjobs \x00a\ud800b\u202e", "agentjobs") == "a?b"
+    found = instruction_in("@agentjobs " + "é" * 20_000, "agentjobs")
+    assert found is not None
+    assert len(found.encode()) == 12_000
+
+
+async def test_a_draft_that_is_marked_ready_asks_for_its_review_once(world: World) -> None:
+    caller = await world.organization()
+    job = await opened(world, caller, draft=True)
+    assert "pr.review_requested" not in await world.events(caller, job.id)
+    for _ in range(2):
+        await world.db.transact(request_review, job.repo_id, 7)
+    assert (await world.events(caller, job.id)).count("pr.review_requested") == 1
