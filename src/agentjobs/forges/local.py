@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agentjobs.clock import now_ms
+from agentjobs.forges.adoption import Existing, is_wanted
 from agentjobs.forges.protocol import (
     BranchPull,
     ForgeError,
@@ -85,8 +86,7 @@ async def _open(
     existing = await tx.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=request.head_branch)
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
-    if request.goes_on:
-        raise ForgeError(f"The branch {request.head_branch!r} has no pull request any more.")
+    is_wanted(None, request)
     number: int = row["next_pull_number"]
     await _insert(tx, repo, request, number)
     return number, request.draft
@@ -96,16 +96,8 @@ async def _adopt(
     tx: Transaction, repo: RepoAddress, request: PullRequestRequest, existing: Row
 ) -> tuple[int, bool]:
     number: int = existing["number"]
-    if existing["state"] == "closed":
-        raise ForgeError(
-            f"Pull request {number} of the branch {request.head_branch!r} was closed unmerged."
-        )
-    is_left_out = existing["state"] == "merged" and existing["head_commit"] != request.head_commit
-    if request.goes_on and is_left_out:
-        raise ForgeError(
-            f"Pull request {number} was merged before {request.head_commit[:12]} was part of it; "
-            f"that commit is on the branch {request.head_branch!r}."
-        )
+    # One that was merged stays the branch's own here, whatever was pushed to it since.
+    is_wanted(Existing(number, existing["state"], existing["head_commit"]), request)
     becomes_draft = request.goes_on and request.draft
     await tx.execute(
         "UPDATE pulls SET head_commit = :head_commit, draft = (draft OR :becomes_draft)"

@@ -28,12 +28,14 @@ class Remote:
     """`authorization` is the whole value of the header, such as "Basic …".
 
     `proxy` is an address with a name and a password; `certificates` a file instead of the system's.
+    `pinned` says where the host lies, as `host:port:address,address`: nobody looks it up again.
     """
 
     url: str
     authorization: str | None = field(default=None, repr=False)
     proxy: str | None = field(default=None, repr=False)
     certificates: Path | None = None
+    pinned: str | None = None
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -44,6 +46,8 @@ class Remote:
             found["http.proxy"] = self.proxy
             # Shown at once: nothing is asked of a proxy that is known to want it.
             found["http.proxyAuthMethod"] = "basic"
+        if self.pinned is not None:
+            found["http.curloptResolve"] = self.pinned
         return found
 
     @property

@@ -34,15 +34,23 @@ _UNKNOWN = (
 class _Closed(Exception):
     """The way is closed, and why."""
 
+    def __init__(self, reason: str, *, may_pass: bool = False) -> None:
+        super().__init__(reason)
+        self.may_pass = may_pass
+
 
 class Tunnel:
-    """`refusal` says why the way was closed, once it was; `host` as `plain_host` gives it."""
+    """`refusal` says why the way was closed, once it was; `host` as `plain_host` gives it.
+
+    `may_pass`: nobody answered there, which may be otherwise another time.
+    """
 
     def __init__(
         self, host: str, port: int, allowed: Allowed, *, most_bytes: int, look_up: LookUp
     ) -> None:
         self.received_bytes = 0
         self.refusal: str | None = None
+        self.may_pass = False
         self._target = (host, port)
         self._allowed = allowed
         self._most_bytes = most_bytes
@@ -90,7 +98,7 @@ class Tunnel:
         try:
             server = await self._reach(request)
         except _Closed as closed:
-            self._remember(str(closed))
+            self._remember(str(closed), may_pass=closed.may_pass)
             client[1].write(_REFUSED)
             return
         async with ending(server[1]):
@@ -106,7 +114,8 @@ class Tunnel:
         except BlockedAddress as error:
             raise _Closed(f"{error}. Ask the operator to allow it.") from None
         except Unreachable as error:
-            raise _Closed(f"{target} could not be reached: {error}.") from None
+            reason = f"{target} could not be reached: {error}."
+            raise _Closed(reason, may_pass=True) from None
 
     async def _relay(self, client: Streams, server: Streams) -> None:
         try:
@@ -128,8 +137,9 @@ class Tunnel:
         if not writer.is_closing():
             writer.write_eof()
 
-    def _remember(self, reason: str) -> None:
-        self.refusal = self.refusal or reason
+    def _remember(self, reason: str, *, may_pass: bool = False) -> None:
+        if self.refusal is None:
+            self.refusal, self.may_pass = reason, may_pass
 
 
 @contextlib.asynccontextmanager

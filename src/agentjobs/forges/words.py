@@ -1,0 +1,44 @@
+"""The words of a pull request as a platform takes them: an agent wrote them, and nobody checked.
+
+Pure; knows no platform, only how much one takes.
+"""
+
+from agentjobs.forges.protocol import PullRequestRequest
+
+MOST_TITLE_CHARACTERS = 255
+_CUT_SHORT = "\n\n… (cut short here)"
+
+
+def title_of(request: PullRequestRequest, prefix: str = "") -> str:
+    """One line, never empty; `prefix` such as "Draft: " counts for its length."""
+    line = shown(request.title, MOST_TITLE_CHARACTERS) or request.head_branch
+    return f"{prefix}{line}"[:MOST_TITLE_CHARACTERS].rstrip()
+
+
+def body_of(request: PullRequestRequest, most: int) -> str:
+    return cut(request.body, most)
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters, and as many bytes where it is longer: platforms count either."""
+    clean = plain(text)
+    encoded = clean.encode()
+    if len(encoded) <= most:
+        return clean
+    kept = encoded[: most - len(_CUT_SHORT.encode())].decode("utf-8", "ignore")
+    return f"{kept}{_CUT_SHORT}"
+
+
+def plain(text: str) -> str:
+    """No NUL and no half of a surrogate pair, which no platform takes."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def shown(text: str, most: int = 300) -> str:
+    """Somebody else's words as a part of a message: one printable line."""
+    visible = "".join(filter(_is_visible, plain(text)))
+    return " ".join(visible.split())[:most].rstrip()
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() or character.isspace()
