@@ -1,115 +1,127 @@
-"""What every platform must do for a job; run against each implementation."""
+"""What every forge must do for a job, run against each: the local one and all platforms."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Forge, ForgeError, PullRequestRequest, RepoAddress
-from agentjobs.store.database import Database
-from tests.local_platform import CREDENTIAL, make_platform
+from agentjobs.forges.protocol import ForgeError, RepoAddress
+from tests.forge_bench import (
+    BRANCHES,
+    LOCAL,
+    PLATFORMS,
+    Bench,
+    PlatformBench,
+    local_bench,
+    make_template,
+    platform_bench,
+)
+from tests.local_platform import CREDENTIAL
 
 
-class Bench:
-    """A forge under test, with a repository on it that has branches to propose."""
-
-    def __init__(self, forge: Forge, repo: RepoAddress, commits: dict[str, str], base: str) -> None:
-        self.forge = forge
-        self.repo = repo
-        self.commits = commits
-        self.base = base
-
-    def request(self, branch: str = "agentjobs/one", **fields: object) -> PullRequestRequest:
-        given = {
-            "head_branch": branch,
-            "base_branch": "main",
-            "head_commit": self.commits[branch],
-            "base_commit": self.base,
-            "title": "A change",
-            "body": "Because.",
-            **fields,
-        }
-        return PullRequestRequest(**given)  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
 
 
-@pytest.fixture(params=["local"])
-async def bench(database: Database, tmp_path: Path) -> Bench:
-    platform = await make_platform(database, tmp_path)
-    branches = ("agentjobs/one", "agentjobs/two")
-    commits = {name: platform.propose(name, {"new.txt": name}) for name in branches}
-    return Bench(platform.forge, platform.repo, commits, platform.head())
+@pytest.fixture(params=[*LOCAL, *PLATFORMS])
+async def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, template: Path
+) -> AsyncIterator[Bench]:
+    kind: str = request.param
+    if kind in PLATFORMS:
+        async with platform_bench(kind, tmp_path, template) as platform:
+            yield platform
+        return
+    engine = {"local-sqlite": "sqlite_url", "local-postgresql": "postgres_url"}[kind]
+    async with local_bench(request.getfixturevalue(engine), tmp_path, template) as local:
+        yield local
 
 
 async def test_a_pull_request_has_a_number_and_an_address(bench: Bench) -> None:
-    pull = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
+    pull = await bench.open()
     assert pull.number >= 1
     assert pull.url.startswith("https://")
     assert pull.url.endswith(f"/{pull.number}")
     assert not pull.draft
+    assert pull.notes == ()
+    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert found is not None
+    assert (found.number, found.title, found.state) == (pull.number, "A change", "open")
+    assert await bench.forge.pull_of_branch(bench.repo, BRANCHES[1]) is None
 
 
 async def test_two_branches_are_two_pull_requests(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
-    second = await bench.forge.open_pull_request(
-        bench.repo, CREDENTIAL, bench.request("agentjobs/two")
-    )
+    first = await bench.open()
+    second = await bench.open(BRANCHES[1])
     assert first.number != second.number
     assert first.url != second.url
 
 
 async def test_asking_again_for_a_branch_adopts_what_is_there(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
-    again = await bench.forge.open_pull_request(
-        bench.repo, CREDENTIAL, bench.request(title="Other words")
-    )
-    assert again == first
+    first = await bench.open()
+    assert await bench.open(title="Other words") == first
 
 
 async def test_asking_many_times_at_once_opens_one(bench: Bench) -> None:
-    asked = [
-        bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request()) for _ in range(8)
-    ]
-    assert len(set(await asyncio.gather(*asked))) == 1
+    assert len(set(await asyncio.gather(*(bench.open() for _ in range(8))))) == 1
 
 
 async def test_a_draft_is_opened_as_a_draft_and_adopted_as_one(bench: Bench) -> None:
-    first = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request(draft=True))
-    again = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
+    first = await bench.open(draft=True)
     assert first.draft
-    assert again == first
+    assert await bench.open() == first
+    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert found is not None
+    assert found.number == first.number
 
 
 async def test_whatever_an_agent_calls_its_work_a_pull_request_is_opened(bench: Bench) -> None:
-    commit = bench.commits["agentjobs/one"]
-    titles = ("", "\x00", "two\nlines", "x" * 5_000, "\ud800", "<script>")
-    numbers = set()
-    for at, title in enumerate(titles):
-        request = bench.request(
-            head_branch=f"agentjobs/{at}",
-            head_commit=commit,
-            title=title,
-            body=f"{title} body \x00 \udfff" * 10,
-        )
-        numbers.add((await bench.forge.open_pull_request(bench.repo, CREDENTIAL, request)).number)
-    assert len(numbers) == len(titles)
+    titles = ("", "\x00", "two\nlines", "x" * 5_000, "\ud800", "<script>", "Draft: no", "WIP: no")
+    branches = [f"agentjobs/{at}" for at in range(len(titles))]
+    bench.push(*branches)
+    opened = [
+        await bench.open(branch, title=title, body=f"{title} body \x00 \udfff" * 300)
+        for branch, title in zip(branches, titles, strict=True)
+    ]
+    assert len({pull.number for pull in opened}) == len(titles)
+
+
+async def test_a_branch_may_have_any_name_that_git_takes(bench: Bench) -> None:
+    branches = ("agentjobs/a+b%20c", "agentjobs/größe#1&state=closed", "agentjobs/q=ü;x'\"")
+    bench.push(*branches)
+    for branch in branches:
+        opened = await bench.open(branch)
+        found = await bench.forge.pull_of_branch(bench.repo, branch)
+        assert found is not None
+        assert found.number == opened.number
+
+
+async def test_work_that_goes_on_needs_the_pull_request_it_has(bench: Bench) -> None:
+    with pytest.raises(ForgeError, match="no pull request any more"):
+        await bench.open(goes_on=True)
+    first = await bench.open()
+    assert await bench.open(goes_on=True) == first
 
 
 async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> None:
-    gone = RepoAddress("acme", "acme/gone", "repo_gone")
-    with pytest.raises(ForgeError):
-        await bench.forge.open_pull_request(gone, CREDENTIAL, bench.request())
+    for external_id in ("", "99999999"):
+        gone = RepoAddress("acme", "acme/gone", "repo_gone", external_id)
+        with pytest.raises(ForgeError):
+            await bench.forge.open_pull_request(gone, CREDENTIAL, bench.request())
 
 
 async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
     async with bench.forge.reach(bench.repo, "s3cret") as remote:
-        pass
-    assert "s3cret" not in remote.url
-    assert remote.authorization is not None
-    assert "s3cret" not in repr(remote)
+        shown = f"{remote.url} {remote!r}"
+        assert remote.authorization is not None
+    known = bench.known_secrets if isinstance(bench, PlatformBench) else ["s3cret"]
+    assert not [secret for secret in known if secret in shown]
 
 
+@pytest.mark.parametrize("bench", LOCAL, indirect=True)
 async def test_a_credential_that_is_not_valid_any_more_opens_nothing(bench: Bench) -> None:
     with pytest.raises(ForgeError):
         await bench.forge.open_pull_request(bench.repo, "ajt_old", bench.request())
-    pull = await bench.forge.open_pull_request(bench.repo, CREDENTIAL, bench.request())
-    assert pull.number == 1
+    assert (await bench.open()).number == 1

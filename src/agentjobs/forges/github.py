@@ -1,0 +1,201 @@
+"""The platform GitHub, github.com or Enterprise, through one connection: an App or a token."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.api_answers import value_of
+from agentjobs.forges.connections import Connection
+from agentjobs.forges.github_access import App, GitHubAccess
+from agentjobs.forges.github_app import TO_WORK, Scope, TokenCache, in_words, lacking
+from agentjobs.forges.github_pulls import ISSUES, PULLS, RepositoryPulls
+from agentjobs.forges.github_shapes import (
+    Pull,
+    Repository,
+    RepositoryPage,
+    Role,
+    User,
+    WholeIssue,
+)
+from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.protocol import (
+    Account,
+    BranchPull,
+    Comment,
+    ForgeError,
+    Issue,
+    PullNow,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+    SeenRepository,
+)
+from agentjobs.git.remote import Remote, basic
+
+_METADATA = "Metadata: read-only"
+_CONTENTS = "Contents: read and write"
+_CLASSIC_SCOPE = "repo"
+_ALL = Scope()
+Made = TypeVar("Made")
+
+
+class GitHub:
+    """`tokens` are those of Apps, kept over connections and calls."""
+
+    platform = "github"
+
+    def __init__(
+        self,
+        connection: Connection,
+        credential: str,
+        session: aiohttp.ClientSession,
+        gitway: GitWay,
+        patience: Patience,
+        tokens: TokenCache | None = None,
+    ) -> None:
+        self._url = connection.url.rstrip("/")
+        self._gitway = gitway
+        self._patience = patience
+        self._access = GitHubAccess(
+            connection, credential, session, patience, tokens or TokenCache()
+        )
+
+    async def check(self) -> Account:
+        return await (self._check_app() if self._access.is_app else self._check_token())
+
+    @contextlib.asynccontextmanager
+    async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - a job's right is nothing to GitHub
+        token = await self._access.token(_scope(repo))
+        url = f"{self._url}{path_of(*repo.full_name.split('/'))}.git"
+        async with self._gitway.to(url, basic("x-access-token", token)) as remote:
+            yield remote
+
+    async def repositories(self) -> AsyncIterator[SeenRepository]:
+        if not self._access.is_app:
+            api = self._access.api(_ALL)
+            async for page in api.pages("/user/repos", needs=_METADATA, per_page=100):
+                for one in api.shaped(page, list[Repository]):
+                    yield one.seen()
+            return
+        # What GitHub says there of an App's rights is about a person who is not there.
+        granted = (await self._access.installation(self._access.as_app())).permissions
+        may_push = not lacking(granted, {"contents": "write"})
+        api = self._access.api(_ALL)
+        async for page in api.pages("/installation/repositories", needs=_METADATA, per_page=100):
+            for one in api.shaped(page, RepositoryPage).repositories:
+                yield one.seen(may_push=may_push)
+
+    async def repository(self, repo: RepoAddress) -> SeenRepository:
+        api = self._access.api(_scope(repo))
+        found = api.shaped(await api.get(_path(repo.full_name), needs=_METADATA), Repository)
+        if repo.external_id and str(found.id) != repo.external_id:
+            words = f"{repo.full_name} on GitHub is another repository than the one that was"
+            raise ForgeError(f"{words} connected, which is gone; connect it anew.", "gone")
+        seen = found.seen(may_push=True if self._access.is_app else None)
+        if not (seen.default_branch and found.is_perhaps_empty):
+            return seen
+        has_commits = await _has_branch(api, seen.full_name, seen.default_branch)
+        return seen if has_commits else msgspec.structs.replace(seen, default_branch="")
+
+    async def open_pull_request(
+        self,
+        repo: RepoAddress,
+        credential: str,  # noqa: ARG002 - a job's right is nothing to GitHub
+        request: PullRequestRequest,
+    ) -> PullRequest:
+        return await self._where_it_is(repo, lambda pulls: pulls.open(request))
+
+    async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
+        found = await self._pulls(repo, repo.full_name).of_branch(branch)
+        return None if found is None else found.of_branch
+
+    async def pull(self, repo: RepoAddress, number: int) -> PullNow:
+        api = self._access.api(_scope(repo))
+        found = await api.get(f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
+        return api.shaped(found, Pull).now
+
+    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
+        found = await self._pulls(repo, repo.full_name).comments(number)
+        newer = [one.comment for one in found if one.id > after]
+        return sorted(newer, key=lambda comment: comment.id)
+
+    async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
+        await self._where_it_is(repo, lambda pulls: pulls.comment(number, text, PULLS))
+
+    async def may_write(self, repo: RepoAddress, login: str) -> bool:
+        api = self._access.api(_scope(repo))
+        path = f"{_path(repo.full_name)}{path_of('collaborators', login, 'permission')}"
+        try:
+            found = await api.get(path, needs=_METADATA)
+        except ApiError as error:
+            if error.fault == "gone":
+                return False
+            raise
+        return api.shaped(found, Role).may_write
+
+    async def issue(self, full_name: str, number: int) -> Issue:
+        api = self._access.api(Scope(full_name=full_name))
+        found = await api.get(f"{_path(full_name)}/issues/{number}", needs=ISSUES)
+        return api.shaped(found, WholeIssue).issue(full_name)
+
+    async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
+        repo = RepoAddress("", full_name, "")
+        await self._where_it_is(repo, lambda pulls: pulls.comment(number, text, ISSUES))
+
+    async def _check_app(self) -> Account:
+        api = self._access.as_app()
+        app = api.shaped(await api.get("/app"), App)
+        installation = await self._access.installation(api)
+        if installation.suspended_at is not None:
+            words = "The installation of the GitHub App is suspended; unsuspend it on GitHub."
+            raise ForgeError(words, "denied")
+        missing = in_words(lacking(installation.permissions, TO_WORK))
+        return Account(f"{app.slug}[bot]", is_own=True, missing=missing)
+
+    async def _check_token(self) -> Account:
+        api = self._access.api(_ALL)
+        answer = await api.ask("GET", "/user")
+        login = api.shaped(value_of(api.platform, answer), User).login
+        # Only of a classic token it is said what it may do.
+        told = answer.headers.get("X-OAuth-Scopes")
+        scopes = [_CLASSIC_SCOPE] if told is None else [one.strip() for one in told.split(",")]
+        missing = () if _CLASSIC_SCOPE in scopes else (_CLASSIC_SCOPE,)
+        return Account(login, is_own=False, missing=missing)
+
+    async def _where_it_is(
+        self, repo: RepoAddress, act: Callable[[RepositoryPulls], Awaitable[Made]]
+    ) -> Made:
+        """Once more under its new name after a rename: only reading is redirected."""
+        try:
+            return await act(self._pulls(repo, repo.full_name))
+        except ApiError as error:
+            if not error.has_moved:
+                raise
+        now = await self.repository(repo)
+        return await act(self._pulls(repo, now.full_name))
+
+    def _pulls(self, repo: RepoAddress, full_name: str) -> RepositoryPulls:
+        return RepositoryPulls(self._access.api(_scope(repo)), self._patience, full_name)
+
+
+def _scope(repo: RepoAddress) -> Scope:
+    return Scope(repo.external_id, repo.full_name)
+
+
+def _path(full_name: str) -> str:
+    owner, _, name = full_name.partition("/")
+    return path_of("repos", owner, name)
+
+
+async def _has_branch(api: PlatformApi, full_name: str, branch: str) -> bool:
+    try:
+        await api.get(f"{_path(full_name)}{path_of('branches', branch)}", needs=_CONTENTS)
+    except ApiError as error:
+        if error.fault != "gone":
+            raise
+        return False
+    return True

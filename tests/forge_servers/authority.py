@@ -1,0 +1,27 @@
+"""The authority that all contract servers of a test process have their certificates from."""
+
+import ssl
+from functools import lru_cache
+from pathlib import Path
+
+import trustme
+
+
+def authorities(place: Path) -> Path:
+    """A file with the authority of all contract servers of this process."""
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "authorities.pem"
+    _authority().cert_pem.write_to_path(str(file))
+    return file
+
+
+@lru_cache(maxsize=1)
+def _authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@lru_cache(maxsize=1)
+def tls() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _authority().issue_cert("127.0.0.1", "localhost").configure_cert(context)
+    return context

@@ -1,0 +1,103 @@
+"""Whether a JSON value is what a description says. A small part of JSON Schema, stricter in one
+way: a field that the description does not name is a fault."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+Resolve = Callable[[Schema], Schema]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def as_it_is(schema: Schema) -> Schema:
+    return schema
+
+
+def faults(
+    value: object,
+    schema: Schema,
+    where: str,
+    resolve: Resolve = as_it_is,
+    *,
+    complete: bool = True,
+) -> Iterator[str]:
+    """One sentence each. `complete`: required fields must be there."""
+    schema = resolve(schema)
+    choices = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if choices:
+        found = [list(faults(value, one, where, resolve, complete=complete)) for one in choices]
+        if all(found):
+            yield from min(found, key=len)
+        return
+    if schema.get("allOf"):
+        schema = _joined(schema, resolve)
+    if value is None and (schema.get("nullable") or "null" in _names(schema)):
+        return
+    if not _is_of_type(value, _names(schema)):
+        yield f"{where} should be {' or '.join(_names(schema))}, not {type(value).__name__}"
+    elif schema.get("enum") and value not in schema["enum"]:
+        yield f"{where} should be one of {schema['enum']}, not {value!r}"
+    elif isinstance(value, dict) and schema.get("properties"):
+        yield from _of_object(value, schema, where, resolve, complete)
+    elif isinstance(value, list) and schema.get("items"):
+        for at, one in enumerate(value):
+            yield from faults(one, schema["items"], f"{where}[{at}]", resolve, complete=complete)
+
+
+def text_fault(value: str, schema: Schema) -> str | None:
+    """Of a value in a query, where everything is text."""
+    names = _names(schema)
+    if schema.get("enum") and value not in [str(one) for one in schema["enum"]]:
+        return f"should be one of {schema['enum']}, not {value!r}"
+    if names == ["integer"] and not value.removeprefix("-").isdigit():
+        return f"should be a whole number, not {value!r}"
+    if names == ["boolean"] and value not in ("true", "false"):
+        return f"should be true or false, not {value!r}"
+    return None
+
+
+def _of_object(
+    value: dict[str, object], schema: Schema, where: str, resolve: Resolve, complete: bool
+) -> Iterator[str]:
+    properties = schema["properties"]
+    for name in schema.get("required", ()) if complete else ():
+        if name not in value:
+            yield f"{where}.{name} is missing"
+    for name, one in value.items():
+        if name in properties:
+            yield from faults(one, properties[name], f"{where}.{name}", resolve, complete=complete)
+        elif not schema.get("additionalProperties"):
+            yield f"{where}.{name} is not described"
+
+
+def _joined(schema: Schema, resolve: Resolve) -> Schema:
+    joined: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    for part in [*map(resolve, schema["allOf"]), {**schema, "allOf": None}]:
+        whole = _joined(part, resolve) if part.get("allOf") else part
+        joined["properties"] |= whole.get("properties", {})
+        joined["required"] += whole.get("required", [])
+    joined["nullable"] = schema.get("nullable", False)
+    return joined
+
+
+def _names(schema: Schema) -> list[str]:
+    given = schema.get("type", [])
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _is_of_type(value: object, names: list[str]) -> bool:
+    known = [name for name in names if name in _TYPES]
+    if not known:
+        return True
+    if isinstance(value, bool):
+        return "boolean" in known
+    return any(isinstance(value, _TYPES[name]) for name in known)

@@ -1,0 +1,156 @@
+"""What a contract server knows: a small table that tests fill. No rule of any platform is here."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+Role = Literal["none", "read", "triage", "write", "maintain", "admin"]
+WRITING: frozenset[Role] = frozenset({"write", "maintain", "admin"})
+
+
+@dataclass
+class User:
+    id: int
+    login: str
+    is_bot: bool = False
+
+
+@dataclass
+class CommentRow:
+    id: int
+    author: str
+    text: str
+    # Written by the platform itself, such as "changed the title": GitLab lists them among notes.
+    is_system: bool = False
+
+
+@dataclass
+class IssueRow:
+    number: int
+    title: str
+    text: str = ""
+    state: Literal["open", "closed"] = "open"
+    labels: list[str] = field(default_factory=list)
+    author: str = "ada"
+    comments: list[CommentRow] = field(default_factory=list)
+
+
+@dataclass
+class PullRow(IssueRow):
+    head: str = ""
+    base: str = "main"
+    # As it was when it was closed; while it is open, the branch says it.
+    head_commit: str = ""
+    # Whose copy of the repository the branch lies in; empty: in the repository itself.
+    fork_owner: str = ""
+    is_draft: bool = False
+    is_merged: bool = False
+    reviewers: list[str] = field(default_factory=list)
+    team_reviewers: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RepositoryRow:
+    """`roles` are those of people; `own_role` that of the connection's account."""
+
+    id: int
+    full_name: str
+    default_branch: str = "main"
+    is_private: bool = True
+    is_archived: bool = False
+    is_empty: bool = False
+    has_issues: bool = True
+    own_role: Role = "write"
+    roles: dict[str, Role] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
+    issues: dict[int, IssueRow] = field(default_factory=dict)
+    pulls: dict[int, PullRow] = field(default_factory=dict)
+    former_names: list[str] = field(default_factory=list)
+    # Branches that no push may change.
+    protected: set[str] = field(default_factory=set)
+    # False where issues and pull requests are counted apart, as GitLab does.
+    shares_numbers: bool = True
+
+    @property
+    def owner(self) -> str:
+        return self.full_name.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.full_name.rpartition("/")[2]
+
+    def next_number(self, of: Literal["issue", "pull"]) -> int:
+        own: Iterable[int] = self.pulls if of == "pull" else self.issues
+        other: Iterable[int] = self.issues if of == "pull" else self.pulls
+        used = [*own, *(other if self.shares_numbers else ())]
+        return max(used, default=0) + 1
+
+    def pull_of_branch(self, branch: str) -> Iterator[PullRow]:
+        """The newest first; a branch of that name in a fork is another."""
+        own = (one for one in reversed(self.pulls.values()) if not one.fork_owner)
+        yield from (one for one in own if one.head == branch)
+
+
+class State:
+    def __init__(self, account: str = "agentjobs-bot") -> None:
+        self.account = account
+        self.repositories: dict[int, RepositoryRow] = {}
+        self.users: dict[str, User] = {}
+        # "owner/slug"
+        self.teams: set[str] = set()
+        self._ids = count(1_000)
+        self.add_user(account)
+
+    def next_id(self) -> int:
+        """Grows over everything, so that a later comment has a higher one."""
+        return next(self._ids)
+
+    def add_user(self, login: str, *, is_bot: bool = False) -> User:
+        user = User(self.next_id(), login, is_bot)
+        self.users[login] = user
+        return user
+
+    def user(self, login: str) -> User:
+        """Whoever it is: authors need not be added before."""
+        return self.users.get(login) or self.add_user(login)
+
+    def user_by_id(self, identifier: int) -> User | None:
+        return next((one for one in self.users.values() if one.id == identifier), None)
+
+    def add_repository(self, full_name: str, **fields: object) -> RepositoryRow:
+        row = RepositoryRow(self.next_id(), full_name, **fields)  # type: ignore[arg-type]
+        self.repositories[row.id] = row
+        return row
+
+    def rename(self, repository: RepositoryRow, full_name: str) -> None:
+        repository.former_names.append(repository.full_name)
+        repository.full_name = full_name
+
+    def by_name(self, full_name: str) -> RepositoryRow | None:
+        """Platforms do not tell capitals from small letters."""
+        wanted = full_name.casefold()
+        rows = self.repositories.values()
+        return next((one for one in rows if one.full_name.casefold() == wanted), None)
+
+    def by_former_name(self, full_name: str) -> RepositoryRow | None:
+        rows = self.repositories.values()
+        return next((one for one in rows if full_name in one.former_names), None)
+
+    def add_issue(self, repository: RepositoryRow, title: str, **fields: object) -> IssueRow:
+        row = IssueRow(repository.next_number("issue"), title, **fields)  # type: ignore[arg-type]
+        repository.issues[row.number] = row
+        return row
+
+    def add_pull(
+        self, repository: RepositoryRow, title: str, head: str, **fields: object
+    ) -> PullRow:
+        number = repository.next_number("pull")
+        row = PullRow(number, title, head=head, **fields)  # type: ignore[arg-type]
+        repository.pulls[number] = row
+        return row
+
+    def add_comment(self, row: IssueRow, author: str, text: str, **fields: object) -> CommentRow:
+        comment = CommentRow(self.next_id(), author, text, **fields)  # type: ignore[arg-type]
+        row.comments.append(comment)
+        return comment

@@ -1,0 +1,98 @@
+import msgspec
+import pytest
+
+from agentjobs.forges.gitea_answers import (
+    Access,
+    Pull,
+    Repository,
+    draft_title,
+    has_draft_mark,
+    title_for,
+    without_draft_mark,
+)
+from agentjobs.forges.protocol import PullRequestRequest
+
+
+def request(**fields: object) -> PullRequestRequest:
+    given = {
+        "head_branch": "agentjobs/one",
+        "base_branch": "main",
+        "head_commit": "a" * 40,
+        "base_commit": "b" * 40,
+        "title": "A change",
+        "body": "Because.",
+        **fields,
+    }
+    return PullRequestRequest(**given)  # type: ignore[arg-type]
+
+
+def pull(**fields: object) -> Pull:
+    side = {"label": "agentjobs/one", "repo_id": 5, "sha": "a" * 40}
+    given = {"number": 3, "title": "A change", "state": "open", "head": side, "base": side}
+    return msgspec.convert({**given, **fields}, Pull)
+
+
+@pytest.mark.parametrize("title", ["WIP: x", "wip:x", "[WIP] x", "[wip]WIP: x", "  WIP:  x"])
+def test_the_marks_of_a_draft_are_known_however_they_are_written(title: str) -> None:
+    assert has_draft_mark(title)
+    assert without_draft_mark(title) == "x"
+    assert draft_title(title) == "WIP: x"
+
+
+def test_a_word_that_only_begins_so_is_no_mark() -> None:
+    assert without_draft_mark("Wipe the table") == "Wipe the table"
+    assert not has_draft_mark("A WIP: x")
+
+
+def test_a_title_is_never_empty_and_never_too_long() -> None:
+    assert title_for(request(title="WIP:")) == "agentjobs/one"
+    assert title_for(request(title="WIP:", draft=True)) == "WIP: agentjobs/one"
+    assert len(title_for(request(title="ü" * 400, draft=True))) == 255
+    assert len(draft_title("x" * 255)) == 255
+
+
+def test_a_version_that_does_not_tell_drafts_is_read_by_the_title() -> None:
+    assert pull(title="WIP: A change").is_draft
+    assert not pull().is_draft
+    assert not pull(title="WIP: A change", draft=False).is_draft
+    assert pull(title="Draft! A change", draft=True).is_draft
+
+
+def test_a_branch_of_a_fork_is_another_branch() -> None:
+    assert pull().is_of("agentjobs/one")
+    assert not pull().is_of("agentjobs/two")
+    assert not pull(base={"label": "main", "repo_id": 6}).is_of("agentjobs/one")
+    # The fork is gone.
+    assert not pull(head={"label": "agentjobs/one", "repo_id": -1}).is_of("agentjobs/one")
+
+
+def test_what_became_of_it_is_one_word() -> None:
+    assert pull().pull_state == "open"
+    assert pull(state="closed").pull_state == "closed"
+    assert pull(state="closed", merged=True).branch_pull.state == "merged"
+    now = pull(title="WIP: A change").now("c" * 40, "https://git.example/x/pulls/3")
+    assert (now.title, now.draft, now.head_commit) == ("A change", True, "c" * 40)
+
+
+def test_lists_may_be_null() -> None:
+    bare = pull(labels=None, requested_reviewers=None, user=None)
+    assert bare.asked_reviewers == set()
+    asked = pull(
+        requested_reviewers=[{"login": "Ada"}], requested_reviewers_teams=[{"name": "Core"}]
+    )
+    assert asked.asked_reviewers == {"ada", "/core"}
+
+
+def test_an_empty_repository_has_no_default_branch_yet() -> None:
+    empty = Repository(7, "acme/shop", "main", empty=True)
+    assert empty.seen.default_branch == ""
+    assert not empty.seen.may_push
+    assert empty.seen.external_id == "7"
+
+
+@pytest.mark.parametrize(
+    ("permission", "may"),
+    [("owner", True), ("admin", True), ("write", True), ("read", False), ("none", False)],
+)
+def test_a_permission_is_one_to_write_or_not(permission: str, may: bool) -> None:
+    assert Access(permission).may_write is may
