@@ -113,7 +113,7 @@ async def _disconnect(
     entry: audit.Entry,
 ) -> None:
     changed = await tx.execute(
-        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL"
+        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL, sync_due_at = NULL"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         now=now_ms(),

@@ -160,7 +160,7 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
     row = await tx.fetch_one(
         "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
         " index_fingerprint, dependencies_digest FROM repos"
-        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now AND platform = 'local'"
+        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
         " AND disconnected_at IS NULL"
         " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         now=now,
@@ -185,7 +185,7 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
 
 async def _make_outdated_due(tx: Transaction) -> None:
     await tx.execute(
-        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL AND platform = 'local'"
+        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
         " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
         " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
         now=now_ms(),

@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 from agentjobs.problems import Problem
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_PLATFORM_PART = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+# GitLab nests groups up to twenty deep.
+_MOST_PARTS = 22
 _REST = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -23,6 +26,19 @@ def checked_name(full_name: str) -> str:
             "invalid_name",
             f"{full_name!r} cannot name a repository: give a name (--name) in the form "
             "<owner>/<name>, made of letters, digits, and _ . - inside.",
+        )
+    return full_name
+
+
+def platform_name(full_name: str) -> str:
+    """As a platform has it: also `.github`, and groups in groups. Raises Problem."""
+    parts = full_name.split("/")
+    fits = 2 <= len(parts) <= _MOST_PARTS and all(map(_PLATFORM_PART.fullmatch, parts))
+    if not fits or not {".", ".."}.isdisjoint(parts):
+        raise Problem(
+            "invalid_name",
+            f"{full_name!r} cannot name a repository of a platform: copy its <owner>/<name> from "
+            "the platform's address of it.",
         )
     return full_name
 

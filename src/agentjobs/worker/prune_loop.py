@@ -1,6 +1,7 @@
 """Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
 
 from agentjobs.clock import now_ms
+from agentjobs.forges.hints import prune_hints
 from agentjobs.jobs.leases import forget_dead_workers
 from agentjobs.jobs.retention import prune
 from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
@@ -18,6 +19,8 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
         await forget_dead_workers(db, _FORGET_WORKERS_MS)
+        while await prune_hints(db):
+            pass
         while await prune_sign_ins(
             db,
             now_ms(),

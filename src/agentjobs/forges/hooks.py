@@ -1,0 +1,227 @@
+"""What platforms tell us by their webhooks: whether it is really theirs, and what it hints at.
+
+Pure, and for bodies a stranger may have written: nothing here raises. A hint names what to look at;
+what is the case there is always asked of the platform.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+HintKind = Literal["push", "pull", "comment", "repository"]
+
+_LARGEST_ID = 2**63 - 1
+_DELIVERY_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "github": ("x-github-delivery",),
+    "gitlab": ("idempotency-key", "x-gitlab-event-uuid", "webhook-id"),
+    "gitea": ("x-gitea-delivery", "x-forgejo-delivery", "x-github-delivery"),
+}
+_SIGNATURE_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "github": ("x-hub-signature-256",),
+    "gitea": ("x-gitea-signature", "x-forgejo-signature", "x-hub-signature-256"),
+}
+_ON_GITHUB_PULLS: Mapping[str, HintKind] = {
+    "pull_request": "pull",
+    "pull_request_review": "comment",
+    "pull_request_review_comment": "comment",
+}
+_GITEA_EVENTS = ("x-gitea-event", "x-forgejo-event", "x-github-event")
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """`external_id` is the repository, None: all of the connection; `number` the pull request."""
+
+    kind: HintKind
+    external_id: str | None = None
+    number: int | None = None
+
+
+# As it stands in the body: what is of no use is skipped, not read, however large it is.
+_Field = msgspec.Raw
+_NULL = msgspec.Raw(b"null")
+_MOST_FIELD_BYTES = 4096
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """Any object of a payload, the few fields of it that matter."""
+
+    id: _Field = _NULL
+    number: _Field = _NULL
+    iid: _Field = _NULL
+    pull_request: _Field = _NULL
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    action: _Field = _NULL
+    event_name: _Field = _NULL
+    object_kind: _Field = _NULL
+    ref: _Field = _NULL
+    number: _Field = _NULL
+    is_pull: _Field = _NULL
+    project_id: _Field = _NULL
+    repository: _Part | None = None
+    project: _Part | None = None
+    issue: _Part | None = None
+    pull_request: _Part | None = None
+    merge_request: _Part | None = None
+    object_attributes: _Part | None = None
+
+
+_decode = msgspec.json.Decoder(_Payload).decode
+
+
+def verified(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether who sent it knows the secret; `headers` by their names in lower case."""
+    if not secret:
+        return False
+    if platform == "gitlab":
+        return _same(headers.get("x-gitlab-token", ""), secret)
+    expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return any(
+        _same(headers[name].removeprefix("sha256="), expected)
+        for name in _SIGNATURE_HEADERS.get(platform, ())
+        if name in headers
+    )
+
+
+def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> str:
+    """The platform's own name of this delivery, or one made of what it says."""
+    for name in _DELIVERY_HEADERS.get(platform, ()):
+        if _DELIVERY_ID.fullmatch(headers.get(name, "")):
+            return headers[name]
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def hint_of(platform: str, headers: Mapping[str, str], body: bytes) -> Hint | None:
+    """None: it is nothing that we act on, or cannot be understood."""
+    try:
+        return _hint_in(platform, headers, _decode(body))
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+def _hint_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> Hint | None:
+    match platform:
+        case "github":
+            return _github_hint(headers.get("x-github-event", ""), payload)
+        case "gitlab":
+            return _gitlab_hint(headers.get("x-gitlab-event", ""), payload)
+        case "gitea":
+            events = (headers[name] for name in _GITEA_EVENTS if name in headers)
+            return _gitea_hint(next(events, ""), payload)
+    return None
+
+
+def _github_hint(event: str, payload: _Payload) -> Hint | None:
+    repository = payload.repository
+    if event == "push":
+        return _push(repository, payload)
+    if event == "repository":
+        return _hint("repository", repository)
+    if event == "installation":
+        # It was suspended, restored or given other permissions: all repositories are concerned.
+        return Hint("repository")
+    if event == "issue_comment":
+        return _new_comment(repository, payload, is_on_pull=_is_pull(payload))
+    kind = _ON_GITHUB_PULLS.get(event)
+    return None if kind is None else _hint(kind, repository, _number_in(payload))
+
+
+def _gitlab_hint(event: str, payload: _Payload) -> Hint | None:
+    project = _Part(id=payload.project_id) if payload.project is None else payload.project
+    # A system hook puts the name of the event into its body.
+    match event, _text(payload.event_name) or _text(payload.object_kind):
+        case ("Push Hook", _) | ("System Hook", "push"):
+            return _push(project, payload)
+        case ("Merge Request Hook", _) | ("System Hook", "merge_request"):
+            attributes = payload.object_attributes or _Part()
+            return _hint("pull", project, attributes.iid)
+        case "Note Hook", _:
+            request = payload.merge_request or _Part()
+            return _hint("comment", project, request.iid)
+        case (
+            "System Hook",
+            "project_rename" | "project_destroy" | "project_transfer" | "project_update",
+        ):
+            return _hint("repository", project)
+    return None
+
+
+def _gitea_hint(event: str, payload: _Payload) -> Hint | None:
+    repository = payload.repository
+    if event == "push":
+        return _push(repository, payload)
+    if event == "repository":
+        return _hint("repository", repository)
+    if event in {"issue_comment", "pull_request_comment"}:
+        is_on_pull = event != "issue_comment" or _is_pull(payload)
+        return _new_comment(repository, payload, is_on_pull=is_on_pull)
+    if event.startswith("pull_request_review"):
+        return _hint("comment", repository, _number_in(payload))
+    if event.startswith("pull_request"):
+        return _hint("pull", repository, _number_in(payload))
+    return None
+
+
+def _push(repository: _Part | None, payload: _Payload) -> Hint | None:
+    is_branch = _text(payload.ref).startswith("refs/heads/")
+    return _hint("push", repository) if is_branch else None
+
+
+def _new_comment(repository: _Part | None, payload: _Payload, *, is_on_pull: bool) -> Hint | None:
+    """What was said is heard once: a change or a removal tells nothing new."""
+    if not is_on_pull or _text(payload.action) in {"edited", "deleted"}:
+        return None
+    return _hint("comment", repository, _number_in(payload))
+
+
+def _hint(kind: HintKind, repository: _Part | None, *numbers: _Field) -> Hint | None:
+    """`numbers`: one for kinds that need one."""
+    external_id = None if repository is None else _positive(repository.id)
+    found = [_positive(number) for number in numbers]
+    if external_id is None or None in found:
+        return None
+    return Hint(kind, str(external_id), *found)
+
+
+def _is_pull(payload: _Payload) -> bool:
+    on_issue = payload.issue is not None and _is_given(payload.issue.pull_request)
+    return _value(payload.is_pull) is True or on_issue
+
+
+def _number_in(payload: _Payload) -> _Field:
+    places = (payload.pull_request, payload.issue, payload)
+    numbers = (one.number for one in places if one is not None)
+    return next(filter(_is_given, numbers), _NULL)
+
+
+def _is_given(given: _Field) -> bool:
+    return bytes(given) != b"null"
+
+
+def _positive(given: _Field) -> int | None:
+    value = _value(given)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 < value <= _LARGEST_ID else None
+
+
+def _text(given: _Field) -> str:
+    value = _value(given)
+    return value if isinstance(value, str) else ""
+
+
+def _value(given: _Field) -> Any:
+    """None for what is too large to be what we look for."""
+    raw = bytes(given)
+    return msgspec.json.decode(raw) if len(raw) <= _MOST_FIELD_BYTES else None
+
+
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(
+        given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass")
+    )

@@ -1,0 +1,75 @@
+"""A platform that is a table of repositories in memory, for tests of what connects them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from agentjobs.forges.connections import Connection
+from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.platforms import NewPlatform, Platforms
+from agentjobs.forges.protocol import (
+    Account,
+    ForgeError,
+    Platform,
+    RepoAddress,
+    SeenRepository,
+)
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.addresses import Allowed
+from agentjobs.store.database import Database
+
+
+@dataclass
+class TableOfRepositories:
+    """`accepted` are the credentials that are; `fault` is what every question meets, if any."""
+
+    seen: list[SeenRepository] = field(default_factory=list)
+    accepted: set[str] = field(default_factory=lambda: {"good-token"})
+    account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
+    fault: ForgeError | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def adapter(self, connection: Connection, credential: str, *_: object) -> Platform:
+        return TablePlatform(self, connection.platform, credential)
+
+    def platforms(
+        self, db: Database, keys: SealingKeys, session: aiohttp.ClientSession
+    ) -> Platforms:
+        adapters: dict[str, NewPlatform] = dict.fromkeys(
+            ("github", "gitlab", "gitea"), self.adapter
+        )
+        return Platforms(db, keys, session, GitWay(Allowed()), adapters)
+
+
+class TablePlatform(Platform):
+    platform = ""
+
+    def __init__(self, table: TableOfRepositories, platform: str, credential: str) -> None:
+        self.platform = platform
+        self._table = table
+        self._credential = credential
+
+    async def check(self) -> Account:
+        self._meet("check")
+        return self._table.account
+
+    async def repositories(self) -> AsyncIterator[SeenRepository]:
+        self._meet("repositories")
+        for one in self._table.seen:
+            yield one
+
+    async def repository(self, repo: RepoAddress) -> SeenRepository:
+        self._meet(f"repository {repo.full_name}")
+        for one in self._table.seen:
+            wanted = repo.external_id or repo.full_name.lower()
+            if wanted in (one.external_id, one.full_name.lower()):
+                return one
+        raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
+
+    def _meet(self, question: str) -> None:
+        self._table.asked.append(question)
+        if self._table.fault is not None:
+            raise self._table.fault
+        if self._credential not in self._table.accepted:
+            raise ForgeError("Bad credentials.", "unauthorized")

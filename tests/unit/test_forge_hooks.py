@@ -1,0 +1,184 @@
+"""What platforms say by webhooks: who may say it, and what is made of it."""
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentjobs.forges.hooks import Hint, delivery_id_of, hint_of, verified
+
+PLATFORMS = ("github", "gitlab", "gitea")
+EVENT_HEADERS = {
+    "github": "x-github-event",
+    "gitlab": "x-gitlab-event",
+    "gitea": "x-gitea-event",
+}
+GITHUB_COMMENT = {"action": "created", "issue": {"number": 7, "pull_request": {}}}
+ON_SEVEN = {"issue": {"number": 7}}
+PUSH = {"object_kind": "push", "ref": "refs/heads/main", "project_id": 5}
+MERGE_REQUEST = {"project": {"id": 5}, "object_attributes": {"id": 99, "iid": 7}}
+NOTE = {"project_id": 5, "project": {"id": 5}, "merge_request": {"iid": 7}}
+# GitHub publishes this example for who tests a receiver.
+GITHUB_SECRET = "It's a Secret to Everybody"
+GITHUB_BODY = b"Hello, World!"
+GITHUB_DIGEST = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+
+
+def hint(platform: str, event: str, payload: object) -> Hint | None:
+    return hint_of(platform, {EVENT_HEADERS[platform]: event}, json.dumps(payload).encode())
+
+
+def test_the_documented_signature_of_github_is_accepted() -> None:
+    headers = {"x-hub-signature-256": f"sha256={GITHUB_DIGEST}"}
+    assert verified("github", GITHUB_SECRET, headers, GITHUB_BODY)
+    assert verified("gitea", GITHUB_SECRET, {"x-gitea-signature": GITHUB_DIGEST}, GITHUB_BODY)
+    assert verified("gitea", GITHUB_SECRET, {"x-forgejo-signature": GITHUB_DIGEST}, GITHUB_BODY)
+    assert verified("gitea", GITHUB_SECRET, headers, GITHUB_BODY)
+    assert verified("gitlab", "s3cret", {"x-gitlab-token": "s3cret"}, b"anything")
+
+
+@pytest.mark.parametrize("platform", [*PLATFORMS, "bitbucket", ""])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-hub-signature-256": f"sha256={GITHUB_DIGEST[:-1]}0"},
+        {"x-hub-signature-256": ""},
+        {"x-hub-signature-256": "sha256="},
+        {"x-hub-signature-256": "\u00e4\udc80"},
+        {"x-hub-signature": f"sha1={hashlib.sha1(GITHUB_BODY).hexdigest()}"},
+        {"x-gitea-signature": GITHUB_DIGEST.upper()},
+        {"x-gitlab-token": ""},
+        {"x-gitlab-token": GITHUB_SECRET[:-1]},
+        {"authorization": GITHUB_SECRET},
+    ],
+)
+def test_whoever_does_not_know_the_secret_is_not_believed(
+    platform: str, headers: dict[str, str]
+) -> None:
+    assert not verified(platform, GITHUB_SECRET, headers, GITHUB_BODY)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_no_secret_is_nobodys_secret(platform: str) -> None:
+    digest = hmac.new(b"", b"{}", hashlib.sha256).hexdigest()
+    headers = {"x-hub-signature-256": f"sha256={digest}", "x-gitea-signature": digest}
+    assert not verified(platform, "", {**headers, "x-gitlab-token": ""}, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("platform", "event", "payload", "expected"),
+    [
+        ("github", "push", {"ref": "refs/heads/main"}, Hint("push", "5")),
+        ("github", "push", {"ref": "refs/tags/v1"}, None),
+        ("github", "pull_request", {"action": "closed", "number": 7}, Hint("pull", "5", 7)),
+        ("github", "pull_request_review", {"pull_request": {"number": 7}}, Hint("comment", "5", 7)),
+        ("github", "issue_comment", GITHUB_COMMENT, Hint("comment", "5", 7)),
+        ("github", "issue_comment", {"action": "created", "issue": {"number": 7}}, None),
+        ("github", "issue_comment", {**GITHUB_COMMENT, "action": "edited"}, None),
+        ("github", "repository", {"action": "renamed"}, Hint("repository", "5")),
+        ("github", "installation", {"action": "suspend"}, Hint("repository")),
+        ("github", "ping", {"zen": "Keep it"}, None),
+        ("github", "star", {}, None),
+        ("gitea", "push", {"ref": "refs/heads/x/y"}, Hint("push", "5")),
+        ("gitea", "pull_request", {"number": 7}, Hint("pull", "5", 7)),
+        ("gitea", "pull_request_sync", {"number": 7}, Hint("pull", "5", 7)),
+        ("gitea", "pull_request_approved", {"pull_request": {"number": 7}}, Hint("pull", "5", 7)),
+        ("gitea", "issue_comment", {"is_pull": True, **ON_SEVEN}, Hint("comment", "5", 7)),
+        ("gitea", "issue_comment", {"is_pull": False, "issue": {"number": 7}}, None),
+        ("gitea", "pull_request_comment", {"issue": {"number": 7}}, Hint("comment", "5", 7)),
+        ("gitea", "repository", {"action": "deleted"}, Hint("repository", "5")),
+        ("gitea", "wiki", {}, None),
+    ],
+)
+def test_an_event_becomes_a_hint(
+    platform: str, event: str, payload: dict[str, Any], expected: Hint | None
+) -> None:
+    repository = {"id": 5, "full_name": "acme/shop", "owner": {"login": "acme"}}
+    assert hint(platform, event, {"repository": repository, **payload}) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "expected"),
+    [
+        ("Push Hook", PUSH, Hint("push", "5")),
+        ("Tag Push Hook", {**PUSH, "ref": "refs/tags/v1"}, None),
+        ("Merge Request Hook", MERGE_REQUEST, Hint("pull", "5", 7)),
+        ("Note Hook", NOTE, Hint("comment", "5", 7)),
+        ("Note Hook", {"project_id": 5, "issue": {"iid": 7}}, None),
+        ("System Hook", {"event_name": "project_rename", "project_id": 5}, Hint("repository", "5")),
+        ("System Hook", {**PUSH, "event_name": "project_destroy"}, Hint("repository", "5")),
+        ("System Hook", {**PUSH, "event_name": "push"}, Hint("push", "5")),
+        ("System Hook", {**MERGE_REQUEST, "object_kind": "merge_request"}, Hint("pull", "5", 7)),
+        ("System Hook", {"event_name": "user_create"}, None),
+        ("Pipeline Hook", {"project": {"id": 5}}, None),
+    ],
+)
+def test_an_event_of_gitlab_becomes_a_hint(
+    event: str, payload: dict[str, Any], expected: Hint | None
+) -> None:
+    assert hint("gitlab", event, payload) == expected
+
+
+_NUMBERS = st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=5)
+_NAMES = st.sampled_from(
+    ["action", "id", "iid", "number", "ref", "repository", "project", "project_id", "issue",
+     "pull_request", "merge_request", "object_attributes", "event_name", "object_kind", "is_pull"]
+)  # fmt: skip
+_VALUES = st.recursive(
+    _NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=4)
+)
+_EVENTS = st.sampled_from(
+    ["push", "pull_request", "issue_comment", "pull_request_comment", "repository", "installation",
+     "Push Hook", "Merge Request Hook", "Note Hook", "System Hook"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(PLATFORMS), _EVENTS, st.dictionaries(_NAMES, _VALUES) | _VALUES)
+def test_whatever_the_types_are_a_hint_is_sound_or_there_is_none(
+    platform: str, event: str, payload: object
+) -> None:
+    found = hint(platform, event, payload)
+    if found is None:
+        return
+    assert found.external_id is None or 0 < int(found.external_id) < 2**63
+    assert found.number is None or 0 < found.number < 2**63
+    assert (found.kind in {"pull", "comment"}) == (found.number is not None)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"payload=%7B%7D",
+        b"null",
+        b"[" * 200_000,
+        b'{"x":' * 100_000,
+        b'{"repository":{"id":' + b"9" * 10_000 + b'},"ref":"refs/heads/main","number":1e999}',
+        b'{"repository":{"id":5e0},"ref":"refs/heads/main"}',
+        b'{"repository":[],"ref":"refs/heads/main"}',
+        b'{"repository":{"id":true},"project_id":-1,"ref":"refs/heads/main"}',
+        b'{"repository":{"id":5},"ref":"refs/heads/main"',
+        b'{"ref":"\\ud800","repository":{"id":5}}',
+    ],
+)
+def test_a_hostile_body_is_nothing_and_never_raises(platform: str, body: bytes) -> None:
+    for event in ("push", "Push Hook"):
+        assert hint_of(platform, {EVENT_HEADERS[platform]: event}, body) is None
+
+
+def test_a_delivery_is_known_by_the_platforms_name_of_it_or_by_what_it_says() -> None:
+    assert delivery_id_of("github", {"x-github-delivery": "72d3162e"}, b"") == "72d3162e"
+    assert delivery_id_of("gitlab", {"x-gitlab-event-uuid": "13792a34"}, b"") == "13792a34"
+    assert delivery_id_of("gitea", {"x-forgejo-delivery": "f6266f16"}, b"") == "f6266f16"
+    made = f"sha256:{hashlib.sha256(b'one').hexdigest()}"
+    for odd in ("", "x" * 500, "a b", "\u00e4"):
+        assert delivery_id_of("github", {"x-github-delivery": odd}, b"one") == made
+    assert delivery_id_of("github", {}, b"two") != made
