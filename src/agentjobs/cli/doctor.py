@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentjobs.cli.admin import load_settings
+from agentjobs.cli.doctor_forges import look_at_forges
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import answer, answer_json
 
@@ -28,7 +29,7 @@ Finding = tuple[str, str, str]
 
 
 def doctor(data_dir: DataDir = None, json: Json = False) -> None:
-    """Look at store, git, sandbox, secrets, webhooks, agents and workers; exit 1 for a problem."""
+    """Look at store, git, sandbox, secrets, platforms, agents and workers; exit 1 for a problem."""
     settings = load_settings(data_dir)
     findings = asyncio.run(_examine(settings))
     if json:
@@ -143,6 +144,7 @@ async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
         for finding in [
             *await _look_at_secrets(settings, db),
             *await _look_at_webhooks(settings, db),
+            *await look_at_forges(settings, db),
             *await _look_at_workers(db),
         ]:
             yield finding

@@ -10,6 +10,8 @@ import typer
 from agentjobs.cli import (  # noqa: F401 - some hold verbs of another noun alone
     deliveries,
     failures,
+    forge_repos,
+    forge_secrets,
     graph,
     ping,
     user_access,
@@ -19,6 +21,7 @@ from agentjobs.cli.advisories import advisories
 from agentjobs.cli.agents import agents
 from agentjobs.cli.demo.command import demo
 from agentjobs.cli.doctor import doctor
+from agentjobs.cli.forges import forges
 from agentjobs.cli.jobs import jobs
 from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
@@ -26,6 +29,7 @@ from agentjobs.cli.pulls import pulls
 from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
+from agentjobs.cli.trackers import trackers
 from agentjobs.cli.upkeep import backup, migrate
 from agentjobs.cli.users import users
 from agentjobs.cli.webhooks import webhooks
@@ -47,6 +51,8 @@ for name, noun in {
     "users": users,
     "keys": keys,
     "repos": repos,
+    "forges": forges,
+    "trackers": trackers,
     "agents": agents,
     "advisories": advisories,
     "secrets": secrets,

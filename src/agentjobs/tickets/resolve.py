@@ -1,0 +1,174 @@
+"""From the identifier that came with a job to its ticket, by the trackers of the organization."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import aiohttp
+import msgspec
+
+from agentjobs.forges.api import Patience
+from agentjobs.forges.protocol import ForgeError, Platform
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from agentjobs.tickets.bounds import one_line
+from agentjobs.tickets.issues import IssueTracker, issue_of
+from agentjobs.tickets.jira import JiraTracker, key_of
+from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound, Tracker
+from agentjobs.tickets.trackers import ConfiguredTracker, note_check, open_tracker, trackers_of
+
+_WRITTEN_LIKE = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
+_MOST_ID = 100
+
+
+class ConnectedPlatforms(Protocol):
+    async def of(self, connection_id: str, patience: Patience) -> Platform:
+        """Raises ForgeError."""
+
+
+class WantedTicket(msgspec.Struct, frozen=True, kw_only=True):
+    """`connection_id` is None for a repository of the platform `local`, which has no issues."""
+
+    organization_id: str
+    ticket_id: str
+    full_name: str
+    connection_id: str | None = None
+
+
+class FoundTicket(msgspec.Struct, frozen=True, kw_only=True):
+    """`link_back`: the tracker wants to be told what became of it."""
+
+    ticket: Ticket
+    tracker_id: str
+    tracker: str
+    link_back: bool
+    full_name: str
+    connection_id: str | None = None
+
+
+class Tickets:
+    """What jobs ask. One for the process: credentials are opened for each question."""
+
+    def __init__(
+        self,
+        db: Database,
+        keys: SealingKeys,
+        session: aiohttp.ClientSession,
+        platforms: ConnectedPlatforms,
+    ) -> None:
+        self._db = db
+        self._keys = keys
+        self._session = session
+        self._platforms = platforms
+
+    async def find(self, wanted: WantedTicket, patience: Patience) -> FoundTicket | None:
+        """None: no tracker is configured for this repository.
+
+        Raises TicketNotFound, and ForgeError where a tracker stayed away.
+        """
+        trackers = [
+            tracker
+            for tracker in await trackers_of(self._db, wanted.organization_id)
+            if tracker.kind != "issues" or wanted.connection_id is not None
+        ]
+        if not trackers:
+            return None
+        reasons = []
+        away: ForgeError | None = None
+        for tracker in trackers:
+            if not _reads(tracker, wanted):
+                continue
+            try:
+                ticket = await self._ask(tracker, wanted, patience)
+            except (ForgeError, Problem) as error:
+                if isinstance(error, ForgeError) and error.may_pass:
+                    away = away or ForgeError(f"{tracker.name}: {error}", "away")
+                reasons.append(f"{tracker.name}: {error}")
+                continue
+            if ticket is not None:
+                return _found(tracker, ticket, wanted)
+            reasons.append(f"{tracker.name} has none of that name, or does not show it to us.")
+        if away is not None:
+            raise away
+        raise TicketNotFound(_not_found(wanted, reasons, trackers))
+
+    async def link_back(self, found: FoundTicket, link: ResultLink, patience: Patience) -> bool:
+        """False: nobody wants it (any more). Raises ForgeError, and Problem for a locked token.
+
+        Made twice, it is one link on Jira and two comments on an issue.
+        """
+        opened = await open_tracker(self._db, self._keys, found.tracker_id)
+        if opened is None or not opened[0].link_back:
+            return False
+        tracker = await self._tracker(*opened, found.connection_id, found.full_name, patience)
+        await tracker.link_back(found.ticket, link)
+        return True
+
+    async def _ask(
+        self, configured: ConfiguredTracker, wanted: WantedTicket, patience: Patience
+    ) -> Ticket | None:
+        opened = await open_tracker(self._db, self._keys, configured.id)
+        if opened is None:
+            return None
+        tracker = await self._tracker(*opened, wanted.connection_id, wanted.full_name, patience)
+        try:
+            ticket = await tracker.find(wanted.ticket_id)
+        except ForgeError as error:
+            if error.fault in {"unauthorized", "denied"}:
+                await self._note(configured, str(error))
+            raise
+        await self._note(configured, None)
+        return ticket
+
+    async def _tracker(
+        self,
+        configured: ConfiguredTracker,
+        token: str,
+        connection_id: str | None,
+        full_name: str,
+        patience: Patience,
+    ) -> Tracker:
+        if configured.kind == "jira":
+            return jira_of(configured, token, self._session, patience)
+        if connection_id is None:
+            raise ForgeError(f"{full_name} is on no platform that has issues.")
+        return IssueTracker(await self._platforms.of(connection_id, patience), full_name)
+
+    async def _note(self, tracker: ConfiguredTracker, error: str | None) -> None:
+        # What a connection may not do is shown there: every repository may have another one.
+        if tracker.kind == "jira" and (error is None) != (tracker.error is None):
+            await note_check(self._db, tracker.id, error)
+
+
+def jira_of(
+    tracker: ConfiguredTracker, token: str, session: aiohttp.ClientSession, patience: Patience
+) -> JiraTracker:
+    assert tracker.url is not None
+    return JiraTracker(tracker.url, tracker.account, token, session, patience)
+
+
+def _reads(tracker: ConfiguredTracker, wanted: WantedTicket) -> bool:
+    if tracker.kind == "jira":
+        return key_of(wanted.ticket_id, tracker.url or "") is not None
+    return issue_of(wanted.ticket_id, wanted.full_name) is not None
+
+
+def _found(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTicket) -> FoundTicket:
+    return FoundTicket(
+        ticket=ticket,
+        tracker_id=tracker.id,
+        tracker=tracker.name,
+        link_back=tracker.link_back,
+        full_name=wanted.full_name,
+        connection_id=wanted.connection_id,
+    )
+
+
+def _not_found(
+    wanted: WantedTicket, reasons: list[str], trackers: Iterable[ConfiguredTracker]
+) -> str:
+    name = repr(one_line(wanted.ticket_id, _MOST_ID))
+    if reasons:
+        return f"The ticket {name} was not found. {' '.join(reasons)}"
+    known = "; ".join(f"{one.name}: {_WRITTEN_LIKE[one.kind]}" for one in trackers)
+    return f"{name} is written like no ticket of the trackers that are configured ({known})."

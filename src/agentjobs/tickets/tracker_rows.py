@@ -1,0 +1,117 @@
+"""The table of trackers: what a row holds, and each change of one with its audit entry."""
+
+from typing import Literal
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations import audit
+from agentjobs.organizations.sealing import Sealed
+from agentjobs.store.database import Row, Transaction
+
+TrackerKind = Literal["issues", "jira"]
+Flavour = Literal["cloud", "data-center"]
+
+
+class ConfiguredTracker(msgspec.Struct, frozen=True, kw_only=True):
+    """All but its token. `account` is there for Jira Cloud alone."""
+
+    id: str
+    organization_id: str
+    kind: TrackerKind
+    name: str
+    url: str | None = None
+    account: str | None = None
+    link_back: bool = False
+    error: str | None = None
+    checked_at: int | None = None
+    created_at: int
+
+    @property
+    def flavour(self) -> Flavour | None:
+        if self.kind != "jira":
+            return None
+        return "data-center" if self.account is None else "cloud"
+
+
+async def insert(
+    tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed | None, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "INSERT INTO trackers (id, organization_id, kind, name, url, account, sealed, key_id,"
+        " link_back, created_at) VALUES (:id, :organization_id, :kind, :name, :url, :account,"
+        " :sealed, :key_id, :link_back, :created_at)",
+        id=tracker.id,
+        organization_id=tracker.organization_id,
+        kind=tracker.kind,
+        name=tracker.name,
+        url=tracker.url,
+        account=tracker.account,
+        sealed=None if sealed is None else sealed.data,
+        key_id=None if sealed is None else sealed.key_id,
+        link_back=tracker.link_back,
+        created_at=tracker.created_at,
+    )
+    await audit.write(tx, tracker.organization_id, entry)
+
+
+async def replace_token(
+    tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed, entry: audit.Entry
+) -> None:
+    changed = await tx.execute(
+        "UPDATE trackers SET sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
+        " WHERE id = :id AND removed_at IS NULL",
+        id=tracker.id,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+    )
+    if changed:
+        await audit.write(tx, tracker.organization_id, entry)
+
+
+async def set_link_back(
+    tx: Transaction, tracker: ConfiguredTracker, link_back: bool, entry: audit.Entry
+) -> None:
+    changed = await tx.execute(
+        "UPDATE trackers SET link_back = :link_back WHERE id = :id AND removed_at IS NULL",
+        id=tracker.id,
+        link_back=link_back,
+    )
+    if changed:
+        await audit.write(tx, tracker.organization_id, entry)
+
+
+async def remove(tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry) -> None:
+    removed = await tx.execute(
+        "UPDATE trackers SET removed_at = :now, sealed = NULL, key_id = NULL"
+        " WHERE id = :id AND removed_at IS NULL",
+        id=tracker.id,
+        now=now_ms(),
+    )
+    if removed:
+        await audit.write(tx, tracker.organization_id, entry)
+
+
+async def note_check(tx: Transaction, tracker_id: str, error: str | None) -> None:
+    await tx.execute(
+        "UPDATE trackers SET error = :error, checked_at = :now"
+        " WHERE id = :id AND removed_at IS NULL",
+        id=tracker_id,
+        error=error,
+        now=now_ms(),
+    )
+
+
+def tracker_of(row: Row) -> ConfiguredTracker:
+    return ConfiguredTracker(
+        id=row["id"],
+        organization_id=row["organization_id"],
+        kind=row["kind"],
+        name=row["name"],
+        url=row["url"],
+        account=row["account"],
+        link_back=bool(row["link_back"]),
+        error=row["error"],
+        checked_at=row["checked_at"],
+        created_at=row["created_at"],
+    )

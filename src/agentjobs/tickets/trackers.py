@@ -1,0 +1,202 @@
+"""The trackers of an organization, as rows. Tokens are sealed, and shown to nobody.
+
+Asks no tracker anything: `resolve` does, with what is opened here.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.connection_checks import checked_credential
+from agentjobs.identifiers import new_id
+from agentjobs.organizations import audit
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, IntegrityError
+from agentjobs.tickets import tracker_rows
+from agentjobs.tickets.bounds import one_line
+from agentjobs.tickets.tracker_checks import checked_account, checked_name, checked_site
+from agentjobs.tickets.tracker_rows import ConfiguredTracker, Flavour, TrackerKind, tracker_of
+
+__all__ = [
+    "ConfiguredTracker",
+    "Flavour",
+    "NewTracker",
+    "add_tracker",
+    "check_token",
+    "draft_of",
+    "find_tracker",
+    "list_trackers",
+    "note_check",
+    "open_tracker",
+    "remove_tracker",
+    "replace_token",
+    "set_link_back",
+    "trackers_of",
+]
+
+_MOST_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTracker:
+    """For `issues` only `link_back` is asked for. An empty name: the kind's own.
+
+    `flavour` None: told by the address.
+    """
+
+    kind: TrackerKind
+    name: str = ""
+    url: str = ""
+    account: str | None = None
+    token: str = field(default="", repr=False)
+    flavour: Flavour | None = None
+    link_back: bool = False
+
+
+def draft_of(organization_id: str, new: NewTracker) -> ConfiguredTracker:
+    """What it would be, with nothing stored. Raises Problem."""
+    if new.kind == "issues":
+        # One name for all: a repository has one platform, and so one place for its issues.
+        url, account, name = None, None, "issues"
+    else:
+        url = checked_site(new.url)
+        account = checked_account(new.account, new.flavour, url)
+        checked_credential("token", new.token)
+        name = checked_name(new.name or new.kind)
+    return ConfiguredTracker(
+        id=new_id("trk"),
+        organization_id=organization_id,
+        kind=new.kind,
+        name=name,
+        url=url,
+        account=account,
+        link_back=new.link_back,
+        created_at=now_ms(),
+    )
+
+
+async def add_tracker(
+    db: Database, keys: SealingKeys, organization: str, new: NewTracker
+) -> ConfiguredTracker:
+    owner = await find_organization(db, organization)
+    tracker = draft_of(owner.id, new)
+    sealed = None if tracker.kind == "issues" else keys.seal(new.token, *_context(tracker))
+    entry = audit.entry("tracker.added", tracker.name, kind=tracker.kind, url=tracker.url)
+    try:
+        await db.transact(tracker_rows.insert, tracker, sealed, entry)
+    except IntegrityError:
+        raise _name_taken(tracker) from None
+    return tracker
+
+
+async def list_trackers(db: Database, organization: str) -> list[ConfiguredTracker]:
+    owner = await find_organization(db, organization)
+    return await trackers_of(db, owner.id)
+
+
+async def trackers_of(db: Database, organization_id: str) -> list[ConfiguredTracker]:
+    """In the order in which they are asked: the oldest first."""
+    rows = await db.fetch_all(
+        "SELECT * FROM trackers WHERE organization_id = :organization_id"
+        " AND removed_at IS NULL ORDER BY id",
+        organization_id=organization_id,
+    )
+    return [tracker_of(row) for row in rows]
+
+
+async def find_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
+    """By its name or its identifier."""
+    owner = await find_organization(db, organization)
+    row = await db.fetch_one(
+        "SELECT * FROM trackers WHERE organization_id = :organization_id"
+        " AND (name = :name OR id = :name) AND removed_at IS NULL",
+        organization_id=owner.id,
+        name=name,
+    )
+    if row is None:
+        raise Problem(
+            "tracker_not_found",
+            f"The organization {organization!r} has no tracker {name!r}; "
+            f"`agentjobs trackers list --org {organization}` shows those it has.",
+        )
+    return tracker_of(row)
+
+
+async def replace_token(
+    db: Database, keys: SealingKeys, organization: str, name: str, token: str
+) -> ConfiguredTracker:
+    found = await find_tracker(db, organization, name)
+    check_token(found, token)
+    sealed = keys.seal(token, *_context(found))
+    entry = audit.entry("tracker.token_replaced", found.name)
+    await db.transact(tracker_rows.replace_token, found, sealed, entry)
+    return await find_tracker(db, organization, found.id)
+
+
+def check_token(tracker: ConfiguredTracker, token: str) -> None:
+    """Raises Problem if it cannot be one."""
+    if tracker.kind == "issues":
+        raise Problem(
+            "invalid_credential",
+            "Issues are read by the connection of their platform: `agentjobs forges rotate-token` "
+            "gives that a new token.",
+        )
+    checked_credential("token", token)
+
+
+async def set_link_back(
+    db: Database, organization: str, name: str, link_back: bool
+) -> ConfiguredTracker:
+    found = await find_tracker(db, organization, name)
+    if found.link_back != link_back:
+        entry = audit.entry("tracker.changed", found.name, link_back=link_back)
+        await db.transact(tracker_rows.set_link_back, found, link_back, entry)
+    return msgspec.structs.replace(found, link_back=link_back)
+
+
+async def remove_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
+    """Its token is gone with it."""
+    found = await find_tracker(db, organization, name)
+    await db.transact(tracker_rows.remove, found, audit.entry("tracker.removed", found.name))
+    return found
+
+
+async def note_check(db: Database, tracker_id: str, error: str | None = None) -> None:
+    """What it said when it was asked; None: all is well."""
+    said = None if error is None else one_line(error, _MOST_ERROR)
+    await db.transact(tracker_rows.note_check, tracker_id, said)
+
+
+async def open_tracker(
+    db: Database, keys: SealingKeys, tracker_id: str
+) -> tuple[ConfiguredTracker, str] | None:
+    """With its token, empty where it has none; None: it was removed.
+
+    Raises Problem when it cannot be opened here.
+    """
+    row = await db.fetch_one(
+        "SELECT * FROM trackers WHERE id = :id AND removed_at IS NULL", id=tracker_id
+    )
+    if row is None:
+        return None
+    tracker = tracker_of(row)
+    if row["sealed"] is None:
+        return tracker, ""
+    try:
+        return tracker, keys.open(bytes(row["sealed"]), *_context(tracker))
+    except Problem as problem:
+        reason = f"The token of the tracker {tracker.name} is locked. {problem.message}"
+        raise Problem(problem.code, reason) from None
+
+
+def _name_taken(tracker: ConfiguredTracker) -> Problem:
+    if tracker.kind == "issues":
+        return Problem("name_taken", "The issues of the platforms are looked at already.")
+    return Problem("name_taken", f"A tracker named {tracker.name!r} exists; choose another name.")
+
+
+def _context(tracker: ConfiguredTracker) -> tuple[str, ...]:
+    return ("tracker", tracker.organization_id, tracker.id)
