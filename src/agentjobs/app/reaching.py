@@ -5,9 +5,13 @@ from pathlib import Path
 import aiohttp
 
 from agentjobs.agents.certificates import make_bundle
+from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.platforms import Platforms
+from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
 from agentjobs.settings import Settings, SettingsError
+from agentjobs.store.database import Database
 
 
 def allowed_of(settings: Settings) -> Allowed:
@@ -22,6 +26,13 @@ def session_of(settings: Settings) -> aiohttp.ClientSession:
         return new_session(allowed_of(settings), settings.ca_file)
     except ValueError as error:
         raise SettingsError(str(error)) from None
+
+
+def platforms_of(
+    db: Database, settings: Settings, session: aiohttp.ClientSession, certificates: Path | None
+) -> Platforms:
+    gitway = GitWay(allowed_of(settings), certificates)
+    return Platforms(db, SealingKeys.load(settings), session, gitway)
 
 
 def certificates_of(settings: Settings) -> Path | None:

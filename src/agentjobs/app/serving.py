@@ -5,27 +5,33 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Protocol
 
 import aiohttp
 
 from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.app.reaching import certificates_of, session_of
+from agentjobs.app.reaching import certificates_of, platforms_of, session_of
 from agentjobs.app.stopping import Stop
 from agentjobs.forges.local_repositories import tidy_repositories
+from agentjobs.forges.platforms import Platforms
 from agentjobs.forges.pushes import record_all_heads
 from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.comments import hear_comment
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.review import request_review
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.public_address import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
+from agentjobs.repos.platform_sync import PlatformSync
 from agentjobs.settings import Settings
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import Server, bind, server_for
 from agentjobs.worker.advisory_loop import AdvisoryLoop
+from agentjobs.worker.forge_loop import ForgeLoop
 from agentjobs.worker.index_loop import IndexLoop
 from agentjobs.worker.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.worker.prune_loop import prune_loop
@@ -66,12 +72,17 @@ async def serving(
         asyncio.TaskGroup() as group,
         _metrics_server(context, group),
     ):
+        context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
+        loops = [
+            *_serving_loops(context, session, registry),
+            _forge_loop(jobs, context.platforms),
+        ]
         server = server_for(build_application(context))
         # It listens already: whoever comes now waits until the server starts, in a moment.
         on_ready(f"{jobs.settings.effective_public_url}/v1", sign_in_link)
         serving = group.create_task(server.serve(sockets=[listener]))
         await _started(server, serving)
-        group.create_task(run_loops(_serving_loops(context, session, registry), served))
+        group.create_task(run_loops(loops, served))
         try:
             yield
         finally:
@@ -112,6 +123,13 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
             yield session, registry
         finally:
             await registry.close()
+
+
+def _forge_loop(jobs: JobsContext, platforms: Platforms) -> Loop:
+    sync = PlatformSync(
+        jobs.db, platforms, jobs.settings, request_review, partial(hear_comment, jobs)
+    )
+    return ForgeLoop(jobs.db, sync)
 
 
 def _serving_loops(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.app.reaching import allowed_of, certificates_of, session_of
+from agentjobs.app.reaching import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.forges.local import LocalForge
 from agentjobs.gateway.prices import prices_of
 from agentjobs.jobs.context import JobsContext
@@ -14,6 +14,7 @@ from agentjobs.jobs.tools import JobTools
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.facts import FactsCache
 from agentjobs.sandbox.choice import sandbox_for
+from agentjobs.tickets.resolve import Tickets
 from agentjobs.worker.worker import Worker
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
@@ -31,6 +32,9 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
         settings.data_path / "workspaces", mirrors, cache_max_bytes=settings.cache_max_bytes
     )
     session = session_of(settings)
+    certificates = certificates_of(settings)
+    keys = SealingKeys.load(settings)
+    platforms = platforms_of(context.db, settings, session, certificates)
     registry = Registry(settings, session)
     try:
         tools = JobTools(
@@ -39,13 +43,15 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
             workspaces=workspaces,
             sandbox=sandbox,
             forges={forge.platform: forge},
+            platforms=platforms,
+            tickets=Tickets(context.db, keys, session, platforms),
             facts=FactsCache(),
-            keys=SealingKeys.load(settings),
+            keys=keys,
             prices=prices_of(settings),
             allowed=allowed_of(settings),
             session=session,
             chooser=Chooser(registry),
-            certificates=certificates_of(settings),
+            certificates=certificates,
         )
         worker = Worker(tools, settings.effective_slots)
         await worker.start()

@@ -13,7 +13,7 @@ from agentjobs.agents.certificates import trusting
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.invocation import prepare
 from agentjobs.agents.judgement import watch_of
-from agentjobs.agents.prompt import JobFacts, PullSoFar
+from agentjobs.agents.prompt import JobFacts, PullSoFar, TicketWords
 from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.watching import Watch
 from agentjobs.jobs.claim import ClaimedJob
@@ -40,6 +40,7 @@ class AgentRun:
     log: LogWriter
     pull: PullSoFar | None = None
     fixes: list[dict[str, Any]] | None = None
+    ticket: TicketWords | None = None
     watch: Watch = dataclasses.field(init=False)
     _sandboxed: asyncio.Task[SandboxReport] | None = None
     _budget_message: str | None = None
@@ -106,6 +107,7 @@ class AgentRun:
             base_commit=base_commit,
             attempt=job.attempt + 1,
             ticket_id=job.ticket_id,
+            ticket=self.ticket,
             config_override=job.config_override,
             languages=facts.languages,
             guidance_files=facts.guidance,

@@ -17,6 +17,7 @@ from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
+from agentjobs.repos.sync_claims import PlatformRepo
 
 MARK = "<!-- agentjobs -->"
 # What a job is asked for is bounded as a whole, in JSON.
@@ -36,6 +37,31 @@ class Conversation(msgspec.Struct, frozen=True):
     connection_id: str
     number: int
     own_login: str = ""
+
+
+async def hear_comment(
+    context: JobsContext, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
+) -> None:
+    """Whatever is said on a pull request of ours comes here. Raises ForgeError."""
+    if instruction_in(comment.text, context.settings.mention) is None:
+        return
+    row = await context.db.fetch_one(
+        "SELECT o.plan, c.kind, c.account FROM forge_connections c"
+        " JOIN organizations o ON o.id = c.organization_id WHERE c.id = :id",
+        id=repo.connection_id,
+    )
+    if row is None:
+        return
+    conversation = Conversation(
+        repo.address,
+        repo.organization_id,
+        row["plan"],
+        repo.connection_id,
+        number,
+        # A person's own token is no reason not to hear the person.
+        (row["account"] or "") if row["kind"] == "app" else "",
+    )
+    await answer_comment(context, platform, conversation, comment)
 
 
 async def answer_comment(

@@ -6,7 +6,8 @@ Decides the outcome and stores none of it but the start; whoever called stores t
 from dataclasses import dataclass
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.forges.protocol import ForgeError, RepoAddress
+from agentjobs.forges.api import Patience
+from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.git.process import GitError
 from agentjobs.jobs.agent_run import AgentRun
 from agentjobs.jobs.claim import ClaimedJob
@@ -18,6 +19,7 @@ from agentjobs.jobs.plan import RunPlan, plan_run
 from agentjobs.jobs.proposal import Proposal, Pushed
 from agentjobs.jobs.pull_text import PullText, pull_text
 from agentjobs.jobs.start import start_job
+from agentjobs.jobs.ticket import JobTicket
 from agentjobs.jobs.tools import JobTools
 from agentjobs.repos.configuration import Configuration, ConfigurationError
 from agentjobs.repos.facts import RepoFacts
@@ -29,6 +31,8 @@ from agentjobs.workspace.errors import (
     UnsafeChange,
 )
 
+# How long in all one run waits for a platform that is busy or away.
+_PATIENCE_SECONDS = 900.0
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
     GitError: "repo_unavailable",
@@ -73,48 +77,68 @@ class Run:
         return text.replace(self.tools.context.settings.data_dir, "…")
 
     async def _through(self) -> Outcome:
-        agent, proposal = self._agent(), self._proposal()
+        agent, proposal = self._agent(), await self._proposal()
+        ticket = JobTicket(self.job, self.tools, self.log)
+        await ticket.find()
         base = await self._base_commit(proposal)
         # From the base commit to the push everything is in the mirror and nowhere else.
         with self.tools.mirrors.in_use(self.job.repo_id):
-            return await self._from(base, agent, proposal)
+            return await self._from(base, agent, proposal, ticket)
 
-    async def _from(self, base: str, agent: Agent, proposal: Proposal) -> Outcome:
+    async def _from(
+        self, base: str, agent: Agent, proposal: Proposal, ticket: JobTicket
+    ) -> Outcome:
         facts = await self._facts(base)
         plan = self._plan(agent, facts)
         pushed = await proposal.pushed_before(base)
         if pushed is not None:
-            return await self._adopt(proposal, plan, pushed)
+            return await self._adopt(proposal, plan, pushed, ticket)
         fixing = Fixing(self.job, self.tools, self.log)
         await fixing.prepare(base)
         plan = fixing.narrowed(plan)
         db = self.tools.context.db
         pull = await pull_so_far(db, proposal.forge, proposal.address, self.job)
         work = AgentRun(
-            self.job, agent, plan, self.tools, self.slot, self.log, pull, fixing.for_job_file
+            self.job,
+            agent,
+            plan,
+            self.tools,
+            self.slot,
+            self.log,
+            pull,
+            fixing.for_job_file,
+            ticket.words,
         )
         async with self.tools.workspaces.checkout(
             self.job.repo_id, base, owner_uid=self.tools.sandbox.owner_uid(self.slot)
         ) as checkout:
             report = await work.work(checkout, facts)
-            text = pull_text(self.job, agent.name, report)
+            text = pull_text(self.job, agent.name, report, ticket.facts)
             text = PullText(self.log.redacted(text.title), self.log.redacted(text.body))
             # Before it is checked: what a check leaves in the tree is nobody's proposal.
             commit = await proposal.commit(checkout, text, plan)
             await fixing.prove(commit)
             verification = await work.verify(checkout)
+        # Hours may have passed: with what the connection has now, and with patience again.
+        proposal = await self._proposal()
         await proposal.push(commit, base)
         self.is_irrevocable = True
-        return await proposal.open(base, commit, text, plan, verification)
+        done = await proposal.open(base, commit, text, plan, verification)
+        await ticket.link_back(done, text.title)
+        return done
 
-    async def _adopt(self, proposal: Proposal, plan: RunPlan, pushed: Pushed) -> Outcome:
+    async def _adopt(
+        self, proposal: Proposal, plan: RunPlan, pushed: Pushed, ticket: JobTicket
+    ) -> Outcome:
         await start_job(self.tools.context.db, self.job, pushed.base)
         self.log.say(f"{self.job.branch} is there already at {pushed.commit[:12]}: adopted")
         text = await proposal.words_of(pushed.commit)
         self.is_irrevocable = True
-        return await proposal.open(
+        done = await proposal.open(
             pushed.base, pushed.commit, text, plan, self.job.verification, pushed.head
         )
+        await ticket.link_back(done, text.title)
+        return done
 
     def _agent(self) -> Agent:
         agent = self.tools.context.catalog.get(self.job.agent)
@@ -122,12 +146,19 @@ class Run:
             raise Stopped("invalid_configuration", f"The agent {self.job.agent!r} is gone.")
         return agent
 
-    def _proposal(self) -> Proposal:
-        forge = self.tools.forges.get(self.job.platform)
-        if forge is None or not self.job.repo_is_connected:
+    async def _proposal(self) -> Proposal:
+        forge = await self._forge() if self.job.repo_is_connected else None
+        if forge is None:
             raise Stopped("repo_unavailable", f"The repository {self.job.repo!r} is disconnected.")
-        address = RepoAddress(self.job.organization, self.job.repo, self.job.repo_id)
+        job = self.job
+        address = RepoAddress(job.organization, job.repo, job.repo_id, job.external_id)
         return Proposal(self.job, self.tools, self.log, forge, address)
+
+    async def _forge(self) -> Forge | None:
+        if self.job.connection_id is None:
+            return self.tools.forges.get(self.job.platform)
+        patience = Patience(_PATIENCE_SECONDS, self.log.say)
+        return await self.tools.platforms.of(self.job.connection_id, patience)
 
     async def _base_commit(self, proposal: Proposal) -> str:
         branch = self.job.base_branch

@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 
 from agentjobs.advisories.chooser import Chooser
+from agentjobs.forges.platforms import Platforms
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
 from agentjobs.jobs.context import JobsContext
@@ -14,6 +15,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.repos.facts import FactsCache
 from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
 
@@ -24,7 +26,10 @@ class JobTools:
     mirrors: Mirrors
     workspaces: Workspaces
     sandbox: Sandbox
+    # Those of our own; hosts elsewhere are reached through their connections.
     forges: Mapping[str, Forge]
+    platforms: Platforms
+    tickets: Tickets
     facts: FactsCache
     keys: SealingKeys
     prices: Prices

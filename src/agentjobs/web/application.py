@@ -3,7 +3,7 @@
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp
 
-from agentjobs.web import git_http
+from agentjobs.web import git_http, hooks
 from agentjobs.web.api import documents, health, metrics_page, operations
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import routes as dashboard
@@ -17,6 +17,7 @@ def build_application(context: WebContext) -> ASGIApp:
         *health.routes,
         *metrics_page.routes(context),
         *git_http.routes,
+        *hooks.routes,
         # Last: some of their addresses begin with an organization's name.
         *dashboard.routes(context),
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.forges.platforms import Platforms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.statistics import Statistics
 from agentjobs.organizations.key_ring import KeyRing
@@ -28,6 +29,8 @@ class WebContext:
     # A file with all authorities that git shall trust; None: the system's.
     certificates: Path | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    # How hosts elsewhere are reached; None only where nothing is connected to any.
+    platforms: Platforms | None = None
     metrics: Metrics = field(default_factory=Metrics)
     # How many pages of a session are live.
     streams: Counter[bytes] = field(default_factory=Counter)
