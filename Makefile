@@ -13,8 +13,10 @@ AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
 # The large ones, for `make test-agents` only.
 AGENTS_DIR   := .agents
-# What the tests take from npm: an OpenID provider, the rules that pages are held to, a package manager.
+# What the tests take from npm: an OpenID provider, the rules that pages are held to, a package manager,
+# and GitHub's description of its API: one file of a package that is large.
 NPM_TESTS_DIR := .npm-tests
+GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
@@ -79,10 +81,13 @@ $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/sm
 	@touch $@
 
 # The system's packages first: npm is one of them.
-$(NPM_TESTS_DIR)/.installed: tests/npm/package.json | system-test
+$(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | system-test
 	@mkdir -p $(NPM_TESTS_DIR)
 	@cp tests/npm/package.json $(NPM_TESTS_DIR)/
 	@npm install --prefix $(NPM_TESTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
+	@npm pack --silent --pack-destination $(NPM_TESTS_DIR) $(GITHUB_API) >/dev/null
+	@tar -xzf $(NPM_TESTS_DIR)/octokit-openapi-*.tgz -C $(NPM_TESTS_DIR) --strip-components=1 package/generated/api.github.com.json
+	@rm $(NPM_TESTS_DIR)/octokit-openapi-*.tgz
 	@touch $@
 
 system-run:

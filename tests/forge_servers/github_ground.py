@@ -17,10 +17,7 @@ from tests.forge_servers.frame import ContractServer
 from tests.forge_servers.github_app import App, InstallationToken
 from tests.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 
-DOCUMENT = (
-    Path(__file__).resolve().parents[2]
-    / ".npm-tests/node_modules/@octokit/openapi/generated/api.github.com.json"
-)
+DOCUMENT = Path(__file__).resolve().parents[2] / ".npm-tests/generated/api.github.com.json"
 REPO = "/repos/{owner}/{repo}"
 ISSUE = f"{REPO}/issues/{{issue_number}}"
 PULL = f"{REPO}/pulls/{{pull_number}}"
