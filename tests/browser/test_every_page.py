@@ -8,6 +8,7 @@ from playwright.async_api import Page
 from agentjobs.web.dashboard.routes import PLACES
 from tests.browser.conftest import OpenPage
 from tests.browser.house import REPO, House
+from tests.browser.platforms import PLATFORM_REPO
 from tests.browser.things import Things
 from tests.browser.watch import (
     MOST_SHIFT,
@@ -45,6 +46,8 @@ def pages_of(things: Things) -> list[str]:
         "/vulnerabilities?q=nothing+is+called+this",
         "/settings/audit-log?since=2026-02-02&until=2026-01-01",
         "/settings/webhooks/nowhere",
+        f"/repos/{PLATFORM_REPO}",
+        f"/default/{PLATFORM_REPO}/pulls/1",
     ]
 
 

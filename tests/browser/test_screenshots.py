@@ -49,5 +49,5 @@ async def test_the_pictures_show_what_is_there(
     await picture(page, "/?span=7d", "overview", scheme)
     await picture(page, f"/jobs/{things.completed}", "job", scheme)
     await picture(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
-    pull = things.address_of("/{org}/{owner}/{name}/pulls/{number}")
+    pull = things.address_of("/{org}/{full_name:repo}/pulls/{number}")
     await picture(page, f"{pull}#commits", "pull-request", scheme)

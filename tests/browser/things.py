@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from tests.browser.house import ADVISORY, REPO, House
+from tests.browser.platforms import write_platform
 from tests.receiver import Receiver
 from tests.service import wait_until
 
@@ -28,17 +29,16 @@ class Things:
     delivery: str
     base: str
     head: str
+    connection: str
+    tracker: str
 
     def address_of(self, path: str) -> str:
         """Of a place of the dashboard, with what stands in for its names."""
-        of_delivery = path.startswith("/settings/webhooks/delivery-log/")
-        owner, _, name = REPO.partition("/")
-        address = path.format(
+        # Names of repositories have a kind of their own in addresses.
+        address = path.replace("{full_name:repo}", REPO).format(
             job_id=self.completed,
-            id=self.delivery if of_delivery else self.endpoint,
+            id=self._id_in(path),
             org="default",
-            owner=owner,
-            name=name,
             number=self.pull,
             advisory_id=ADVISORY,
         )
@@ -50,6 +50,15 @@ class Things:
         if path.endswith("/file"):
             address += "?" + urlencode({"path": PATH, "base": self.base, "head": self.head})
         return address
+
+    def _id_in(self, path: str) -> str:
+        ids = {
+            "/settings/webhooks/delivery-log/": self.delivery,
+            "/settings/webhooks/": self.endpoint,
+            "/settings/forges/": self.connection,
+            "/settings/trackers/": self.tracker,
+        }
+        return next((one for begin, one in ids.items() if path.startswith(begin)), "")
 
 
 def make_things(house: House, receiving: Receiver) -> Things:
@@ -65,6 +74,7 @@ def make_things(house: House, receiving: Receiver) -> Things:
     api.wait_status(running, "running")
     wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
     wait_until(lambda: house.findings() >= _FINDINGS, "packages that are known to be vulnerable")
+    connection, tracker = write_platform(house.service.data_dir)
     branches = house.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (each for each in branches if "price-fixer" in each)
     return Things(
@@ -76,6 +86,8 @@ def make_things(house: House, receiving: Receiver) -> Things:
         delivery=wait_until(lambda: _failed_delivery(house, failed), "a delivery that failed"),
         base=house.git("merge-base", "main", branch),
         head=house.git("rev-parse", branch),
+        connection=connection,
+        tracker=tracker,
     )
 
 

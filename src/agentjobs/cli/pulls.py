@@ -1,4 +1,4 @@
-"""`agentjobs pulls`: pull requests of the platform `local`."""
+"""`agentjobs pulls`: pull requests of the platform `local`, and what those elsewhere are like."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,13 +55,15 @@ def show_pull(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Show a pull request: title, body and diff."""
+    """Show a pull request: title, body and diff; of one on a platform elsewhere, its address."""
 
-    async def work(admin: Admin) -> "tuple[dict[str, Any], str]":
+    async def work(admin: Admin) -> "tuple[dict[str, Any], str | None]":
         from agentjobs.forges.proposal import patch_of
         from agentjobs.forges.pulls import get_pull
 
         pull = await get_pull(admin.db, org, repo, number)
+        if pull.url is not None:
+            return _document(admin, pull), None
         return _document(admin, pull), await patch_of(admin.settings.data_path, pull)
 
     document, patch = with_store(data_dir, work)
@@ -73,6 +75,10 @@ def show_pull(
     answer(f"{document['head_branch']} -> {document['base_branch']}\n")
     if document["body"].strip():
         answer(f"{document['body'].strip()}\n")
+    if patch is None:
+        answer(document["url"])
+        remark("Its platform shows what it changes.")
+        return
     answer(patch.rstrip("\n"))
 
 
@@ -173,6 +179,6 @@ def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
     return {
         **{field: getattr(pull, field) for field in (*FIELDS, *COMMITS)},
         "body": pull.body,
-        "url": admin.settings.effective_public_url + pull.path,
+        "url": pull.url or admin.settings.effective_public_url + pull.path,
         **{field: iso_utc_or_none(getattr(pull, field)) for field in TIMES},
     }

@@ -6,7 +6,7 @@ Whatever became of the pull request. Refuses to know how a comment is shown.
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.pulls import Pull, get_pull
+from agentjobs.forges.pulls import Pull, check_here, get_pull
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
@@ -32,6 +32,7 @@ async def add_comment(
     """By whoever acts."""
     text = _checked(body)
     pull = await get_pull(db, organization, full_name, number)
+    check_here(pull)
     author = audit.current_actor()
     comment = Comment(new_id("cmt"), author.name, author.id, text, now_ms())
     entry = audit.entry("pull.commented", pull.short_name, comment=comment.id)

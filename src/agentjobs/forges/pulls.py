@@ -1,4 +1,7 @@
-"""Pull requests of the platform `local`: rows, found through the organization that owns them."""
+"""Pull requests as rows, found through the organization that owns them.
+
+Those of the platform `local` are changed here; those of a platform elsewhere only there.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -56,6 +59,8 @@ class Pull(msgspec.Struct, frozen=True):
     closed_at: int | None
     # What the audit log calls who merged or closed it.
     ended_by: str | None
+    # Where its platform shows it; None for `local`, whose pages are ours.
+    url: str | None = None
 
     @property
     def path(self) -> str:
@@ -123,7 +128,19 @@ async def get_pull(db: Database, organization: str, full_name: str, number: int)
     return _pull(row)
 
 
+def check_here(pull: Pull) -> None:
+    """Raises Problem for one that its platform keeps."""
+    if pull.url is not None:
+        raise Problem(
+            "pull_elsewhere",
+            f"Pull request {pull.number} is kept by its platform, so that only who is there can "
+            f"change it: {pull.url}",
+        )
+
+
 def check_open(pull: Pull) -> None:
+    """And that it can be changed here."""
+    check_here(pull)
     if pull.state != "open":
         raise Problem("pull_not_open", f"Pull request {pull.number} is {pull.state} already.")
 
@@ -219,4 +236,5 @@ def _pull(row: Row) -> Pull:
         merged_at=row["merged_at"],
         closed_at=row["closed_at"],
         ended_by=row["ended_by"],
+        url=row["url"],
     )

@@ -11,7 +11,8 @@ from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
 _FACTS = (
     "SELECT j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
-    " r.platform, r.default_branch, j.created_by, j.created_by_name, j.follows,"
+    " r.platform, r.default_branch, r.full_name, r.disconnected_at,"
+    " j.created_by, j.created_by_name, j.follows,"
     " j.cancel_requested_at, j.created_at, j.queued_at, j.started_at, j.completed_at,"
     " (SELECT /*sqlite GROUP_CONCAT(f.id, ' ') *//*postgresql STRING_AGG(f.id, ' ') */"
     "  FROM jobs f WHERE f.follows = j.id AND f.organization_id || '' = j.organization_id)"
@@ -50,6 +51,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     head_commit: str | None
     repo_id: str
     platform: str
+    # What the repository is called now; None once it is disconnected.
+    repo_now: str | None
     created_by: str | None
     created_by_name: str | None
     follows: str | None
@@ -98,6 +101,7 @@ async def job_facts(context: JobsContext, organization_id: str, job_id: str) -> 
         head_commit=row["head_commit"],
         repo_id=row["repo_id"],
         platform=row["platform"],
+        repo_now=None if row["disconnected_at"] is not None else row["full_name"],
         created_by=row["created_by"],
         created_by_name=row["created_by_name"],
         follows=row["follows"],

@@ -27,6 +27,7 @@ from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.refusals import not_signed_in, wants_page
+from agentjobs.web.dashboard.repo_addresses import let_routes_read_names
 from agentjobs.web.dashboard.visits import Guest, Visit
 
 _Answer = Callable[[Request], Awaitable[Response]]
@@ -35,6 +36,7 @@ _NO_FORM = Form([])
 
 def routes_of(context: WebContext, places: list[Place | OpenPlace]) -> list[BaseRoute]:
     """One route per address, so that a wrong method is told which there are."""
+    let_routes_read_names()
     door = _Door(context)
     by_path: dict[str, dict[str, Place | OpenPlace]] = {}
     for place in places:

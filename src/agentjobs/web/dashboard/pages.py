@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
+from agentjobs.web.dashboard.outward import web_address
+from agentjobs.web.dashboard.trouble_words import trouble
 from agentjobs.web.dashboard.visible_text import visible
 from agentjobs.web.dashboard.words import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
@@ -52,5 +54,7 @@ def _environment() -> Environment:
     environment = template_environment("agentjobs.web.dashboard")
     environment.filters["visible"] = visible
     environment.filters["iso"] = iso_utc
+    environment.filters["web_address"] = web_address
+    environment.filters["trouble"] = trouble
     environment.filters.update(FILTERS)
     return environment

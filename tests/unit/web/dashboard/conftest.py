@@ -25,6 +25,7 @@ from agentjobs.web.context import WebContext
 from tests.unit.web.dashboard.browser import Browser
 from tests.unit.web.dashboard.furniture import Things
 from tests.unit.web.dashboard.house import House, furnish
+from tests.unit.web.dashboard.house_platforms import platforms_of
 from tests.unit.web.dashboard.house_repository import Say, make_git, plainly
 from tests.world import World, world_of
 
@@ -74,6 +75,7 @@ async def dashboard(sqlite_url: str, settings: Settings) -> AsyncIterator[Dashbo
     world = world_of(db, settings)
     acme, other = await world.organization("acme"), await world.organization("other")
     context = WebContext(world.context, KeyRing(db))
+    context.platforms = platforms_of(world)
     app = build_application(context)
     nobody = Browser(app)
     house = Dashboard(world, context, app, acme, other, nobody, nobody, nobody, nobody, nobody)
@@ -130,6 +132,7 @@ async def opened_house(
     world = world_of(db, Settings(data_dir=str(data), **more))
     callers = [await _caller(db, name) for name in ("acme", "other")]
     context = WebContext(world.context, KeyRing(db))
+    context.platforms = platforms_of(world)
     app = build_application(context)
     browsers = [
         Browser(app, built.tokens["acme", role], role) for role in ("admin", "member", "viewer")

@@ -22,6 +22,7 @@ from tests.local_platform import CREDENTIAL, holds_credential
 from tests.people import write
 from tests.unit.web.dashboard.house_index import ADVISORY, MODULE, put_index
 from tests.unit.web.dashboard.house_jobs import PUBLIC_URL, put_jobs
+from tests.unit.web.dashboard.house_platforms import put_platform
 from tests.unit.web.dashboard.house_repository import Repository, Say
 from tests.world import World
 
@@ -45,6 +46,8 @@ class Things:
     member: str
     invitation: str
     failed_import: str
+    connection: str
+    tracker: str
     base: str
     head: str
     invitation_token: str = ""
@@ -107,6 +110,7 @@ async def things_of(
         invitation_token=token,
         module=say(MODULE),
         failed_import=await _failed_import(world, caller, say),
+        **await put_platform(world, caller, keys, say),
     )
 
 

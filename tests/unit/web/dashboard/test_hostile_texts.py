@@ -15,6 +15,7 @@ from tests.people import make_passwords_cheap, write
 from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
 from tests.unit.web.dashboard.conftest import built_house, opened_house
 from tests.unit.web.dashboard.harm import faults_of, squeezed
+from tests.unit.web.dashboard.house_platforms import answer_as_jira
 from tests.unit.web.dashboard.streams import listen
 from tests.unit.web.dashboard.walk import (
     GETS,
@@ -81,6 +82,9 @@ SHOWN = {
     "/settings/webhooks/delivery-log/{delivery}": [
         *("answered 500", "Server", "nginx", "no thanks"),
     ],
+    "/settings/forges": ["agentjobs-bot", "The token has expired"],
+    "/settings/forges/{connection}": ["agentjobs-bot", "The token has expired"],
+    "/settings/trackers": ["Jira is closed"],
     "/settings/members": ["Grace", "Ada"],
     "/settings/audit-log": ["Ada", "192.0.2.1", "a target", "a detail", "a value"],
 }
@@ -98,6 +102,7 @@ def hostile_house(sqlite_template, tmp_path_factory):
 @pytest.fixture
 async def hostile(hostile_house, tmp_path, monkeypatch):
     make_passwords_cheap(monkeypatch)
+    answer_as_jira(monkeypatch)
     async with opened_house(hostile_house, tmp_path) as dashboard:
         await _spoil(dashboard)
         yield dashboard

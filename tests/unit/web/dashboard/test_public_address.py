@@ -14,6 +14,7 @@ from tests.unit.web.dashboard.walk import GETS, POSTS, address_of, fields_of, na
 
 HOST = "https://jobs.example"
 PREFIX = "/agentjobs"
+PLATFORMS = ("https://git.example.org", "https://gitlab.com", "https://jira.example.com")
 PUBLISHED = f"https://osv.dev/vulnerability/{ADVISORY}"
 ADDRESSES = ("href", "src", "action", "formaction", "data-live", "data-log", "data-lazy")
 
@@ -108,8 +109,8 @@ def strange_addresses(page):
             if address is None or address.startswith(("#", f"{PREFIX}/", f"{HOST}{PREFIX}/")):
                 continue
             # A pull request's own address was written when it was opened; the whole text of an
-            # advisory is where it was published.
-            if not address.startswith(("http://127.0.0.1:8080/acme/", PUBLISHED)):
+            # advisory is where it was published; platforms are elsewhere altogether.
+            if not address.startswith(("http://127.0.0.1:8080/acme/", PUBLISHED, *PLATFORMS)):
                 found.append(f"<{tag} {name}={address}>")
     return found
 

@@ -10,6 +10,7 @@ from agentjobs.web.dashboard.places import Place
 from agentjobs.web.dashboard.routes import PLACES
 from tests.people import make_passwords_cheap
 from tests.unit.web.dashboard.conftest import opened_house
+from tests.unit.web.dashboard.house_platforms import answer_as_jira
 from tests.unit.web.dashboard.walk import (
     GETS,
     OPEN_PLACES,
@@ -33,6 +34,7 @@ REFUSED_ANYWAY = {"POST /repos": 409, "POST /repos/imports/{id}/cancel": 404}
 @pytest.fixture(autouse=True)
 def _cheap_passwords(monkeypatch):
     make_passwords_cheap(monkeypatch)
+    answer_as_jira(monkeypatch)
 
 
 @pytest.fixture

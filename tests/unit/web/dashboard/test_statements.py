@@ -23,6 +23,8 @@ MANY = {
     "workers": ("id", {}),
     "findings": ("id", {"version": "version || :number"}),
     "dependencies": ("position", {}),
+    "forge_connections": ("id", {"name": "name || :number"}),
+    "trackers": ("id", {"name": "name || :number"}),
 }
 TIMES = 20
 

@@ -19,6 +19,7 @@ from agentjobs.web.dashboard.routes import PLACES
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.furniture import DRAFT, OPEN, SECRET, Things
+from tests.unit.web.dashboard.house_platforms import ACCEPTED, SEEN
 from tests.unit.web.dashboard.streams import listen
 
 SIGNED_IN = [place for place in PLACES if isinstance(place, Place)]
@@ -33,6 +34,8 @@ _IDS = {
     "/repos/imports/": "failed_import",
     "/settings/members/invitations/": "invitation",
     "/settings/api-keys/": "key",
+    "/settings/forges/": "connection",
+    "/settings/trackers/": "tracker",
     "/settings/webhooks/delivery-log/": "delivery",
     "/settings/webhooks/": "endpoint",
 }
@@ -44,21 +47,31 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/jobs": {"repo": "acme/shop", "agent": "fixer"},
     "/jobs/{job_id}/follow-up": {"prompt": "And the tax."},
     "/repos": {"address": "https://git.example/me/it.git", "name": "acme/shop"},
-    "/repos/{owner}/{name}/auto-trigger": {"level": "high"},
-    "/repos/{owner}/{name}/lift": {"pattern": "renovate.json"},
-    "/repos/{owner}/{name}/protect": {"pattern": "CODEOWNERS"},
+    "/repos/{full_name:repo}/auto-trigger": {"level": "high"},
+    "/repos/{full_name:repo}/lift": {"pattern": "renovate.json"},
+    "/repos/{full_name:repo}/protect": {"pattern": "CODEOWNERS"},
     "/settings/api-keys": {"name": "CI", "scope": "jobs", "expires": "30"},
     "/settings/budgets": {"daily": "5"},
+    "/settings/forges": {"platform": "gitlab", "token": ACCEPTED},
+    "/settings/forges/{id}/credential": {"token": ACCEPTED},
+    "/settings/forges/{id}/repositories": {"repo": SEEN},
     "/settings/members/invitations": {"email": "x@acme.example", "role": "viewer"},
     "/settings/members/{user_id}/role": {"role": "member"},
     "/settings/organization/auto-trigger": {"level": "critical"},
     "/settings/secrets": {"name": SECRET, "value": "sk-another"},
     "/settings/secrets/remove": {"name": SECRET},
+    "/settings/trackers/jira": {
+        "url": "https://jira.example.com",
+        "token": ACCEPTED,
+        "name": "desk",
+    },
+    "/settings/trackers/{id}/link-back": {"link_back": "yes"},
+    "/settings/trackers/{id}/token": {"token": ACCEPTED},
     "/settings/webhooks": {"url": "https://192.0.2.10/new"},
     "/settings/webhooks/delivery-log/redeliver-failed": {"days": "7"},
     "/settings/webhooks/{id}": {"url": "https://192.0.2.10/changed"},
     "/settings/webhooks/{id}/rotate": {"overlap_hours": "24"},
-    "/{org}/{owner}/{name}/pulls/{number}/comments": {"body": "Well done."},
+    "/{org}/{full_name:repo}/pulls/{number}/comments": {"body": "Well done."},
 }
 
 
@@ -72,7 +85,9 @@ def is_about_somebodys(place: Place | OpenPlace) -> bool:
 
 
 def address_of(place: Place | OpenPlace, things: Things) -> str:
-    filled = re.sub(r"{(\w+)}", lambda found: _value(place.path, found[1], things), place.path)
+    filled = re.sub(
+        r"{(\w+)(?::\w+)?}", lambda found: _value(place.path, found[1], things), place.path
+    )
     if place.path.endswith("/file"):
         filled += f"?path=src/shop.py&base={things.base}&head={things.head}"
     if place.path.endswith("/graph"):
@@ -140,8 +155,7 @@ def _value(path: str, name: str, things: Things) -> str:
         "advisory_id": things.advisory,
         "job_id": things.queued_job if path.endswith("/cancel") else things.finished_job,
         "org": things.organization,
-        "owner": things.repo.partition("/")[0],
-        "name": things.repo.partition("/")[2],
+        "full_name": things.repo,
         "number": str(DRAFT if path.endswith("/ready") else OPEN),
         "user_id": things.member,
     }

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.forges.pulls import get_pull
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
@@ -94,14 +93,10 @@ async def _facts(visit: Visit, job_id: str) -> dict[str, Any]:
 
 async def _why_no_follow_up(visit: Visit, job: JobView, facts: JobFacts) -> str | None:
     """None: it can be had. Empty: nobody would ask for one."""
-    if job.status != COMPLETED or job.pr_number is None or facts.platform != "local":
+    if job.status != COMPLETED or job.pr_state is None or facts.repo_now is None:
         return ""
-    try:
-        pull = await get_pull(visit.db, visit.organization, job.repo, job.pr_number)
-    except Problem:
-        return ""
-    if pull.state != "open":
-        return f"The pull request is {pull.state}, so no job can go on with it."
+    if job.pr_state != "open":
+        return f"The pull request is {job.pr_state}, so no job can go on with it."
     other = await active_job_on(visit.db, visit.organization_id, facts.repo_id, facts.branch)
     return None if other is None else "A job is at work on this pull request already."
 

@@ -1,4 +1,7 @@
-"""One pull request of the platform `local`: conversation, commits, changes; merge and close."""
+"""One pull request: conversation, commits, changes; merge and close.
+
+Of one that a platform elsewhere keeps only what is known here, and the way there.
+"""
 
 import asyncio
 import re
@@ -16,11 +19,12 @@ from agentjobs.web.dashboard import markdown
 from agentjobs.web.dashboard.changes import addresses_of_files, show_file
 from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.pulls.proposals import proposed_by
+from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.visits import Visit
 
 _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 _SHOWN_COMMENTS_LENGTH = 256 * 1024
-_PLACE = "/{org}/{owner}/{name}/pulls/{number}"
+_PLACE = f"/{{org}}/{REPO}/pulls/{{number}}"
 
 
 async def show(visit: Visit) -> Response:
@@ -29,6 +33,8 @@ async def show(visit: Visit) -> Response:
 
 async def show_one_file(visit: Visit) -> Response:
     pull = await _pull(visit)
+    if pull.url is not None:
+        raise Problem("not_found", "The platform of this pull request shows what it changes.")
     return await show_file(visit, pull.repo_id, pull.path)
 
 
@@ -76,7 +82,7 @@ def _turn(pull: Pull) -> asyncio.Lock:
 
 
 async def _pull(visit: Visit) -> Pull:
-    full_name = f"{visit.path('owner')}/{visit.path('name')}"
+    full_name = visit.path("full_name")
     number = visit.path("number")
     # 0, which no pull request has, for what is not a number or absurdly large.
     at = int(number) if re.fullmatch("[0-9]{1,15}", number) else 0
@@ -92,6 +98,9 @@ async def _pull(visit: Visit) -> Pull:
 async def _page(
     visit: Visit, pull: Pull, problem: Problem | None = None, typed: str = ""
 ) -> Response:
+    jobs = await lines_of_pull(visit.db, pull.repo_id, pull.number)
+    if pull.url is not None:
+        return await visit.page("pulls/elsewhere.html", problem=problem, pull=pull, jobs=jobs)
     proposed = await proposed_by(visit, pull)
     every = await list_comments(visit.db, pull)
     comments = _newest(every)
@@ -104,7 +113,7 @@ async def _page(
         body=body,
         comments=list(zip(comments, said, strict=True)),
         comment_count=len(every),
-        jobs=await lines_of_pull(visit.db, pull.repo_id, pull.number),
+        jobs=jobs,
         proposal=proposed,
         view=proposed.view,
         lazy_url=addresses_of_files(visit, proposed.view, proposed.ends, f"{pull.path}/file"),

@@ -1,4 +1,4 @@
-"""Lists of pull requests on the platform `local`: of the organization, or of one repository."""
+"""Lists of pull requests: of the organization, or of one repository."""
 
 import base64
 import binascii
@@ -12,6 +12,7 @@ from agentjobs.forges.pulls import PullPlace, list_pulls
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.visits import Visit
 
 _PER_PAGE = 50
@@ -23,7 +24,7 @@ async def show_all(visit: Visit) -> Response:
 
 
 async def show_of_repo(visit: Visit) -> Response:
-    full_name = f"{visit.path('owner')}/{visit.path('name')}"
+    full_name = visit.path("full_name")
     return await _page(visit, full_name, f"/{visit.organization}/{full_name}/pulls")
 
 
@@ -77,5 +78,5 @@ def _decoded(text: str) -> PullPlace | None:
 
 PLACES: list[Place | OpenPlace] = [
     Place("GET", "/pulls", "viewer", show_all),
-    Place("GET", "/{org}/{owner}/{name}/pulls", "viewer", show_of_repo, takes_keys=True),
+    Place("GET", f"/{{org}}/{REPO}/pulls", "viewer", show_of_repo, takes_keys=True),
 ]

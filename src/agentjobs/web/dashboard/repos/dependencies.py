@@ -1,4 +1,4 @@
-"""/repos/{owner}/{name}/dependencies: what manifests lead to, and what is known against it."""
+"""/repos/{full_name}/dependencies: what manifests lead to, and what is known against it."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -10,7 +10,8 @@ from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advis
 from agentjobs.repos.dependencies import DependencyView, count_dependencies, list_dependencies
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.repos.named import PLACE, repo_of
+from agentjobs.web.dashboard.repos.detail import page_of_repo
+from agentjobs.web.dashboard.repos.named import repo_of
 from agentjobs.web.dashboard.visits import Visit
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 
@@ -113,4 +114,4 @@ def _line(one: DependencyView, advisories: list[DependencyAdvisory], here: str) 
     )
 
 
-PLACES: list[Place | OpenPlace] = [Place("GET", f"{PLACE}/dependencies", "viewer", show)]
+PLACES: list[Place | OpenPlace] = [page_of_repo("dependencies", show)]

@@ -1,10 +1,11 @@
-"""/repos/{owner}/{name}: one repository: index, configuration, what agents may not touch."""
+"""/repos/{full_name}: one repository: index, configuration, what agents may not touch."""
 
 from typing import Any
 
 from starlette.responses import Response
 
 from agentjobs.advisories.findings import count_by_severity
+from agentjobs.forges.local_repositories import path as git_path
 from agentjobs.forges.local_repositories import repositories_root
 from agentjobs.forges.pulls import list_pulls
 from agentjobs.jobs.disconnect import disconnect_repository
@@ -13,13 +14,14 @@ from agentjobs.problems import Problem
 from agentjobs.repos.dependencies import count_dependencies
 from agentjobs.repos.graph import load_summary
 from agentjobs.repos.lifting import lift, protect
-from agentjobs.repos.page_facts import configuration_status
+from agentjobs.repos.page_facts import ConfigurationStatus, configuration_status
 from agentjobs.repos.queries import RepoView
+from agentjobs.repos.sync_state import SyncedRepo, sync_state
 from agentjobs.repos.thresholds import set_repo_threshold, thresholds_of
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.places import OpenPlace, Place, VisitHandler
 from agentjobs.web.dashboard.repos.language_bar import language_bar
-from agentjobs.web.dashboard.repos.named import PLACE, repo_of
+from agentjobs.web.dashboard.repos.named import PLACE, NoSuchRepository, repo_of
 from agentjobs.web.dashboard.repos.threshold_words import repo_options
 from agentjobs.web.dashboard.visits import Visit
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
@@ -32,18 +34,32 @@ async def show(visit: Visit) -> Response:
     return await _page(visit, await repo_of(visit))
 
 
+def page_of_repo(end: str, handler: VisitHandler) -> Place:
+    """A page beside this one. Where groups lie in groups, a repository may be called like it."""
+
+    async def answer(visit: Visit) -> Response:
+        try:
+            return await handler(visit)
+        except NoSuchRepository:
+            visit.request.path_params["full_name"] += f"/{end}"
+            return await show(visit)
+
+    return Place("GET", f"{PLACE}/{end}", "viewer", answer)
+
+
 async def stream(visit: Visit) -> Response:
     # Before the stream begins: a browser comes back to one that breaks off, for ever.
     await repo_of(visit)
 
     async def parts() -> Parts:
-        indexed = await _indexed(visit, await repo_of(visit))
+        repo = await repo_of(visit)
+        shown = {**await _indexed(visit, repo), "sync": await _sync(visit, repo)}
+        names = ("index", "packages", *([] if shown["sync"] is None else ["sync"]))
         return {
-            f"repo-{name}": await visit.fragment(f"repos/{name}.html", **indexed)
-            for name in ("index", "packages")
+            f"repo-{name}": await visit.fragment(f"repos/{name}.html", **shown) for name in names
         }
 
-    return live_parts(visit, ("index", "repos", "findings"), parts)
+    return live_parts(visit, ("index", "repos", "findings", "forges"), parts)
 
 
 async def disconnect(visit: Visit) -> Response:
@@ -95,6 +111,22 @@ async def _indexed(visit: Visit, repo: RepoView) -> dict[str, Any]:
     }
 
 
+async def _sync(visit: Visit, repo: RepoView) -> SyncedRepo | None:
+    return None if repo.platform == "local" else await sync_state(visit.db, repo.id)
+
+
+async def _configuration(
+    visit: Visit, repo: RepoView, sync: SyncedRepo | None
+) -> ConfigurationStatus | None:
+    """None: it is read elsewhere, or nothing was fetched yet."""
+    data_path = visit.settings.data_path
+    if not repositories_root(data_path).is_dir():
+        return None
+    if sync is not None and not (git_path(data_path, repo.id) / "HEAD").is_file():
+        return None
+    return await configuration_status(data_path, repo)
+
+
 async def _page(
     visit: Visit, repo: RepoView, problem: Problem | None = None, *, opened: str = ""
 ) -> Response:
@@ -102,7 +134,7 @@ async def _page(
     wanted = JobFilter(repo=repo.full_name)
     jobs = await list_lines(visit.db, visit.organization_id, wanted, limit=_SHOWN)
     thresholds = await thresholds_of(visit.db, repo.id)
-    is_local = repo.platform == "local" and repositories_root(visit.settings.data_path).is_dir()
+    sync = await _sync(visit, repo)
     return await visit.page(
         "repos/detail.html",
         problem=problem,
@@ -112,9 +144,8 @@ async def _page(
         threshold_options=repo_options(thresholds),
         jobs=jobs.lines,
         pulls=await list_pulls(visit.db, visit.organization, repo.full_name, limit=_SHOWN),
-        configuration=(
-            await configuration_status(visit.settings.data_path, repo) if is_local else None
-        ),
+        sync=sync,
+        configuration=await _configuration(visit, repo, sync),
         git_url=f"{visit.settings.effective_public_url}/git/{visit.organization}/{repo.full_name}.git",
         protected=[*PROTECTED_PATTERNS, *sorted(PROTECTED_FILES)],
         pattern=visit.form.text("pattern"),
@@ -122,10 +153,11 @@ async def _page(
 
 
 PLACES: list[Place | OpenPlace] = [
-    Place("GET", PLACE, "viewer", show),
-    Place("GET", f"{PLACE}/stream", "viewer", stream),
+    page_of_repo("stream", stream),
     Place("POST", f"{PLACE}/disconnect", "admin", disconnect),
     Place("POST", f"{PLACE}/auto-trigger", "admin", set_threshold),
     Place("POST", f"{PLACE}/lift", "admin", lift_path),
     Place("POST", f"{PLACE}/protect", "admin", protect_path),
+    # Last of all pages of a repository: it takes any address that is none of the others.
+    Place("GET", PLACE, "viewer", show),
 ]

@@ -1,4 +1,4 @@
-"""/repos/{owner}/{name}/graph: what imports what, which package asks for which; place by place."""
+"""/repos/{full_name}/graph: what imports what, which package asks for which; place by place."""
 
 import asyncio
 from typing import Any
@@ -16,6 +16,7 @@ from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.graph_picture import Node
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.repos.detail import page_of_repo
 from agentjobs.web.dashboard.repos.graph_views import (
     address_of_module,
     address_of_package,
@@ -23,7 +24,7 @@ from agentjobs.web.dashboard.repos.graph_views import (
     package_view,
 )
 from agentjobs.web.dashboard.repos.known_graphs import shared
-from agentjobs.web.dashboard.repos.named import PLACE, repo_of
+from agentjobs.web.dashboard.repos.named import repo_of
 from agentjobs.web.dashboard.visits import Visit
 from agentjobs.web.dashboard.words import counted
 
@@ -147,4 +148,4 @@ def _modules(here: str, modules: list[Module]) -> list[Node]:
     ]
 
 
-PLACES: list[Place | OpenPlace] = [Place("GET", f"{PLACE}/graph", "viewer", show)]
+PLACES: list[Place | OpenPlace] = [page_of_repo("graph", show)]

@@ -1,0 +1,101 @@
+"""How a repository of a platform stands: by which connection, read when, and what is in the way.
+
+For those who look; `platform_sync` is what changes it.
+"""
+
+import msgspec
+
+from agentjobs.store.database import Database, Row
+
+MOST_LISTED = 100
+
+_FIELDS = (
+    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at,"
+    " r.sync_failures, r.sync_error, r.synced_at"
+)
+
+
+class SyncedRepo(msgspec.Struct, frozen=True, kw_only=True):
+    """`url` is the platform's own page of it, as the connection and the name say."""
+
+    id: str
+    full_name: str
+    platform: str
+    url: str
+    # No commit was fetched yet.
+    is_new: bool
+    index_status: str
+    due_at: int | None
+    failures: int
+    error: str | None
+    synced_at: int | None
+    connection_id: str
+    connection: str
+    connection_error: str | None
+
+
+class ConnectedRepos(msgspec.Struct, frozen=True):
+    """`repos` are the first of them, by their names."""
+
+    repos: list[SyncedRepo]
+    total: int
+
+
+_SELECT = (
+    f"SELECT {_FIELDS}, c.id AS connection_id, c.name AS connection, c.url AS platform_url,"
+    " c.error AS connection_error FROM repos r JOIN forge_connections c ON c.id = r.connection_id"
+    " WHERE r.disconnected_at IS NULL"
+)
+
+
+async def sync_state(db: Database, repo_id: str) -> SyncedRepo | None:
+    """None for a repository that no platform keeps."""
+    row = await db.fetch_one(f"{_SELECT} AND r.id = :repo_id", repo_id=repo_id)
+    return None if row is None else _synced(row)
+
+
+async def repos_of_connection(
+    db: Database, connection_id: str, *, limit: int = MOST_LISTED
+) -> ConnectedRepos:
+    rows = await db.fetch_all(
+        f"{_SELECT} AND r.connection_id = :connection_id ORDER BY r.full_name LIMIT :limit",
+        connection_id=connection_id,
+        limit=limit,
+    )
+    found = [_synced(row) for row in rows]
+    if len(found) < limit:
+        return ConnectedRepos(found, len(found))
+    counted = await db.fetch_one(
+        "SELECT COUNT(*) AS number FROM repos"
+        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
+        connection_id=connection_id,
+    )
+    return ConnectedRepos(found, len(found) if counted is None else counted["number"])
+
+
+async def count_by_connection(db: Database, organization_id: str) -> dict[str, int]:
+    rows = await db.fetch_all(
+        "SELECT connection_id, COUNT(*) AS number FROM repos"
+        " WHERE organization_id = :organization_id AND connection_id IS NOT NULL"
+        " AND disconnected_at IS NULL GROUP BY connection_id",
+        organization_id=organization_id,
+    )
+    return {row["connection_id"]: row["number"] for row in rows}
+
+
+def _synced(row: Row) -> SyncedRepo:
+    return SyncedRepo(
+        id=row["id"],
+        full_name=row["full_name"],
+        platform=row["platform"],
+        url=f"{row['platform_url']}/{row['full_name']}",
+        is_new=not row["head_commit"],
+        index_status=row["index_status"],
+        due_at=row["sync_due_at"],
+        failures=row["sync_failures"],
+        error=row["sync_error"],
+        synced_at=row["synced_at"],
+        connection_id=row["connection_id"],
+        connection=row["connection"],
+        connection_error=row["connection_error"],
+    )

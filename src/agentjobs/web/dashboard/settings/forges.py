@@ -1,0 +1,115 @@
+"""Settings > Platforms: which are connected, and connecting another one."""
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.forges.connecting import add_checked
+from agentjobs.forges.connections import NewConnection, list_connections
+from agentjobs.problems import Problem
+from agentjobs.repos.sync_state import count_by_connection
+from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.settings.forge import HERE, detail_page
+from agentjobs.web.dashboard.settings.forge_words import (
+    PLATFORMS,
+    faults_by_field,
+    for_people,
+)
+from agentjobs.web.dashboard.settings.platform_reach import (
+    in_time,
+    persons_patience,
+    platforms_of,
+)
+from agentjobs.web.dashboard.visits import Visit
+
+
+class _Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the form; a credential never does."""
+
+    platform: str = "github"
+    url: str = ""
+    name: str = ""
+    app_id: str = ""
+    installation_id: str = ""
+
+    @property
+    def is_app(self) -> bool:
+        return bool(self.app_id or self.installation_id)
+
+
+async def show_list(visit: Visit) -> Response:
+    return await _page(visit, _Typed())
+
+
+async def add(visit: Visit) -> Response:
+    typed = _typed(visit.form)
+    try:
+        new = _new(typed, visit.form)
+        async with in_time(PLATFORMS[new.platform], "Nothing was connected; try again later."):
+            checked = await add_checked(
+                visit.db,
+                visit.context.keys,
+                platforms_of(visit),
+                visit.organization,
+                new,
+                persons_patience(),
+            )
+    except Problem as problem:
+        return await _page(visit, typed, for_people(problem), is_app=_is_app(visit.form))
+    # Not a redirect: this answer is the only place where the secret ever stands.
+    return await detail_page(
+        visit, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
+    )
+
+
+def _typed(form: Form) -> _Typed:
+    return _Typed(**{name: form.text(name) for name in _Typed.__struct_fields__})
+
+
+def _is_app(form: Form) -> bool:
+    return bool(form.text("app_id") or form.text("installation_id") or form.text("private_key"))
+
+
+def _new(typed: _Typed, form: Form) -> NewConnection:
+    if typed.platform not in PLATFORMS:
+        raise Problem("invalid_platform", "Choose a platform.")
+    token, private_key = form.text("token"), form.text("private_key")
+    if token and private_key:
+        raise Problem(
+            "invalid_credential",
+            "Give a token or the private key of a GitHub App, not both; nothing was stored.",
+        )
+    if private_key and not typed.is_app:
+        raise Problem(
+            "invalid_app", "A private key belongs to a GitHub App: name its ID and installation."
+        )
+    return NewConnection(
+        platform=typed.platform,
+        credential=f"{private_key}\n" if typed.is_app else token,
+        url=typed.url,
+        name=typed.name,
+        app_id=typed.app_id or None,
+        installation_id=typed.installation_id or None,
+    )
+
+
+async def _page(
+    visit: Visit, typed: _Typed, problem: Problem | None = None, *, is_app: bool = False
+) -> Response:
+    return await visit.page(
+        "settings/forges.html",
+        problem=problem,
+        faults=faults_by_field(problem, is_app=is_app),
+        connections=await list_connections(visit.db, visit.organization),
+        counts=await count_by_connection(visit.db, visit.organization_id),
+        platforms=PLATFORMS,
+        platform_options=list(PLATFORMS.items()),
+        typed=typed,
+        is_app=is_app,
+    )
+
+
+PLACES: list[Place | OpenPlace] = [
+    Place("GET", HERE, "member", show_list),
+    Place("POST", HERE, "admin", add),
+]

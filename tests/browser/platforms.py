@@ -1,0 +1,86 @@
+"""A platform, a repository and a pull request of it, and trackers: written straight into the store.
+
+Nobody listens where the platform is said to be, and nobody is sent there by itself.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.settings import Settings
+
+# Groups in groups, as GitLab has them.
+PLATFORM_REPO = "group/team/warehouse"
+# Loopback, which the service refuses to reach.
+_URL = "https://127.0.0.1:9"
+
+
+def write_platform(data_dir: Path) -> tuple[str, str]:
+    """The identifiers of the connection and of a tracker."""
+    keys = SealingKeys.load(Settings(data_dir=str(data_dir)))
+    with closing(sqlite3.connect(data_dir / "agentjobs.db", timeout=30)) as database, database:
+        (organization_id,) = database.execute("SELECT organization_id FROM repos").fetchone()
+        connection_id, tracker_id, repo_id = new_id("fcn"), new_id("trk"), new_id("repo")
+        token = keys.seal("token", "forge", organization_id, connection_id)
+        hook = keys.seal("secret", "forge-hook", organization_id, connection_id)
+        owned: dict[str, Any] = {"organization_id": organization_id, "created_at": now_ms()}
+        connection = {
+            **owned,
+            "id": connection_id,
+            "platform": "gitlab",
+            "kind": "token",
+            "name": "gitlab",
+            "url": _URL,
+            "account": "agentjobs-bot",
+            "error": "It is away; try again later.",
+            "sealed": token.data,
+            "key_id": token.key_id,
+            "hook_sealed": hook.data,
+            "hook_key_id": hook.key_id,
+            "checked_at": now_ms(),
+            "updated_at": now_ms(),
+        }
+        _insert(database, "forge_connections", connection)
+        repo = {
+            **owned,
+            "id": repo_id,
+            "full_name": PLATFORM_REPO,
+            "platform": "gitlab",
+            "source": "",
+            "default_branch": "main",
+            "head_commit": "",
+            "index_status": "indexing",
+            "connection_id": connection_id,
+            "external_id": "7",
+            "sync_failures": 3,
+            "sync_error": "It is not there any more, or not shown to this connection.",
+        }
+        _insert(database, "repos", repo)
+        pull = {
+            "repo_id": repo_id,
+            "number": 1,
+            "title": "Count the shelves",
+            "body": "",
+            "head_branch": "agentjobs/note-taker/1",
+            "base_branch": "main",
+            "state": "open",
+            "head_commit": "a" * 40,
+            "base_commit": "b" * 40,
+            "draft": True,
+            "created_at": now_ms(),
+            "url": f"{_URL}/{PLATFORM_REPO}/-/merge_requests/1",
+        }
+        _insert(database, "pulls", pull)
+        tracker = {"id": tracker_id, "kind": "jira", "name": "jira", "error": "It is closed."}
+        jira = {"url": "https://jira.example.com", "checked_at": now_ms(), "sealed": b""}
+        _insert(database, "trackers", {**owned, **tracker, **jira})
+    return connection_id, tracker_id
+
+
+def _insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    places = ", ".join(f":{name}" for name in row)
+    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)

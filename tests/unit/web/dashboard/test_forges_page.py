@@ -1,0 +1,333 @@
+"""Settings, Platforms: connecting one, how it stands, and the repositories that it shows."""
+
+import asyncio
+from functools import partial
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from agentjobs.forges.connections import list_connections, open_credential, open_hook_secret
+from agentjobs.forges.protocol import Account, ForgeError, SeenRepository
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.repos.platform_repos import connect_from
+from agentjobs.repos.queries import list_repos
+from agentjobs.web.dashboard.settings import platform_reach
+from tests.people import write
+from tests.platform_double import TablePlatform
+from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.harm import faults_of
+from tests.unit.web.dashboard.house_platforms import ACCEPTED, platforms_of, table_of
+
+HERE = "/settings/forges"
+GITEA = {"platform": "gitea", "url": "https://git.example.org", "token": ACCEPTED}
+
+
+@pytest.fixture
+def table(dashboard):
+    found = table_of()
+    dashboard.context.platforms = platforms_of(dashboard.world, found)
+    return found
+
+
+@pytest.fixture
+async def connection(dashboard, table):
+    """acme's, just connected."""
+    page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
+    assert page.status == 200, page.text
+    (found,) = await list_connections(dashboard.db, "acme")
+    return found
+
+
+def secret_on(page):
+    ids = [given.get("id") for _, given in page.tags]
+    return "hook-secret" in ids
+
+
+async def test_where_nothing_is_connected_the_page_says_what_this_is_for(dashboard):
+    page = await dashboard.admin.open(HERE)
+    assert "No platform is connected yet" in page.text
+    assert "Connect GitHub, GitLab, Gitea or Forgejo below" in page.text
+    page = await dashboard.member.open(HERE)
+    assert "An administrator can connect" in page.text
+    assert not page.has_form(HERE)
+    assert HERE in page.links
+
+
+async def test_a_platform_is_connected_and_its_secret_shown_this_once(dashboard, table):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open(HERE), HERE, **GITEA, name="forge")
+    (found,) = await list_connections(dashboard.db, "acme")
+    _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, found.id)
+    assert (page.status, found.name, table.asked) == (200, "forge", ["check"])
+    assert secret in page.text
+    assert f"http://127.0.0.1:8080/hooks/gitea/{found.id}" in page.text
+    assert "https://git.example.org knows it as agentjobs-bot" in page.text
+    for place in (HERE, f"{HERE}/{found.id}"):
+        later = await dashboard.member.open(place)
+        assert secret not in later.html
+        assert ACCEPTED not in page.html + later.html
+        for words in ("forge", "agentjobs-bot", "accepted", "never"):
+            assert words in later.text
+    log = await admin.open("/settings/audit-log")
+    assert "connected a platform" in log.text
+    assert secret not in log.html
+
+
+async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, table):
+    table.account = Account(f"ada{PAYLOAD}", is_own=False, missing=(f"write:issue{PAYLOAD}",))
+    page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
+    assert "That may be a person's account" in page.text
+    assert f"write:issue{PAYLOAD}" in page.text
+    assert faults_of(page) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "field"),
+    [
+        ({"platform": "svn"}, "Choose a platform", "platform"),
+        ({"url": ""}, "Name the address of the platform, such as", "url"),
+        ({"url": "ftp://git.example.org"}, "must start with https://", "url"),
+        ({"url": "https://me:it@git.example.org"}, "must hold no credential", "url"),
+        ({"name": "No Name"}, "cannot name a connection", "name"),
+        ({"token": ""}, "Paste the token", "token"),
+        ({"token": "two words-secret"}, "A token is one word", "token"),
+        ({"token": "wrong-secret"}, "Bad credentials", "token"),
+        ({"token": "-----BEGIN-secret"}, "put it into the field of the GitHub App", "token"),
+        ({"app_id": "12"}, "Only GitHub has apps", "app_id"),
+        ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
+        ({"private_key": "a-secret"}, "not both; nothing was stored", "private_key"),
+        ({"token": "", "private_key": "a-secret"}, "belongs to a GitHub App", "app_id"),
+    ],
+)
+async def test_what_is_refused_keeps_what_was_typed_and_no_secret(
+    dashboard, table, given, words, field
+):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open(HERE), HERE, **{**GITEA, "name": "forge", **given})
+    assert 400 <= page.status < 500
+    assert words in page.text
+    assert "secret" not in "".join(value for _, value in page.form(HERE).fields)
+    assert "--" not in page.text.replace("-----BEGIN", "")
+    assert "`" not in page.text
+    form = page.form(HERE)
+    assert form.value("url") == given.get("url", GITEA["url"])
+    assert form.value("name") == given.get("name", "forge")
+    wrong = [tags.get("name") for _, tags in page.tags if tags.get("aria-invalid")]
+    assert wrong == [field]
+    assert await list_connections(dashboard.db, "acme") == []
+
+
+async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = made.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    ).decode()
+    app = {"platform": "github", "app_id": "12", "installation_id": "34"}
+    admin = dashboard.admin
+    for key in ("nonsense-secret", pem):
+        page = await admin.send(await admin.open(HERE), HERE, **app, private_key=key)
+        assert page.status == 422
+        assert key.splitlines()[-1] not in page.html
+        assert page.form(HERE).value("app_id") == "12"
+    table.accepted = {pem}
+    page = await admin.send(await admin.open(HERE), HERE, **app, private_key=pem)
+    assert "GitHub App 12, installation 34" in page.text
+    (found,) = await list_connections(dashboard.db, "acme")
+    again = await admin.send(await admin.open(f"{HERE}/{found.id}"), "/credential", private_key="x")
+    assert "must be an RSA key" in again.text
+    assert pem.splitlines()[1] not in page.html + again.html
+    _, kept = await open_credential(dashboard.db, dashboard.context.keys, found.id)
+    assert kept == pem
+
+
+async def test_a_check_writes_down_what_the_platform_says(dashboard, table, connection):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+    table.fault = ForgeError(f"Bad credentials{PAYLOAD}", "unauthorized")
+    page = await admin.send(await admin.open(place), "/check")
+    assert page.status == 422
+    for shown in (page, await admin.open(place), await admin.open(HERE)):
+        assert f"Bad credentials{PAYLOAD}" in shown.text
+        assert faults_of(shown) == []
+    table.fault = None
+    page = await admin.send(page, "/check")
+    assert "knows it as agentjobs-bot" in page.text
+    assert "Bad credentials" not in (await admin.open(HERE)).text
+
+
+async def test_a_new_credential_is_taken_only_if_the_platform_does(dashboard, table, connection):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+    page = await admin.send(await admin.open(place), "/credential", token="wrong-secret")
+    assert page.status == 422
+    assert "Bad credentials" in page.text
+    assert "wrong-secret" not in page.html
+    opened = partial(open_credential, dashboard.db, dashboard.context.keys, connection.id)
+    assert (await opened())[1] == ACCEPTED
+    table.accepted = {"better-secret"}
+    page = await admin.send(page, "/credential", token="better-secret")
+    assert "The new credential is in use" in page.text
+    assert "better-secret" not in page.html
+    assert (await opened())[1] == "better-secret"
+
+
+async def test_a_changed_webhook_secret_is_shown_once(dashboard, connection):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+    before = await open_hook_secret(dashboard.db, dashboard.context.keys, connection.id)
+    page = await admin.send(await admin.open(place), "/hook-secret")
+    _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, connection.id)
+    assert secret != before[1]
+    assert secret in page.text
+    later = await admin.open(place)
+    assert not secret_on(later)
+    assert secret not in later.html
+
+
+async def test_one_in_use_is_not_removed_and_one_that_is_not_is(dashboard, table, connection):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+    await connect_from(dashboard.db, dashboard.context.platforms, "acme", connection.id)
+    await write(dashboard.db, "UPDATE repos SET sync_error = :text", text=f"It is gone{PAYLOAD}")
+    page = await admin.send(await admin.open(place), "/remove")
+    assert page.status == 409
+    assert "disconnect what is connected first." in page.text
+    assert f"It is gone{PAYLOAD}" in page.text
+    assert "/repos/acme/app" in page.links
+    assert faults_of(page) == []
+    shown = await admin.open("/repos/acme/app")
+    await admin.send(shown, "/disconnect")
+    page = await admin.send(page, "/remove")
+    assert "Revoke its credential on https://git.example.org" in page.text
+    assert (await admin.open(place)).status == 404
+
+
+async def test_a_credential_that_is_locked_is_told_without_names_of_files(dashboard, connection):
+    admin = dashboard.admin
+    (dashboard.context.settings.data_path / "encryption.key").unlink()
+    dashboard.context.keys = SealingKeys.load(dashboard.context.settings)
+    dashboard.context.platforms = platforms_of(dashboard.world)
+    page = await admin.send(await admin.open(f"{HERE}/{connection.id}"), "/check")
+    assert page.status == 422
+    for shown in (page, await admin.open(HERE)):
+        assert "The credential of gitea is locked: it cannot be opened here." in shown.text
+        assert "encryption.key" not in shown.text
+
+
+async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
+    dashboard, table, connection
+):
+    place = f"{HERE}/{connection.id}/repositories"
+    table.seen += [
+        SeenRepository("72", "group/sub/project", "main"),
+        SeenRepository("73", f"acme/{PAYLOAD}", f"main{PAYLOAD}", is_archived=True),
+        SeenRepository("74", "acme/.github", ""),
+    ]
+    platforms = dashboard.context.platforms
+    await connect_from(dashboard.db, platforms, "acme", connection.id, ["acme/app"])
+    page = await dashboard.admin.open(place)
+    assert faults_of(page) == []
+    (form,) = [form for form in page.forms if "repo" in form.choices]
+    assert form.choices["repo"] == ["group/sub/project"]
+    for words in ("connected", "It is archived", "It is empty", f"acme/{PAYLOAD}"):
+        assert words in page.text
+    seen_by_members = await dashboard.member.open(place)
+    assert "checkbox" not in seen_by_members.html
+    found = await dashboard.admin.open(f"{place}?q=SUB+proj")
+    assert "group/sub/project" in found.text
+    assert "acme/app" not in found.text
+    none = await dashboard.admin.open(f"{place}?q={PAYLOAD}nowhere")
+    assert "None of them is called that" in none.text
+    assert faults_of(none) == []
+
+
+async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
+    dashboard, table, connection
+):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
+    table.seen += [
+        SeenRepository("72", "group/sub/project", "main"),
+        SeenRepository("73", "acme/old", "main", is_archived=True),
+    ]
+    csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
+    fields = [("csrf", csrf), ("repo", "group/sub/project"), ("repo", "acme/old")]
+    page = await admin.post(place, [*fields, ("typed", f"acme/ghost\n{PAYLOAD}")])
+    assert page.status == 200
+    assert "Connected, and being fetched: group/sub/project" in page.text
+    assert "acme/old : It is archived" in page.text
+    assert "acme/ghost : There is no repository acme/ghost." in page.text
+    assert "cannot name a repository of a platform" in page.text
+    assert faults_of(page) == []
+    repos = await list_repos(dashboard.db, dashboard.caller.organization_id)
+    names = [repo.full_name for repo in repos]
+    assert "group/sub/project" in names
+    assert "acme/old" not in names
+    page = await admin.post(place, [("csrf", csrf), ("repo", "acme/app")])
+    assert "1 repository connected." in page.text
+    assert "group/sub/project" in page.text
+    page = await admin.post(place, [("csrf", csrf)])
+    assert page.status == 400
+    assert "Choose repositories, or write their names." in page.text
+
+
+async def test_all_that_can_be_are_connected_at_once(dashboard, table, connection):
+    admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
+    table.seen += [SeenRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
+    page = await admin.open(place)
+    assert "The first 100 of 151" in page.text
+    csrf = page.forms[-1].value("csrf")
+    page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
+    assert "151 repositories connected." in page.text
+    assert "The first 100 of 151" in page.text
+    # Those that are connected already are no refusals.
+    page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
+    assert "0 repositories connected." in page.text
+
+
+async def test_a_platform_that_is_away_leaves_a_page_that_says_so(dashboard, table, connection):
+    place = f"{HERE}/{connection.id}/repositories"
+    table.fault = ForgeError("Gitea could not be reached; try again later.", "away")
+    page = await dashboard.admin.open(place)
+    assert page.status == 503
+    assert "Gitea could not be reached" in page.text
+    assert "By their names" in page.text
+    assert "It sees no repository" not in page.text
+    refused = await dashboard.admin.send(page, "/repositories", typed="acme/app acme/web")
+    assert refused.status == 503
+    assert "acme/app : Gitea could not be reached" in refused.text
+
+
+async def test_nobody_waits_for_a_platform_without_an_end(
+    dashboard, table, connection, monkeypatch
+):
+    async def never(self):
+        await asyncio.Event().wait()
+        yield
+
+    async def hangs(self):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(platform_reach, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(TablePlatform, "repositories", never)
+    monkeypatch.setattr(TablePlatform, "check", hangs)
+    place = f"{HERE}/{connection.id}"
+    page = await dashboard.member.open(f"{place}/repositories")
+    assert page.status == 503
+    assert "gitea did not answer within" in page.text
+    page = await dashboard.admin.send(await dashboard.admin.open(place), "/check")
+    assert page.status == 503
+    assert "did not answer" in (await dashboard.admin.open(HERE)).text
+
+
+async def test_without_a_way_to_platforms_pages_say_so(dashboard, connection):
+    dashboard.context.platforms = None
+    page = await dashboard.admin.open(f"{HERE}/{connection.id}/repositories")
+    assert page.status == 503
+    assert "This service reaches no platform" in page.text
+
+
+@pytest.mark.parametrize("place", ["", "/repositories"])
+async def test_anothers_connection_is_nowhere(dashboard, connection, place):
+    for name in (connection.id, connection.name, "fcn_nowhere"):
+        page = await dashboard.outsider.open(f"{HERE}/{name}{place}")
+        assert page.status == 404
+        assert "There is no such connection" in page.text

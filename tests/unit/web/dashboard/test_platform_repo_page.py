@@ -1,0 +1,232 @@
+"""Repositories, pull requests and jobs of a platform elsewhere, and names of several parts."""
+
+from shutil import rmtree
+
+import msgspec
+import pytest
+
+from agentjobs.forges.conversation import add_comment
+from agentjobs.forges.local_repositories import path as git_path
+from agentjobs.forges.merge_pull import merge_pull
+from agentjobs.forges.pulls import close_pull
+from agentjobs.jobs.review import mark_ready
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.outward import web_address
+from tests.people import write
+from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.harm import faults_of
+from tests.unit.web.dashboard.streams import listen
+from tests.world import insert_repo
+
+NAME = "group/sub/shop"
+THERE = f"https://git.example.org/{NAME}"
+PULLS = f"/acme/{NAME}/pulls"
+MISSING = "f" * 40
+
+
+@pytest.fixture
+async def elsewhere(furnished):
+    """A platform keeps the shop of acme and its pull requests; it was renamed since its jobs."""
+    things = furnished.things["acme"]
+    await write(
+        furnished.db,
+        "UPDATE repos SET platform = 'gitea', full_name = :name, connection_id = :connection,"
+        " external_id = '9', synced_at = 1750000000000 WHERE id = :id",
+        id=things.repo_id,
+        name=NAME,
+        connection=things.connection,
+    )
+    await write(
+        furnished.db,
+        "UPDATE pulls SET url = :url || number, body = '' WHERE repo_id = :id",
+        id=things.repo_id,
+        url=f"{THERE}/pulls/",
+    )
+    await write(
+        furnished.db,
+        "UPDATE jobs SET pr_url = :url || pr_number WHERE pr_url IS NOT NULL AND repo_id = :id",
+        id=things.repo_id,
+        url=f"{THERE}/pulls/",
+    )
+    return furnished
+
+
+@pytest.mark.parametrize(
+    ("url", "is_link"),
+    [
+        ("https://git.example.org/a#b", True),
+        ("http://git.example.org", True),
+        ("javascript:alert(1)", False),
+        (" https://git.example.org", False),
+        ("https://git.example.org/a b", False),
+        ("data:text/html,x", False),
+        ("//git.example.org", False),
+        (None, False),
+    ],
+)
+def test_only_addresses_of_the_web_lead_out(url, is_link):
+    assert web_address(url) == (url if is_link else "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*("acme/.github", "group/sub/team/project", "group/stream", "group/sub/graph"), "a/b/pulls"],
+)
+async def test_every_page_takes_names_of_any_parts(dashboard, name):
+    await dashboard.db.transact(insert_repo, dashboard.caller.organization_id, name, "ready")
+    viewer = dashboard.viewer
+    for end in ("", "/dependencies", "/graph"):
+        page = await viewer.open(f"/repos/{name}{end}")
+        assert (page.status, f" {name} " in page.text) == (200, True), page.path
+        assert f"/repos/{name}/graph" in page.links
+    assert (await listen(dashboard.app, viewer, f"/repos/{name}/stream", events=1)).status == 200
+    pulls = await viewer.open(f"/acme/{name}/pulls")
+    assert pulls.status == 200
+    assert f"/repos/{name}" in pulls.links
+    for place in (f"/acme/{name}/pulls/7", f"/acme/{name}/pulls/7/file", f"/repos/{name}/nowhere"):
+        assert (await viewer.open(place)).status == 404
+    assert f"/repos/{name}" in (await viewer.open("/repos")).links
+    page = await dashboard.admin.open(f"/repos/{name}")
+    lifted = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
+    assert "Agents may change it now." in lifted.text
+    gone = await dashboard.admin.send(lifted, f"/{name}/disconnect")
+    assert f"{name} is disconnected" in gone.text
+    assert (await viewer.open(f"/repos/{name}")).status == 404
+
+
+async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewhere):
+    place, connection = f"/repos/{NAME}", elsewhere.things["acme"].connection
+    page = await elsewhere.member.open(place)
+    assert THERE in page.links
+    assert f"/settings/forges/{connection}" in page.links
+    assert "in step" in page.text
+    assert "Clone it with any user name" not in page.text
+    # The file is read from the copy.
+    assert "make check" in page.text
+    viewer = await elsewhere.viewer.open(place)
+    assert f"/settings/forges/{connection}" not in viewer.links
+    await write(
+        elsewhere.db,
+        "UPDATE repos SET sync_error = :error, sync_failures = 2, sync_due_at = 1760000000000",
+        error=f"Not there any more{PAYLOAD}",
+    )
+    page = await elsewhere.viewer.open(place)
+    assert f"Not there any more{PAYLOAD}" in page.text
+    assert "It is tried again 2025-10-09" in page.text
+    assert faults_of(page) == []
+    heard = await listen(elsewhere.app, elsewhere.viewer, f"{place}/stream", events=3)
+    part = heard.parts()["repo-sync"]
+    assert f"Not there any more{PAYLOAD}" in part.text
+    assert faults_of(part) == []
+    listed = await elsewhere.admin.open(f"/settings/forges/{connection}")
+    assert f"Not there any more{PAYLOAD}" in listed.text
+
+
+async def test_before_the_first_fetch_the_page_says_so(elsewhere):
+    repo_id = elsewhere.things["acme"].repo_id
+    rmtree(git_path(elsewhere.context.settings.data_path, repo_id))
+    await write(elsewhere.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
+    page = await elsewhere.viewer.open(f"/repos/{NAME}")
+    assert page.status == 200
+    assert "not fetched yet" in page.text
+    assert "Not fetched yet: it is read from the default branch" in page.text
+
+
+async def test_a_platforms_address_that_is_none_is_no_link(elsewhere):
+    await write(elsewhere.db, "UPDATE forge_connections SET url = :url", url="javascript:alert(1)")
+    await write(elsewhere.db, "UPDATE pulls SET url = :url", url=f"javascript:alert(2){PAYLOAD}")
+    await write(elsewhere.db, "UPDATE jobs SET pr_url = :url", url="javascript:alert(3)")
+    finished = elsewhere.things["acme"].finished_job
+    places = (f"/repos/{NAME}", PULLS, f"{PULLS}/1", "/jobs", f"/jobs/{finished}")
+    for place in (*places, f"/jobs/{finished}/changes", "/pulls", "/vulnerabilities"):
+        page = await elsewhere.admin.open(place)
+        assert page.status == 200
+        assert faults_of(page) == [], place
+
+
+async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(elsewhere):
+    member, place = elsewhere.member, f"{PULLS}/1"
+    for listed in ("/pulls", PULLS):
+        page = await member.open(listed)
+        assert {place, f"{THERE}/pulls/1"} <= set(page.links)
+    page = await member.open(place)
+    assert f"{THERE}/pulls/1" in page.links
+    assert f"/jobs/{elsewhere.things['acme'].finished_job}" in page.links
+    assert "Open it there" in page.text
+    for end in ("/merge", "/close", "/ready", "/comments"):
+        assert not page.has_form(end)
+        csrf = page.form("/sign-out").value("csrf")
+        refused = await member.post(f"{place}{end}", [("csrf", csrf), ("body", "Well done")])
+        assert refused.status == 409
+        assert f"only who is there can change it: {THERE}/pulls/1" in refused.text
+    file = await member.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
+    assert file.status == 404
+    row = await elsewhere.db.fetch_one("SELECT state, draft FROM pulls WHERE number = 1")
+    assert row["state"] == "open"
+
+
+async def test_operations_on_a_platforms_pull_request_are_refused_by_one_code(elsewhere):
+    db, settings = elsewhere.db, elsewhere.context.settings
+    for refused in (
+        merge_pull(db, settings, "acme", NAME, 1),
+        close_pull(db, "acme", NAME, 1),
+        mark_ready(db, "acme", NAME, 2),
+        add_comment(db, "acme", NAME, 1, "Well done"),
+    ):
+        with pytest.raises(Problem, match="kept by its platform") as raised:
+            await refused
+        assert raised.value.code == "pull_elsewhere"
+
+
+async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewhere):
+    job = elsewhere.things["acme"].finished_job
+    ticket = {
+        "title": f"The price is wrong{PAYLOAD}",
+        "url": "https://jira.example.com/browse/SHOP-1",
+        "labels": [f"bug{PAYLOAD}"],
+    }
+    text = msgspec.json.encode(ticket).decode()
+    await write(elsewhere.db, "UPDATE jobs SET ticket = :text WHERE id = :id", id=job, text=text)
+    await write(
+        elsewhere.db, "UPDATE jobs SET created_by_name = :who WHERE id = :id", id=job, who="@ada"
+    )
+    page = await elsewhere.member.open(f"/jobs/{job}")
+    assert {ticket["url"], f"{THERE}/pulls/1", f"/repos/{NAME}"} <= set(page.links)
+    for words in (f"SHOP-1 : {ticket['title']}", ticket["labels"][0], "by @ada"):
+        assert words in page.text
+    assert "#1 open" in page.text
+    assert page.has_form("/follow-up")
+    assert faults_of(page) == []
+    await write(elsewhere.db, "UPDATE pulls SET state = 'merged' WHERE number = 1")
+    page = await elsewhere.member.open(f"/jobs/{job}")
+    assert "#1 merged" in page.text
+    assert "The pull request is merged, so no job can go on with it." in page.text
+
+
+async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
+    job = elsewhere.things["acme"].finished_job
+    await write(elsewhere.db, "UPDATE jobs SET repo = :name WHERE id = :id", id=job, name=NAME)
+    page = await elsewhere.member.open(f"/jobs/{job}")
+    page = await elsewhere.member.send(page, "/follow-up", prompt="And the tax.")
+    assert "goes on with the same pull request" in page.text
+    assert f"/jobs/{job}" in page.links
+
+
+async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(elsewhere):
+    job = elsewhere.things["acme"].finished_job
+    place = f"/jobs/{job}/changes"
+    page = await elsewhere.viewer.open(place)
+    assert "src/shop.py" in page.text
+    await write(elsewhere.db, "UPDATE jobs SET head_commit = :c WHERE id = :id", id=job, c=MISSING)
+    page = await elsewhere.viewer.open(place)
+    assert page.status == 200
+    assert "The platform keeps these commits" in page.text
+    assert f"{THERE}/pulls/1" in page.links
+    part = await elsewhere.viewer.get(place, headers={"X-Part": "1"})
+    assert "<html" not in part.text
+    assert "The platform keeps these commits" in part.text
+    alone = await elsewhere.viewer.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
+    assert alone.status == 404
+    assert "shows what the job changed" in alone.text
+    rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.things["acme"].repo_id))
+    assert "The platform keeps" in (await elsewhere.viewer.open(place)).text

@@ -1,0 +1,152 @@
+"""Settings, Trackers: where tickets are looked up."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.tickets.trackers import list_trackers, open_tracker
+from agentjobs.web.dashboard.settings import platform_reach
+from tests.people import write
+from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.harm import faults_of
+from tests.unit.web.dashboard.house_platforms import ACCEPTED, JiraDouble, answer_as_jira
+
+HERE = "/settings/trackers"
+JIRA = {"url": "https://acme.atlassian.net", "account": "ada@acme.example", "token": ACCEPTED}
+
+
+@pytest.fixture(autouse=True)
+def _jira(monkeypatch):
+    answer_as_jira(monkeypatch)
+
+
+@pytest.fixture
+async def jira(dashboard):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open(HERE), "/jira", **JIRA)
+    assert "knows it as Agent Jobs" in page.text
+    (found,) = await list_trackers(dashboard.db, "acme")
+    return found
+
+
+async def test_where_there_is_none_the_page_says_what_they_are_for(dashboard):
+    page = await dashboard.member.open(HERE)
+    assert "No tracker yet" in page.text
+    assert "An administrator can add" in page.text
+    assert not page.has_form("/jira")
+
+
+async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open(HERE), "/issues", link_back="yes")
+    (found,) = await list_trackers(dashboard.db, "acme")
+    assert (found.kind, found.link_back) == ("issues", True)
+    assert "with the connection of each repository" in page.text
+    assert not page.has_form("/issues")
+    assert not page.has_form("/check")
+    page = await admin.send(page, "/link-back")
+    assert "are not linked on their tickets" in page.text
+    page = await admin.send(page, "/link-back")
+    assert (await list_trackers(dashboard.db, "acme"))[0].link_back
+    csrf = page.form("/link-back").value("csrf")
+    again = await admin.post(f"{HERE}/issues", [("csrf", csrf)])
+    assert again.status == 409
+    assert "looked at already" in again.text
+    page = await admin.post(f"{HERE}/{found.id}/token", [("csrf", csrf), ("token", "x")])
+    assert "Platforms is where that gets a new token" in page.text
+    page = await admin.post(f"{HERE}/{found.id}/check", [("csrf", csrf)])
+    assert "no token of their own" in page.text
+    page = await admin.send(page, "/remove")
+    assert "issues is removed" in page.text
+    log = await admin.open("/settings/audit-log")
+    for words in ("added a tracker", "changed a tracker", "removed a tracker"):
+        assert words in log.text
+
+
+async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
+    assert (jira.url, jira.account, jira.flavour) == (JIRA["url"], JIRA["account"], "cloud")
+    for browser in (dashboard.admin, dashboard.member):
+        page = await browser.open(HERE)
+        assert ACCEPTED not in page.html
+        for words in ("Jira Cloud", JIRA["account"], "accepted", "ABC-123"):
+            assert words in page.text
+    opened = await open_tracker(dashboard.db, dashboard.context.keys, jira.id)
+    assert opened[1] == ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "field"),
+    [
+        ({"url": ""}, "Name Jira's address", "url"),
+        ({"url": "http://jira.example.com"}, "must start with https://", "url"),
+        ({"account": ""}, "goes with the e-mail address", "account"),
+        ({"url": "https://jira.example.com"}, "needs no account", "account"),
+        ({"flavour": "server"}, "Choose which Jira", None),
+        ({"name": "No Name"}, "cannot name a tracker", "name"),
+        ({"token": ""}, "Paste the token", "token"),
+        ({"token": "a-secret"}, "does not accept the token", "token"),
+    ],
+)
+async def test_what_is_refused_keeps_what_was_typed_and_no_token(dashboard, given, words, field):
+    admin = dashboard.admin
+    typed = {**JIRA, "name": "desk", "link_back": "yes", **given}
+    page = await admin.send(await admin.open(HERE), "/jira", **typed)
+    assert 400 <= page.status < 500
+    assert words in page.text
+    form = page.form("/jira")
+    assert form.value("token") == ""
+    for name in ("url", "account", "name", "link_back"):
+        assert form.value(name) == typed[name]
+    assert "a-secret" not in page.html
+    wrong = [tags.get("name") for _, tags in page.tags if tags.get("aria-invalid")]
+    assert wrong == ([] if field is None else [field])
+    assert await list_trackers(dashboard.db, "acme") == []
+
+
+async def test_a_new_token_is_taken_only_if_jira_does(dashboard, jira):
+    admin = dashboard.admin
+    page = await admin.send(await admin.open(HERE), "/token", token="a-secret")
+    assert page.status == 422
+    assert "a-secret" not in page.html
+    opened = await open_tracker(dashboard.db, dashboard.context.keys, jira.id)
+    assert opened[1] == ACCEPTED
+    page = await admin.send(page, "/token", token=ACCEPTED)
+    assert "The new token is in use, as Agent Jobs" in page.text
+    page = await admin.send(page, "/check")
+    assert "knows jira as Agent Jobs" in page.text
+
+
+async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypatch):
+    async def hangs(self):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(JiraDouble, "check", hangs)
+    monkeypatch.setattr(platform_reach, "MOST_SECONDS", 0.01)
+    admin = dashboard.admin
+    page = await admin.open(HERE)
+    page = await admin.send(page, "/check")
+    assert page.status == 503
+    assert "jira did not answer within" in page.text
+    assert "did not answer" in (await dashboard.member.open(HERE)).text
+
+
+async def test_what_others_wrote_is_only_shown(dashboard, jira):
+    texts = dict.fromkeys(("name", "account", "error"), f"x{PAYLOAD}")
+    await write(
+        dashboard.db,
+        "UPDATE trackers SET name = :name, account = :account, error = :error, url = :url",
+        **texts,
+        url="javascript:alert(1)",
+    )
+    page = await dashboard.admin.open(HERE)
+    assert page.text.count(f"x{PAYLOAD}") >= 3
+    assert faults_of(page) == []
+
+
+async def test_anothers_tracker_is_nowhere(dashboard, jira):
+    csrf = (await dashboard.outsider.open("/account")).form("/sign-out").value("csrf")
+    for end in ("check", "link-back", "token", "remove"):
+        page = await dashboard.outsider.post(f"{HERE}/{jira.id}/{end}", [("csrf", csrf)])
+        assert page.status == 404
+        assert "There is no such tracker" in page.text
+    assert jira.url not in (await dashboard.outsider.open(HERE)).text
