@@ -358,3 +358,17 @@ async def disconnect(tx: Transaction) -> None:
 
 async def limit_cost(tx: Transaction) -> None:
     await tx.execute("UPDATE organizations SET job_budget_nanousd = 1000000000")
+
+
+async def test_a_repository_that_was_renamed_is_gone_on_with_under_its_new_name(
+    world: World,
+) -> None:
+    caller = await world.organization()
+    job_id = await completed(world, caller)
+    await world.db.transact(rename_repo, "acme/store")
+    follow_up = await go_on(world, caller, job_id)
+    assert (await world.view(caller, follow_up)).repo == "acme/store"
+
+
+async def rename_repo(tx: Transaction, name: str) -> None:
+    await tx.execute("UPDATE repos SET full_name = :name", name=name)

@@ -121,7 +121,7 @@ async def _follow_up(
         if answered is not None:
             return CreatedJob(msgspec.json.decode(answered, type=Receipt), replayed=True)
     row = await tx.fetch_one(_EARLIER, job_id=job_id, organization_id=caller.organization_id)
-    earlier = _earlier(row, job_id)
+    earlier = await _as_named_now(tx, _earlier(row, job_id))
     request = _request(earlier, body)
     found = await surroundings(tx, caller.organization_id, earlier.repo)
     _check_repo(earlier, found)
@@ -150,6 +150,15 @@ def _earlier(row: Row | None, job_id: str) -> EarlierJob:
     if row is None:
         raise job_not_found(job_id)
     return EarlierJob(**{name: row[name] for name in EarlierJob.__struct_fields__})
+
+
+async def _as_named_now(tx: Transaction, earlier: EarlierJob) -> EarlierJob:
+    """A platform may have renamed the repository since."""
+    row = await tx.fetch_one(
+        "SELECT full_name FROM repos WHERE id = :id AND disconnected_at IS NULL",
+        id=earlier.repo_id,
+    )
+    return earlier if row is None else msgspec.structs.replace(earlier, repo=row["full_name"])
 
 
 def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:

@@ -3,6 +3,7 @@
 Decides the outcome and stores none of it but the start; whoever called stores the rest.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 from agentjobs.agents.definitions import Agent
@@ -23,7 +24,9 @@ from agentjobs.jobs.ticket import JobTicket
 from agentjobs.jobs.tools import JobTools
 from agentjobs.repos.configuration import Configuration, ConfigurationError
 from agentjobs.repos.facts import RepoFacts
+from agentjobs.repos.sync_claims import look_soon
 from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.store.database import StoreUnavailable
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
     PushRejected,
@@ -33,6 +36,7 @@ from agentjobs.workspace.errors import (
 
 # How long in all one run waits for a platform that is busy or away.
 _PATIENCE_SECONDS = 900.0
+_TROUBLE_OF_CONNECTIONS = frozenset({"unauthorized", "denied", "gone"})
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
     GitError: "repo_unavailable",
@@ -69,8 +73,15 @@ class Run:
             reason = error.strerror or str(error)
             return Failed("sandbox_error", f"The worker's machine refused: {reason}.")
         except tuple(_CODES) as error:
+            if isinstance(error, ForgeError) and error.fault in _TROUBLE_OF_CONNECTIONS:
+                await self._have_it_looked_at()
             code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
             return Failed(code, str(error))
+
+    async def _have_it_looked_at(self) -> None:
+        """Whoever watches the connection learns of it there, and not from its jobs alone."""
+        with contextlib.suppress(StoreUnavailable):
+            await self.tools.context.db.transact(look_soon, self.job.repo_id)
 
     def _without_paths(self, text: str) -> str:
         """Where the service keeps its files is not the client's business."""
@@ -151,8 +162,16 @@ class Run:
         if forge is None:
             raise Stopped("repo_unavailable", f"The repository {self.job.repo!r} is disconnected.")
         job = self.job
-        address = RepoAddress(job.organization, job.repo, job.repo_id, job.external_id)
+        name = job.repo if job.connection_id is None else await self._name_now()
+        address = RepoAddress(job.organization, name, job.repo_id, job.external_id)
         return Proposal(self.job, self.tools, self.log, forge, address)
+
+    async def _name_now(self) -> str:
+        """A platform may have renamed it since the job was asked for."""
+        row = await self.tools.context.db.fetch_one(
+            "SELECT full_name FROM repos WHERE id = :id", id=self.job.repo_id
+        )
+        return self.job.repo if row is None else str(row["full_name"])
 
     async def _forge(self) -> Forge | None:
         if self.job.connection_id is None:
