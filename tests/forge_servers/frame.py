@@ -115,13 +115,18 @@ class ContractServer:
     def paged(
         self, call: Call, rows: list[Any], usual: int = 30, most: int = 100, size: str = "per_page"
     ) -> tuple[list[Any], dict[str, str]]:
-        """One page of the rows, and the header Link that leads on."""
+        """One page of the rows, and the header Link that leads to the others."""
         page, per_page = call.page(usual, most, size)
         here = rows[(page - 1) * per_page : page * per_page]
-        if page * per_page >= len(rows):
-            return here, {}
-        query = {**call.query, size: str(per_page), "page": str(page + 1)}
-        return here, {"Link": f'<{self.url}{call.path}?{urlencode(query)}>; rel="next"'}
+        last = max(1, -(-len(rows) // per_page))
+        leading = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        links = [
+            f"<{self.url}{call.path}?{urlencode({**call.query, size: per_page, 'page': number})}>;"
+            f' rel="{relation}"'
+            for relation, number in leading.items()
+            if number != page and 0 < number <= last
+        ]
+        return here, {"Link": ", ".join(links)} if links else {}
 
     # Answering
 

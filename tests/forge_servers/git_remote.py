@@ -42,10 +42,6 @@ class GitRemote:
             return ""
         return self.commit(repository, repository.default_branch, files)
 
-    def copy(self, repository: RepositoryRow, source: RepositoryRow) -> None:
-        """Quicker than to make one anew."""
-        shutil.copytree(self.directory(source), self.directory(repository))
-
     def commit(self, repository: RepositoryRow, branch: str, files: dict[str, str | bytes]) -> str:
         """A commit on top of the branch, or of the default one for a new branch."""
         directory = self.directory(repository)

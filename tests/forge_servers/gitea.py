@@ -183,13 +183,23 @@ class GiteaServer(GiteaGround):
 
     @answers(f"GET {ISSUE}/comments")
     async def comments(self, call: Call) -> Answer:
-        """All of them: there are no pages here."""
+        """All of them, or all since a time: there are no pages here."""
         repository = self.repository(call)
         row = self.issue(repository, call)
         place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-        return Answer(
-            [shapes.comment(place, one, self.user_shown(one.author)) for one in row.comments]
-        )
+        # The times are all written alike, so their words compare as they do.
+        here = [one for one in row.comments if one.written_at >= call.query.get("since", "")]
+        return Answer([shapes.comment(place, one, self.user_shown(one.author)) for one in here])
+
+    @answers(f"GET {REPO}/issues/comments/{{id}}")
+    async def one_comment(self, call: Call) -> Answer:
+        repository = self.repository(call)
+        for row in (*repository.pulls.values(), *repository.issues.values()):
+            for one in row.comments:
+                if str(one.id) == call.values["id"]:
+                    place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+                    return Answer(shapes.comment(place, one, self.user_shown(one.author)))
+        raise Refusal(404, "comment does not exist")
 
     @answers(f"POST {ISSUE}/comments")
     async def new_comment(self, call: Call) -> Answer:

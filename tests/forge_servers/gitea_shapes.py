@@ -59,6 +59,7 @@ def pull(
         "state": "closed" if row.is_merged else row.state,
         "draft": _DRAFT_MARK.match(row.title) is not None,
         "merged": row.is_merged,
+        "comments": len(row.comments),
         "user": people[row.author],
         "head": {"label": row.head, "ref": row.head, "sha": commit, "repo_id": head_id},
         "base": {"label": row.base, "ref": row.base, "repo_id": repo.id},
@@ -91,6 +92,6 @@ def comment(place: str, row: CommentRow, author: Any) -> dict[str, Any]:
         "body": row.text,
         "user": author,
         "html_url": f"{place}#issuecomment-{row.id}",
-        "created_at": _DAY,
-        "updated_at": _DAY,
+        "created_at": row.written_at,
+        "updated_at": row.written_at,
     }

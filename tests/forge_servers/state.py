@@ -23,6 +23,7 @@ class CommentRow:
     text: str
     # Written by the platform itself, such as "changed the title": GitLab lists them among notes.
     is_system: bool = False
+    written_at: str = "2026-01-02T03:04:05Z"
 
 
 @dataclass

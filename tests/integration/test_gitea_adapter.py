@@ -11,6 +11,7 @@ from tests.forge_bench import BRANCHES, PlatformBench, make_template, platform_b
 from tests.forge_servers.gitea import GiteaServer
 
 PULLS = "/repos/{owner}/{repo}/pulls"
+COMMENTS = "/repos/{owner}/{repo}/issues/{index}/comments"
 ONE, TWO = BRANCHES
 
 
@@ -168,6 +169,34 @@ async def test_what_was_merged_is_known_by_what_was_merged(
     error = await bench.refused(bench.open(goes_on=True, head_commit=bench.commits[TWO]))
     assert "was merged before" in str(error)
     assert (await bench.open(head_commit=bench.commits[TWO])).number > opened.number
+
+
+async def test_of_a_long_conversation_only_the_end_is_read(
+    bench: PlatformBench, server: GiteaServer
+) -> None:
+    opened = await bench.open()
+    row = bench.row.pulls[opened.number]
+    days = [f"2026-01-{day:02}T12:00:00Z" for day in range(1, 31)]
+    written = [
+        server.state.add_comment(row, "ada", day, written_at=day) for day in days for _ in "ab"
+    ]
+
+    async def newer(than: int) -> tuple[list[int], list[str]]:
+        server.calls.clear()
+        await bench.platform.pull(bench.repo, opened.number)
+        found = await bench.platform.comments(bench.repo, opened.number, than)
+        since = [call.query.get("since", "") for call in server.calls_of(f"GET {COMMENTS}")]
+        return [one.id for one in found], since
+
+    ids = [one.id for one in written]
+    assert await newer(0) == (ids, [""])
+    assert await newer(ids[55]) == (ids[56:], ["2026-01-28T11:00:00Z"])
+    # Deleted: nobody knows when it was written.
+    del row.comments[55]
+    assert await newer(ids[55]) == (ids[56:], [""])
+    # A short one is read at once.
+    del row.comments[:30]
+    assert await newer(ids[54]) == (ids[56:], [""])
 
 
 async def test_a_repository_that_was_renamed_is_written_to_by_its_new_name(

@@ -348,3 +348,20 @@ async def test_who_may_write_is_asked_of_github(house: House) -> None:
     assert asked == [True, False, True, False]
     with pytest.raises(ForgeError):
         await house.github().may_write(house.repo, "..")
+
+
+async def test_a_conversation_is_read_from_its_end(house: House) -> None:
+    github = house.github("token")
+    pull = await opened(github, house)
+    row = house.row.pulls[pull.number]
+    written = [house.server.state.add_comment(row, "ada", f"word {at}") for at in range(130)]
+    ids = [one.id for one in written]
+    for after, requests in ((0, 6), (ids[-3], 2), (ids[100], 3), (ids[-1], 2)):
+        house.server.calls.clear()
+        found = await github.comments(house.repo, pull.number, after)
+        assert [one.id for one in found] == [number for number in ids if number > after]
+        assert len(house.server.calls) == requests
+    # What was written all the same is found at the end too.
+    house.server.next(server_error(502, on="POST ", after=True))
+    await github.comment(house.repo, pull.number, "Done.")
+    assert [one.text for one in row.comments].count("Done.") == 1

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from agentjobs.forges import api as api_module
 from agentjobs.forges.api import ApiError, Patience, PlatformApi
+from agentjobs.forges.api_pages import ALL_REPOSITORIES, Bounds
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.addresses import Allowed
 from agentjobs.outbound.connector import new_session
@@ -267,7 +268,7 @@ async def test_nothing_is_shown_to_another_host(script: Script, api: PlatformApi
         assert caught.value.fault == "refused"
         script.answers = [told(value=[1], Link=f'<{address}>; rel="next"')]
         with pytest.raises(ApiError, match="sends us away"):
-            _ = [page async for page in api.pages("/x")]
+            _ = [page async for page in api.pages(list[int], "/x")]
         assert len(script.asked) == 2
 
 
@@ -290,10 +291,57 @@ async def test_pages_are_read_to_their_end_and_a_list_without_one_is_refused(
         return told(value=[number], **({"Link": link} if number < 3 else {}))
 
     script.answers = [page]
-    assert [one async for one in api.pages("/x", per_page=1)] == [[1], [2], [3]]
+    assert [one async for one in api.pages(list[int], "/x", per_page=1)] == [[1], [2], [3]]
     script.answers = [told(value=[1], Link=f'<{script.url}/x>; rel="next"')]
     with pytest.raises(ApiError, match="without an end"):
-        _ = [one async for one in api.pages("/x")]
+        _ = [one async for one in api.pages(list[int], "/x")]
+
+
+async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
+    script: Script, api: PlatformApi
+) -> None:
+    def endless(request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        link = f'<{script.url}/x?page={number + 1}>; rel="next"'
+        return told(value=["x" * 1_000], Link=link)
+
+    async def read(**bounds: Bounds) -> int:
+        script.asked.clear()
+        with pytest.raises(ApiError, match="without an end") as caught:
+            _ = [page async for page in api.pages(list[str], "/x", **bounds)]
+        assert caught.value.fault == "refused"
+        return len(script.asked)
+
+    script.answers = [endless]
+    assert await read() == 51
+    assert await read(bounds=Bounds(size_bytes=10_000)) == 10
+    assert await read(bounds=ALL_REPOSITORIES._replace(pages=60)) == 61
+    script.answers = [told(value=["x"] * 1_001)]
+    assert await read() == 1
+
+
+async def test_the_last_page_is_read_first_where_it_is_told_which_it_is(
+    script: Script, api: PlatformApi
+) -> None:
+    tells_last = True
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        near = {"prev": number - 1, "next": number + 1, "last": 4 if tells_last else 0}
+        links = [
+            f'<{script.url}/x?page={at}>; rel="{name}"'
+            for name, at in near.items()
+            if 0 < at <= 4 and at != number
+        ]
+        return told(value=[number], Link=", ".join(links))
+
+    script.answers = [page]
+    newest = [one async for one in api.pages_from_the_end(list[int], "/x")]
+    assert newest == [[4], [3], [2], [1]]
+    tells_last = False
+    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == newest
+    script.answers = [told(value=[1])]
+    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == [[1]]
 
 
 async def test_an_answer_is_bounded_and_never_unpacked(

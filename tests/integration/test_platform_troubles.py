@@ -1,6 +1,6 @@
 """What becomes of a platform's troubles: waited out, told apart, said plainly, leaking nothing."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,30 @@ async def test_an_answer_of_another_shape_is_a_forge_error(bench: PlatformBench)
         await bench.refused(bench.platform.pull(bench.repo, 1))
         await bench.refused(bench.platform.issue("acme/shop", 1))
         bench.server.well()
+
+
+async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
+    bench: PlatformBench,
+) -> None:
+    opened = await bench.open()
+    row = bench.row.pulls[opened.number]
+    row.title = "A\x00change"
+    assert (await bench.platform.pull(bench.repo, opened.number)).title == "A\ufffdchange"
+    row.head_commit, row.state, row.is_merged = "no\x00commit", "closed", True
+    written = bench.server.state.add_comment(row, "ada", "Hello")
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: bench.platform.pull(bench.repo, opened.number),
+        lambda: bench.platform.comments(bench.repo, opened.number, 0),
+        lambda: bench.platform.repository(bench.repo),
+        lambda: anext(aiter(bench.platform.repositories())),
+    ]
+    written.id = 2**63
+    for at, ask in enumerate(asked):
+        # Only now, because Gitea asks for the repository before all else.
+        bench.row.default_branch = "ma\x00in" if at >= 2 else "main"
+        error = await bench.refused(ask())
+        assert "makes no sense" in str(error)
+        assert str(error).isprintable()
 
 
 async def test_a_redirect_that_leads_nowhere_else_is_not_followed_for_ever(

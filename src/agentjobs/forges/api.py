@@ -4,87 +4,33 @@ All adapters speak through it. Knows no platform's paths; credentials pass throu
 never get into a message.
 """
 
-import asyncio
-import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from agentjobs.forges.api_answers import (
-    Answer,
-    ApiError,
-    fault_of,
-    is_redirect,
-    next_page,
-    value_of,
-)
+from agentjobs.forges.api_addresses import Query, address_of, path_of, same_origin
+from agentjobs.forges.api_answers import Answer, ApiError, fault_of, is_redirect, linked
 from agentjobs.forges.api_faults import bounded_body, connection_fault, without_credentials
-from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.words import plain, shown
+from agentjobs.forges.api_pages import Bounds, PagesRead, without_an_end
+from agentjobs.forges.api_values import shaped, unknown_shape, value_of
+from agentjobs.forges.patience import Patience
 
 __all__ = ["ApiError", "Headers", "Patience", "PlatformApi", "path_of"]
 
 ANSWER_BYTES = 8 * 2**20
 REQUEST_SECONDS = 30.0
 MOST_REDIRECTS = 3
-MOST_PAGES = 1_000
-LONGEST_BACKOFF_SECONDS = 60.0
+_USUAL = Bounds()
 # Asking twice changes nothing that asking once does not.
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
-Query = str | int | bool | None
 Shape = TypeVar("Shape")
-
-
-def _say_nothing(_: str) -> None:
-    pass
-
-
-class Patience:
-    """How long trouble may be sat out in all, counted from the moment in which this is made.
-
-    `say` is told before each wait. One for each piece of work: it runs out.
-    """
-
-    def __init__(
-        self,
-        seconds: float,
-        say: Callable[[str], None] = _say_nothing,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        time_of_day: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self.time_of_day = time_of_day
-        self._say = say
-        self._clock = clock
-        self._sleep = sleep
-        self._ends_at = clock() + seconds
-
-    async def wait(self, trouble: str, attempt: int, asked_seconds: float = 0.0) -> bool:
-        """False at once if what is left is too short; `attempt` counts from 0."""
-        backoff = min(LONGEST_BACKOFF_SECONDS, 2.0 ** min(attempt, 10))
-        # Those who met the trouble together shall not come back together.
-        seconds = max(backoff, asked_seconds) + backoff * random.random() / 4  # noqa: S311 - a pace, no secret
-        if self._clock() + seconds > self._ends_at:
-            return False
-        self._say(f"{trouble}; trying again in {round(seconds)} s")
-        await self._sleep(seconds)
-        return True
-
-    async def outlasts(self, error: ApiError, attempt: int) -> bool:
-        """Whether to ask once more now, after the wait that this takes."""
-        if not error.may_pass:
-            return False
-        return await self.wait(error.trouble, attempt, error.wait_seconds)
 
 
 class PlatformApi:
@@ -127,36 +73,101 @@ class PlatformApi:
     async def delete(self, path: str, body: Any = None, *, needs: str = "") -> Any:
         return value_of(self.platform, await self.ask("DELETE", path, body, needs=needs))
 
-    async def pages(self, path: str, *, needs: str = "", **query: Query) -> AsyncIterator[Any]:
+    async def get_as(
+        self, shape: type[Shape], path: str, *, needs: str = "", **query: Query
+    ) -> Shape:
+        return shaped(self.platform, await self.ask("GET", path, needs=needs, **query), shape)
+
+    async def send_as(
+        self,
+        shape: type[Shape],
+        method: Literal["POST", "PUT", "PATCH"],
+        path: str,
+        body: Any,
+        *,
+        needs: str = "",
+    ) -> Shape:
+        return shaped(self.platform, await self.ask(method, path, body, needs=needs), shape)
+
+    async def pages(
+        self,
+        shape: type[Shape],
+        path: str,
+        *,
+        needs: str = "",
+        bounds: Bounds = _USUAL,
+        **query: Query,
+    ) -> AsyncIterator[Shape]:
         """Each page's whole value, as long as the answer names a next one."""
-        url = self._url(path, query)
+        url = self._address(path, query)
+        answer = await self._ask("GET", url, None, needs)
+        async for page in self._linked_pages(shape, url, answer, "next", needs, bounds):
+            yield page
+
+    async def pages_from_the_end(
+        self,
+        shape: type[Shape],
+        path: str,
+        *,
+        needs: str = "",
+        bounds: Bounds = _USUAL,
+        **query: Query,
+    ) -> AsyncIterator[Shape]:
+        """The last page first; each in its own order.
+
+        What is removed meanwhile makes others move to a page that is read later, not earlier.
+        """
+        url = self._address(path, query)
+        answer = await self._ask("GET", url, None, needs)
+        last = linked(answer, "last")
+        if last is None:
+            # The only one; or else nobody knows yet which is the last.
+            forward = self._linked_pages(shape, url, answer, "next", needs, bounds)
+            for page in reversed([page async for page in forward]):
+                yield page
+            return
+        url = self._onward(url, last)
+        answer = await self._ask("GET", url, None, needs)
+        async for page in self._linked_pages(shape, url, answer, "prev", needs, bounds):
+            yield page
+
+    async def _linked_pages(
+        self,
+        shape: type[Shape],
+        url: URL,
+        answer: Answer,
+        relation: Literal["next", "prev"],
+        needs: str,
+        bounds: Bounds,
+    ) -> AsyncIterator[Shape]:
+        read = PagesRead(self.platform, bounds)
         seen = {url}
         while True:
-            answer = await self._ask("GET", url, None, needs)
-            yield value_of(self.platform, answer)
-            following = next_page(answer)
+            read.note(answer)
+            page = shaped(self.platform, answer, shape)
+            read.plausible(page)
+            yield page
+            following = linked(answer, relation)
             if following is None:
                 return
-            url = self._same_origin(url, following)
-            if url in seen or len(seen) >= MOST_PAGES:
-                raise ApiError(f"{self.platform} lists without an end.", "refused")
+            url = self._onward(url, following)
+            if url in seen:
+                raise without_an_end(self.platform)
             seen.add(url)
+            answer = await self._ask("GET", url, None, needs)
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, needs: str = "", **query: Query
     ) -> Answer:
         """A success, with its headers. Raises ForgeError, an ApiError if the platform said it."""
-        return await self._ask(method, self._url(path, query), body, needs)
+        return await self._ask(method, self._address(path, query), body, needs)
 
     def shaped(self, value: Any, kind: type[Shape]) -> Shape:
         """What was answered, as the type says that it looks. Raises ForgeError."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            words = (
-                f"{self.platform} answered in a way that is not known here ({shown(str(error))})"
-            )
-            raise ForgeError(f"{words}; check the address and its version.") from None
+            raise unknown_shape(self.platform, error) from None
 
     async def _ask(self, method: str, url: URL, body: Any, needs: str) -> Answer:
         attempt = 0
@@ -178,7 +189,7 @@ class PlatformApi:
             answer = await self._once(method, url, body, needs)
             if not is_redirect(answer.status):
                 return answer
-            url = self._same_origin(url, answer.headers.get("Location", ""))
+            url = self._onward(url, answer.headers.get("Location", ""))
         raise ApiError(f"{self.platform} redirects in a circle; check the address.", "refused")
 
     async def _once(self, method: str, url: URL, body: Any, needs: str) -> Answer:
@@ -207,36 +218,16 @@ class PlatformApi:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise connection_fault(self.platform, self._origin, error) from None
 
-    def _url(self, path: str, query: Mapping[str, Query]) -> URL:
-        given = {name: value for name, value in query.items() if value is not None}
-        pairs = [f"{quote(name)}={_written(value)}" for name, value in given.items()]
-        asked = f"?{'&'.join(pairs)}" if pairs else ""
-        return URL(f"{self._base_url}{path}{asked}", encoded=True)
+    def _address(self, path: str, query: Mapping[str, Query]) -> URL:
+        return address_of(self._base_url, path, query)
 
-    def _same_origin(self, url: URL, address: str) -> URL:
+    def _onward(self, url: URL, address: str) -> URL:
         """The credential goes to the host it was given for, and nowhere else."""
-        try:
-            target = url.join(URL(address, encoded=True)).with_fragment(None)
-            is_same = target.origin() == self._origin and target.user is None
-        except ValueError:
-            target, is_same = url, False
-        if not is_same:
+        target = same_origin(self._origin, url, address)
+        if target is None:
             words = f"{self.platform} sends us away from {self._origin}, which is not followed"
             raise ApiError(f"{words}; connect the address that it calls its own.", "refused")
         return target
-
-
-def path_of(*parts: str | int) -> str:
-    """`/a/b/c`, whatever characters the parts have. Raises ForgeError for what is no name."""
-    names = [str(part) for part in parts]
-    if any(name in {"", ".", ".."} for name in names):
-        raise ForgeError(f"{'/'.join(names)!r} is no name of anything on a platform.", "gone")
-    return "".join(f"/{quote(plain(name), safe='')}" for name in names)
-
-
-def _written(value: str | int | bool) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return quote(plain(text), safe="")
 
 
 def _complete(given: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What an answer of a platform's API means: its value, or which fault it is and for whom to mend.
+"""What an answer of a platform's API means that is no success: which fault, and for whom to mend.
 
 Pure. Knows the habits that GitHub, GitLab and Gitea share; asking again is not decided here.
 """
@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +22,10 @@ _EARLIEST_MOMENT = 1_000_000_000
 # Where a platform puts its words, the more telling last.
 _WORDS = ("message", "error", "error_description", "errors", "errorMessages")
 _MOST_WORDS = 8
+# What is longer holds no words for anybody, and reading it holds up everything else: a thread would
+# not help, for nothing else runs while it decodes.
+WORDS_BYTES = 64 * 1024
+Relation = Literal["next", "prev", "last"]
 _REFUSALS: Mapping[int, ForgeFault] = {
     HTTPStatus.UNAUTHORIZED: "unauthorized",
     HTTPStatus.FORBIDDEN: "denied",
@@ -67,40 +72,33 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def value_of(platform: str, answer: Answer) -> Any:
-    """None for an empty answer; raises ApiError."""
-    if not answer.body.strip():
-        return None
-    try:
-        return msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_api(platform, answer.status) from None
-
-
 def fault_of(platform: str, answer: Answer, needs: str, now: float) -> ApiError:
     """Of an answer that is no success; `now` in seconds since the epoch."""
     status = answer.status
     if is_redirect(status):
         words = f"{platform} says that it has moved elsewhere."
         return ApiError(words, "refused", status=status)
-    if _is_rate_limit(answer):
+    said = said_in(answer)
+    if _is_rate_limit(answer, said):
         return _rate_limit(platform, answer, now)
     if status >= 500 or status == HTTPStatus.REQUEST_TIMEOUT:
         return _out_of_order(platform, answer, now)
     if _is_web_page(answer):
-        return _no_api(platform, status)
-    return _refusal(platform, answer, needs)
+        return no_api(platform, status)
+    return _refusal(platform, status, said, needs)
 
 
 def said_in(answer: Answer) -> str:
     """The platform's own words in parentheses, or nothing."""
+    if len(answer.body) > WORDS_BYTES:
+        return ""
     try:
         value = msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     told = (value[key] for key in _WORDS if key in value) if isinstance(value, dict) else ()
     found: dict[str, None] = {}
-    for words in _strings(list(told)):
+    for words in islice(_strings(list(told)), 20 * _MOST_WORDS):
         found[shown(words)] = None
         if len(found) == _MOST_WORDS:
             break
@@ -112,17 +110,16 @@ def is_redirect(status: int) -> bool:
     return status in {301, 302, 303, 307, 308}
 
 
-def next_page(answer: Answer) -> str | None:
+def linked(answer: Answer, relation: Relation) -> str | None:
     """The address in `Link: <…>; rel="next"`."""
     for link in answer.headers.get("Link", "").split(","):
         address, _, relations = link.partition(";")
-        if 'rel="next"' in relations or "rel=next" in relations:
+        if f'rel="{relation}"' in relations or f"rel={relation}" in relations:
             return address.strip().removeprefix("<").removesuffix(">")
     return None
 
 
-def _refusal(platform: str, answer: Answer, needs: str) -> ApiError:
-    status, said = answer.status, said_in(answer)
+def _refusal(platform: str, status: int, said: str, needs: str) -> ApiError:
     fault = _REFUSALS.get(status, "refused")
     needed = f"; the connection needs the permission “{needs}”" if needs else ""
     words = {
@@ -162,7 +159,7 @@ def _out_of_order(platform: str, answer: Answer, now: float) -> ApiError:
     )
 
 
-def _no_api(platform: str, status: int) -> ApiError:
+def no_api(platform: str, status: int) -> ApiError:
     words = f"{platform} answered with a web page, not with its API; check the address."
     # It may have done what was asked and only be unable to say so.
     return ApiError(words, "refused", status=status, is_undone=False)
@@ -173,15 +170,13 @@ def _is_web_page(answer: Answer) -> bool:
     return kind in {"text/html", "application/xhtml+xml"} or answer.body.lstrip()[:1] == b"<"
 
 
-def _is_rate_limit(answer: Answer) -> bool:
+def _is_rate_limit(answer: Answer, said: str) -> bool:
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
     if answer.status != HTTPStatus.FORBIDDEN:
         return False
     has_none_left = answer.headers.get("x-ratelimit-remaining") == "0"
-    return (
-        has_none_left or "Retry-After" in answer.headers or "rate limit" in said_in(answer).lower()
-    )
+    return has_none_left or "Retry-After" in answer.headers or "rate limit" in said.lower()
 
 
 def _asked_wait(answer: Answer, now: float) -> float | None:

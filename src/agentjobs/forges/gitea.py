@@ -9,20 +9,22 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 
 from agentjobs.forges.api import Patience, PlatformApi, path_of
+from agentjobs.forges.api_pages import ALL_REPOSITORIES
 from agentjobs.forges.connections import Connection
 from agentjobs.forges.gitea_answers import (
     MOST_BODY,
     Access,
     CommentAnswer,
+    CommentTime,
     IssueAnswer,
-    Pull,
     Repository,
     User,
-    has_draft_mark,
 )
 from agentjobs.forges.gitea_pulls import READS, WRITES, Pulls, numbered_pages
 from agentjobs.forges.gitea_wishes import READS_ISSUES, WRITES_ISSUES, Wishes
 from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.newer_comments import NewerComments
+from agentjobs.forges.plausible import plausible
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -38,6 +40,9 @@ from agentjobs.forges.protocol import (
 from agentjobs.forges.words import cut
 from agentjobs.git.remote import Remote, basic
 
+_NAME = "Gitea"
+# Of a shorter conversation all is read: cheaper than to ask first since when.
+_MOST_READ_AGAIN = 50
 _READS_USER = "read:user"
 _ADMINISTERS = "admin of the repository, so that it may ask who may write there"
 # No repository can have this name, and the token's scopes are looked at before it is looked for.
@@ -63,10 +68,11 @@ class Gitea:
         self._gitway = gitway
         self._patience = patience
         self._seen: dict[str, SeenRepository] = {}
+        self._comment_counts: dict[tuple[str, int], int] = {}
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v1",
-            platform="Gitea",
+            platform=_NAME,
             headers=self._headers,
             patience=patience,
         )
@@ -84,7 +90,7 @@ class Gitea:
             yield remote
 
     async def check(self) -> Account:
-        user = self._api.shaped(await self._api.get("/user", needs=_READS_USER), User)
+        user = await self._api.get_as(User, "/user", needs=_READS_USER)
         nowhere = path_of("repos", user.login, _NO_REPOSITORY)
         probes = {
             WRITES: (f"{nowhere}/pulls", {}),
@@ -96,17 +102,19 @@ class Gitea:
             if not await self._has_scope(scope, path, body)
         ]
         # Nothing tells an account that is made for us from a person's.
-        return Account(user.login, is_own=False, missing=tuple(missing))
+        return plausible(_NAME, Account(user.login, is_own=False, missing=tuple(missing)))
 
     async def repositories(self) -> AsyncIterator[SeenRepository]:
-        async for page in numbered_pages(self._api, "/user/repos", needs=READS):
-            for repository in self._api.shaped(page, list[Repository]):
-                yield repository.seen
+        pages = numbered_pages(
+            self._api, list[Repository], "/user/repos", needs=READS, bounds=ALL_REPOSITORIES
+        )
+        async for page in pages:
+            for repository in page:
+                yield plausible(_NAME, repository.seen)
 
     async def repository(self, repo: RepoAddress) -> SeenRepository:
         path = _identity(repo)
-        answer = await self._api.get(path, needs=READS)
-        seen = self._api.shaped(answer, Repository).seen
+        seen = plausible(_NAME, (await self._api.get_as(Repository, path, needs=READS)).seen)
         self._seen[path] = seen
         return seen
 
@@ -122,40 +130,38 @@ class Gitea:
         pull = await pulls.adopted(request) or await pulls.create(request)
         notes: tuple[str, ...] = ()
         if pull.pull_state == "open":
-            pull, notes = await _as_draft(pulls, pull, request)
+            pull, notes = await pulls.as_draft(pull, request)
             owner = full_name.partition("/")[0]
             wishes = Wishes(self._api, path, owner, self._account)
             notes = (*notes, *await wishes.fulfil(pull, request))
-        return PullRequest(pull.number, self._page(full_name, pull.number), pull.is_draft, notes)
+        url = self._page(full_name, pull.number)
+        return plausible(_NAME, PullRequest(pull.number, url, pull.is_draft, notes))
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         seen = await self._as_seen(repo)
         pulls = Pulls(self._api, self._patience, _path_of(seen.full_name))
         found = await pulls.of_branch(branch, seen.default_branch)
-        return None if found is None else found.branch_pull
+        return None if found is None else plausible(_NAME, found.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> PullNow:
         full_name = await self._full_name(repo)
         pulls = Pulls(self._api, self._patience, _path_of(full_name))
         found = await pulls.one(number)
-        return found.now(await pulls.head_of(found), self._page(full_name, number))
+        self._comment_counts[full_name, number] = found.comments
+        now = found.now(await pulls.head_of(found), self._page(full_name, number))
+        return plausible(_NAME, now)
 
     async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
-        # All at once, whatever is asked for: Gitea has no pages here.
         full_name = await self._full_name(repo)
         path = f"{_path_of(full_name)}/issues/{number}/comments"
-        answer = await self._api.get(path, needs=READS_ISSUES)
-        found = self._api.shaped(answer or [], list[CommentAnswer])
-        return [
-            Comment(
-                comment.id,
-                comment.user.login if comment.user else "",
-                comment.body,
-                f"{self._page(full_name, number)}#issuecomment-{comment.id}",
-            )
-            for comment in sorted(found, key=lambda comment: comment.id)
-            if comment.id > after
-        ]
+        # Gitea has no pages here: all at once, or all since a time.
+        since = None
+        if after and self._comment_counts.get((full_name, number), 0) > _MOST_READ_AGAIN:
+            since = await self._time_before(full_name, after)
+        told = await self._api.get_as(list[CommentAnswer], path, needs=READS_ISSUES, since=since)
+        newer = NewerComments(_NAME, after)
+        newer.add(told, lambda one: one.at(self._page(full_name, number)))
+        return newer.oldest_first
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self.comment_on_issue(await self._full_name(repo), number, text)
@@ -164,25 +170,16 @@ class Gitea:
         repository = _path_of(await self._full_name(repo))
         path = f"{repository}/collaborators{path_of(login)}/permission"
         try:
-            answer = await self._api.get(path, needs=_ADMINISTERS)
+            return (await self._api.get_as(Access, path, needs=_ADMINISTERS)).may_write
         except ForgeError as error:
             if error.fault == "gone":
                 return False
             raise
-        return self._api.shaped(answer, Access).may_write
 
     async def issue(self, full_name: str, number: int) -> Issue:
-        answer = await self._api.get(f"{_path_of(full_name)}/issues/{number}", needs=READS_ISSUES)
-        found = self._api.shaped(answer, IssueAnswer)
-        name_now = found.repository.full_name if found.repository else full_name
-        return Issue(
-            name_now,
-            found.number,
-            found.title,
-            found.body,
-            tuple(label.name for label in found.labels or ()),
-            f"{self._url}/{name_now}/issues/{number}",
-        )
+        path = f"{_path_of(full_name)}/issues/{number}"
+        found = await self._api.get_as(IssueAnswer, path, needs=READS_ISSUES)
+        return plausible(_NAME, found.issue(full_name, self._url))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         path = f"{_path_of(full_name)}/issues/{number}/comments"
@@ -198,6 +195,16 @@ class Gitea:
         """Now: what is written to an old name goes nowhere, or to whoever has that name now."""
         return (await self._as_seen(repo)).full_name
 
+    async def _time_before(self, full_name: str, comment_id: int) -> str | None:
+        """Of which nothing later than the comment is older; None: the comment is gone."""
+        path = f"{_path_of(full_name)}/issues/comments/{comment_id}"
+        try:
+            return (await self._api.get_as(CommentTime, path, needs=READS_ISSUES)).an_hour_earlier
+        except ForgeError as error:
+            if error.may_pass:
+                raise
+            return None
+
     async def _has_scope(self, scope: str, path: str, body: Mapping[str, str]) -> bool:
         """Tried with what cannot be done: Gitea has no way to ask for a token's scopes."""
         try:
@@ -210,7 +217,7 @@ class Gitea:
         return True
 
     def _page(self, full_name: str, number: int) -> str:
-        """Where people find it: what Gitea says itself depends on what it believes to be called."""
+        """What Gitea itself says depends on what it believes to be called."""
         return f"{self._url}/{full_name}/pulls/{number}"
 
 
@@ -225,19 +232,3 @@ def _path_of(full_name: str) -> str:
     """Of the API. Raises ForgeError for a name that no repository can have."""
     owner, _, name = full_name.partition("/")
     return path_of("repos", owner, name)
-
-
-async def _as_draft(
-    pulls: Pulls, pull: Pull, request: PullRequestRequest
-) -> tuple[Pull, tuple[str, ...]]:
-    """Again, if the work goes on as one."""
-    if not request.draft or pull.is_draft:
-        return pull, ()
-    if has_draft_mark(pull.title):
-        return pull, ("This Gitea does not take “WIP:” for the mark of a draft.",)
-    if not request.goes_on:
-        return pull, ()
-    try:
-        return await pulls.make_draft(pull), ()
-    except ForgeError as error:
-        return pull, (f"The pull request could not be made a draft again: {error}",)

@@ -4,12 +4,15 @@ Pure. Refuses to know who asks, and how often.
 """
 
 import re
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from agentjobs.forges.protocol import (
     BranchPull,
+    Comment,
+    Issue,
     PullNow,
     PullRequestRequest,
     PullState,
@@ -22,6 +25,8 @@ MOST_BODY = 65_536
 _DRAFT = "WIP: "
 # Those that a server knows unless its operator names others.
 _DRAFT_MARKS = re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE)
+# In which somebody wrote on a Gitea.
+_YEARS = range(2016, 3000)
 _WRITING = frozenset({"write", "admin", "owner"})
 
 
@@ -80,6 +85,7 @@ class Pull(msgspec.Struct, frozen=True):
     base: Side
     merged: bool = False
     draft: bool | None = None
+    comments: int = 0
     user: User | None = None
     labels: list[Label] | None = None
     requested_reviewers: list[User] | None = None
@@ -133,10 +139,34 @@ class Reference(msgspec.Struct, frozen=True):
     object: GitObject
 
 
+# Older versions tell one alone if only one fits.
+ONE_OR_SEVERAL_REFERENCES: Any = Reference | list[Reference]
+
+
+def references_in(told: Reference | list[Reference]) -> list[Reference]:
+    return told if isinstance(told, list) else [told]
+
+
 class CommentAnswer(msgspec.Struct, frozen=True):
     id: int
     body: str
     user: User | None = None
+
+    def at(self, page_url: str) -> Comment:
+        author = self.user.login if self.user else ""
+        return Comment(self.id, author, self.body, f"{page_url}#issuecomment-{self.id}")
+
+
+class CommentTime(msgspec.Struct, frozen=True):
+    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    @property
+    def an_hour_earlier(self) -> str | None:
+        """Whatever has a higher number was not written before, even if clocks differ a little."""
+        if self.created_at.year not in _YEARS:
+            return None
+        since = self.created_at.astimezone(UTC) - timedelta(hours=1)
+        return since.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class RepositoryName(msgspec.Struct, frozen=True):
@@ -149,6 +179,13 @@ class IssueAnswer(msgspec.Struct, frozen=True):
     body: str = ""
     labels: list[Label] | None = None
     repository: RepositoryName | None = None
+
+    def issue(self, full_name: str, url: str) -> Issue:
+        """`full_name` is where it was asked for; `url` where people reach Gitea."""
+        name_now = self.repository.full_name if self.repository else full_name
+        page = f"{url}/{name_now}/issues/{self.number}"
+        labels = tuple(label.name for label in self.labels or ())
+        return Issue(name_now, self.number, self.title, self.body, labels, page)
 
 
 class Access(msgspec.Struct, frozen=True):

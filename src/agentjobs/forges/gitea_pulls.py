@@ -4,29 +4,35 @@ Knows when one is adopted; labels and reviewers are `gitea_wishes`' business.
 """
 
 from collections.abc import AsyncIterator
-from typing import Literal
+from itertools import count
+from typing import Literal, TypeVar
 
 from agentjobs.forges.adoption import Existing, is_wanted
 from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
-from agentjobs.forges.api_answers import value_of
+from agentjobs.forges.api_pages import Bounds, PagesRead
+from agentjobs.forges.api_values import shaped
 from agentjobs.forges.gitea_answers import (
     MOST_BODY,
+    ONE_OR_SEVERAL_REFERENCES,
     Pull,
-    Reference,
     draft_title,
+    has_draft_mark,
+    references_in,
     title_for,
 )
+from agentjobs.forges.plausible import count_in
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 from agentjobs.forges.words import body_of
 
 READS = "read:repository"
 WRITES = "write:repository"
 PAGE = 50
-MOST_PAGES = 1_000
+_USUAL = Bounds()
 # Of those that were closed, only the latest are looked through: Gitea counts changes for each.
 _CLOSED_PAGES = 1
 _OPEN_PAGES = 40
 _CONFLICT = 409
+Shape = TypeVar("Shape")
 
 
 class Pulls:
@@ -39,8 +45,7 @@ class Pulls:
         self._path = f"{repository}/pulls"
 
     async def one(self, number: int) -> Pull:
-        answer = await self._api.get(f"{self._path}/{number}", needs=READS)
-        return self._api.shaped(answer, Pull)
+        return await self._api.get_as(Pull, f"{self._path}/{number}", needs=READS)
 
     async def of_branch(self, branch: str, base: str) -> Pull | None:
         """The open one, else the latest; `base` is where it most likely leads to."""
@@ -58,13 +63,12 @@ class Pulls:
         name = f"pull/{pull.number}/head"
         path = f"{self._repository}/git/refs{path_of(name)}"
         try:
-            answer = await self._api.get(path, needs=READS)
+            told = await self._api.get_as(ONE_OR_SEVERAL_REFERENCES, path, needs=READS)
         except ForgeError as error:
             if error.fault == "gone":
                 return pull.head.sha
             raise
-        told = answer if isinstance(answer, list) else [answer]
-        for reference in self._api.shaped(told, list[Reference]):
+        for reference in references_in(told):
             if reference.ref == f"refs/{name}":
                 return reference.object.sha
         return pull.head.sha
@@ -98,10 +102,22 @@ class Pulls:
                     raise
             attempt += 1
 
-    async def make_draft(self, pull: Pull) -> Pull:
+    async def as_draft(
+        self, pull: Pull, request: PullRequestRequest
+    ) -> tuple[Pull, tuple[str, ...]]:
+        """Again, if the work goes on as one; and what is to be said about it."""
+        if not request.draft or pull.is_draft:
+            return pull, ()
+        if has_draft_mark(pull.title):
+            return pull, ("This Gitea does not take “WIP:” for the mark of a draft.",)
+        if not request.goes_on:
+            return pull, ()
+        path = f"{self._path}/{pull.number}"
         body = {"title": draft_title(pull.title)}
-        answer = await self._api.patch(f"{self._path}/{pull.number}", body, needs=WRITES)
-        return self._api.shaped(answer, Pull)
+        try:
+            return await self._api.send_as(Pull, "PATCH", path, body, needs=WRITES), ()
+        except ForgeError as error:
+            return pull, (f"The pull request could not be made a draft again: {error}",)
 
     async def _create(self, request: PullRequestRequest) -> Pull:
         body = {
@@ -110,7 +126,7 @@ class Pulls:
             "title": title_for(request),
             "body": body_of(request, MOST_BODY),
         }
-        return self._api.shaped(await self._api.post(self._path, body, needs=WRITES), Pull)
+        return await self._api.send_as(Pull, "POST", self._path, body, needs=WRITES)
 
     async def _sole(self, made: Pull) -> Pull:
         """Gitea opens one for each of those who ask at once: the first stays, ours is closed."""
@@ -130,13 +146,13 @@ class Pulls:
         if not base:
             return None
         try:
-            answer = await self._api.get(f"{self._path}{path_of(base, branch)}", needs=READS)
+            path = f"{self._path}{path_of(base, branch)}"
+            found = await self._api.get_as(Pull, path, needs=READS)
         except ForgeError as error:
             # Also of a version that cannot be asked so: the lists tell it then.
             if error.fault == "gone":
                 return None
             raise
-        found = self._api.shaped(answer, Pull)
         return found if found.is_of(branch) else None
 
     async def _listed(
@@ -151,28 +167,45 @@ class Pulls:
                 return max(own, key=lambda pull: (pull.merged, pull.number))
         return None
 
-    async def _pages(
-        self, state: Literal["open", "closed"], most: int
-    ) -> AsyncIterator[list[Pull]]:
+    def _pages(self, state: Literal["open", "closed"], most: int) -> AsyncIterator[list[Pull]]:
         """Those that changed last come first."""
-        pages = numbered_pages(
-            self._api, self._path, needs=READS, most=most, state=state, sort="recentupdate"
+        return numbered_pages(
+            self._api,
+            list[Pull],
+            self._path,
+            needs=READS,
+            most=most,
+            state=state,
+            sort="recentupdate",
         )
-        async for page in pages:
-            yield self._api.shaped(page, list[Pull])
 
 
 async def numbered_pages(
-    api: PlatformApi, path: str, *, needs: str, most: int = MOST_PAGES, **query: str
-) -> AsyncIterator[list[object]]:
-    """Counted, because the links to further pages lead to where Gitea believes itself to be."""
+    api: PlatformApi,
+    shape: type[list[Shape]],
+    path: str,
+    *,
+    needs: str,
+    most: int | None = None,
+    bounds: Bounds = _USUAL,
+    **query: str,
+) -> AsyncIterator[list[Shape]]:
+    """Counted, because the links to further pages lead to where Gitea believes itself to be.
+
+    `most` are all that anybody wants; more than `bounds` have no end. Raises ForgeError.
+    """
+    read = PagesRead(api.platform, bounds)
     seen = 0
-    for number in range(1, most + 1):
+    for number in count(1):
+        if most is not None and number > most:
+            return
         answer = await api.ask("GET", path, needs=needs, page=number, limit=PAGE, **query)
-        page = api.shaped(value_of(api.platform, answer) or [], list[object])
+        read.note(answer)
+        page = shaped(api.platform, answer, shape)
+        read.plausible(page)
         if page:
             yield page
         seen += len(page)
-        total = answer.headers.get("X-Total-Count", "")
-        if not page or (total.isdecimal() and seen >= int(total)):
+        total = count_in(answer.headers.get("X-Total-Count", ""))
+        if not page or (total is not None and seen >= total):
             return

@@ -62,9 +62,8 @@ class Wishes:
 
     async def _known_labels(self, path: str) -> dict[str, int]:
         found: dict[str, int] = {}
-        async for page in numbered_pages(self._api, path, needs=READS_ISSUES):
-            labels = self._api.shaped(page, list[Label])
-            found |= {label.name.casefold(): label.id for label in labels}
+        async for page in numbered_pages(self._api, list[Label], path, needs=READS_ISSUES):
+            found |= {label.name.casefold(): label.id for label in page}
         return found
 
     async def _labels_of_owner(self) -> dict[str, int]:
@@ -76,8 +75,8 @@ class Wishes:
 
     async def _new_label(self, name: str) -> int:
         body = {"name": name, "color": _COLOUR}
-        answer = await self._api.post(f"{self._repository}/labels", body, needs=WRITES_ISSUES)
-        return self._api.shaped(answer, Label).id
+        path = f"{self._repository}/labels"
+        return (await self._api.send_as(Label, "POST", path, body, needs=WRITES_ISSUES)).id
 
     async def _ask_reviewers(self, pull: Pull, wanted: Iterable[str]) -> list[str]:
         ourselves = {self._account, pull.user.login if pull.user else None}

@@ -8,12 +8,14 @@ import aiohttp
 import msgspec
 
 from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
-from agentjobs.forges.api_answers import value_of
+from agentjobs.forges.api_pages import ALL_REPOSITORIES
+from agentjobs.forges.api_values import shaped
 from agentjobs.forges.connections import Connection
 from agentjobs.forges.github_access import App, GitHubAccess
 from agentjobs.forges.github_app import TO_WORK, Scope, TokenCache, in_words, lacking
 from agentjobs.forges.github_pulls import ISSUES, PULLS, RepositoryPulls
 from agentjobs.forges.github_shapes import (
+    Branch,
     Pull,
     Repository,
     RepositoryPage,
@@ -22,6 +24,7 @@ from agentjobs.forges.github_shapes import (
     WholeIssue,
 )
 from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.plausible import plausible
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -36,6 +39,7 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.git.remote import Remote, basic
 
+_NAME = "GitHub"
 _METADATA = "Metadata: read-only"
 _CONTENTS = "Contents: read and write"
 _CLASSIC_SCOPE = "repo"
@@ -69,33 +73,45 @@ class GitHub:
 
     @contextlib.asynccontextmanager
     async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - a job's right is nothing to GitHub
+        # Its name may be another repository's by now, and a token that was kept may be revoked: git
+        # would not find out, and asks nobody for another.
+        now = await self.repository(repo)
         token = await self._access.token(_scope(repo))
-        url = f"{self._url}{path_of(*repo.full_name.split('/'))}.git"
+        url = f"{self._url}{path_of(*now.full_name.split('/'))}.git"
         async with self._gitway.to(url, basic("x-access-token", token)) as remote:
             yield remote
 
     async def repositories(self) -> AsyncIterator[SeenRepository]:
         if not self._access.is_app:
             api = self._access.api(_ALL)
-            async for page in api.pages("/user/repos", needs=_METADATA, per_page=100):
-                for one in api.shaped(page, list[Repository]):
-                    yield one.seen()
+            async for page in api.pages(
+                list[Repository],
+                "/user/repos",
+                needs=_METADATA,
+                bounds=ALL_REPOSITORIES,
+                per_page=100,
+            ):
+                for one in page:
+                    yield plausible(_NAME, one.seen())
             return
         # What GitHub says there of an App's rights is about a person who is not there.
         granted = (await self._access.installation(self._access.as_app())).permissions
         may_push = not lacking(granted, {"contents": "write"})
         api = self._access.api(_ALL)
-        async for page in api.pages("/installation/repositories", needs=_METADATA, per_page=100):
-            for one in api.shaped(page, RepositoryPage).repositories:
-                yield one.seen(may_push=may_push)
+        path = "/installation/repositories"
+        async for part in api.pages(
+            RepositoryPage, path, needs=_METADATA, bounds=ALL_REPOSITORIES, per_page=100
+        ):
+            for one in part.repositories:
+                yield plausible(_NAME, one.seen(may_push=may_push))
 
     async def repository(self, repo: RepoAddress) -> SeenRepository:
         api = self._access.api(_scope(repo))
-        found = api.shaped(await api.get(_path(repo.full_name), needs=_METADATA), Repository)
+        found = await api.get_as(Repository, _path(repo.full_name), needs=_METADATA)
         if repo.external_id and str(found.id) != repo.external_id:
             words = f"{repo.full_name} on GitHub is another repository than the one that was"
             raise ForgeError(f"{words} connected, which is gone; connect it anew.", "gone")
-        seen = found.seen(may_push=True if self._access.is_app else None)
+        seen = plausible(_NAME, found.seen(may_push=True if self._access.is_app else None))
         if not (seen.default_branch and found.is_perhaps_empty):
             return seen
         has_commits = await _has_branch(api, seen.full_name, seen.default_branch)
@@ -111,17 +127,15 @@ class GitHub:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         found = await self._pulls(repo, repo.full_name).of_branch(branch)
-        return None if found is None else found.of_branch
+        return None if found is None else plausible(_NAME, found.of_branch)
 
     async def pull(self, repo: RepoAddress, number: int) -> PullNow:
         api = self._access.api(_scope(repo))
-        found = await api.get(f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
-        return api.shaped(found, Pull).now
+        found = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
+        return plausible(_NAME, found.now)
 
     async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
-        found = await self._pulls(repo, repo.full_name).comments(number)
-        newer = [one.comment for one in found if one.id > after]
-        return sorted(newer, key=lambda comment: comment.id)
+        return await self._pulls(repo, repo.full_name).comments(number, after)
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self._where_it_is(repo, lambda pulls: pulls.comment(number, text, PULLS))
@@ -130,17 +144,17 @@ class GitHub:
         api = self._access.api(_scope(repo))
         path = f"{_path(repo.full_name)}{path_of('collaborators', login, 'permission')}"
         try:
-            found = await api.get(path, needs=_METADATA)
+            return (await api.get_as(Role, path, needs=_METADATA)).may_write
         except ApiError as error:
             if error.fault == "gone":
                 return False
             raise
-        return api.shaped(found, Role).may_write
 
     async def issue(self, full_name: str, number: int) -> Issue:
         api = self._access.api(Scope(full_name=full_name))
-        found = await api.get(f"{_path(full_name)}/issues/{number}", needs=ISSUES)
-        return api.shaped(found, WholeIssue).issue(full_name)
+        path = f"{_path(full_name)}/issues/{number}"
+        found = await api.get_as(WholeIssue, path, needs=ISSUES)
+        return plausible(_NAME, found.issue(full_name))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         repo = RepoAddress("", full_name, "")
@@ -148,23 +162,23 @@ class GitHub:
 
     async def _check_app(self) -> Account:
         api = self._access.as_app()
-        app = api.shaped(await api.get("/app"), App)
+        app = await api.get_as(App, "/app")
         installation = await self._access.installation(api)
         if installation.suspended_at is not None:
             words = "The installation of the GitHub App is suspended; unsuspend it on GitHub."
             raise ForgeError(words, "denied")
         missing = in_words(lacking(installation.permissions, TO_WORK))
-        return Account(f"{app.slug}[bot]", is_own=True, missing=missing)
+        return plausible(_NAME, Account(f"{app.slug}[bot]", is_own=True, missing=missing))
 
     async def _check_token(self) -> Account:
         api = self._access.api(_ALL)
         answer = await api.ask("GET", "/user")
-        login = api.shaped(value_of(api.platform, answer), User).login
+        login = shaped(_NAME, answer, User).login
         # Only of a classic token it is said what it may do.
         told = answer.headers.get("X-OAuth-Scopes")
         scopes = [_CLASSIC_SCOPE] if told is None else [one.strip() for one in told.split(",")]
         missing = () if _CLASSIC_SCOPE in scopes else (_CLASSIC_SCOPE,)
-        return Account(login, is_own=False, missing=missing)
+        return plausible(_NAME, Account(login, is_own=False, missing=missing))
 
     async def _where_it_is(
         self, repo: RepoAddress, act: Callable[[RepositoryPulls], Awaitable[Made]]
@@ -193,7 +207,8 @@ def _path(full_name: str) -> str:
 
 async def _has_branch(api: PlatformApi, full_name: str, branch: str) -> bool:
     try:
-        await api.get(f"{_path(full_name)}{path_of('branches', branch)}", needs=_CONTENTS)
+        path = f"{_path(full_name)}{path_of('branches', branch)}"
+        await api.get_as(Branch, path, needs=_CONTENTS)
     except ApiError as error:
         if error.fault != "gone":
             raise

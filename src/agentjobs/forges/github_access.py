@@ -67,10 +67,9 @@ class GitHubAccess:
 
     async def installation(self, api: PlatformApi) -> Installation:
         try:
-            found = await api.get(self._installation_path())
+            return await api.get_as(Installation, self._installation_path())
         except ApiError as error:
             raise self._without_installation(error) from None
-        return api.shaped(found, Installation)
 
     async def token(self, scope: Scope) -> str:
         """For git, which asks nobody for another."""
@@ -115,7 +114,7 @@ class GitHubAccess:
     ) -> Granted:
         body = {**scope.fields, "permissions": dict(permissions)}
         path = f"{self._installation_path()}/access_tokens"
-        return api.shaped(await api.post(path, body), Granted)
+        return await api.send_as(Granted, "POST", path, body)
 
     def _without_installation(self, error: ApiError) -> ForgeError:
         if error.fault != "gone":

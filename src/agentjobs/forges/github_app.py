@@ -9,7 +9,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -68,7 +68,7 @@ class Granted(msgspec.Struct, frozen=True):
     """A token as GitHub gives it."""
 
     token: str
-    expires_at: datetime
+    expires_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     def __repr__(self) -> str:
         return f"Granted(expires_at={self.expires_at})"

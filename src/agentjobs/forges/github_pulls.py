@@ -1,17 +1,25 @@
 """Pull requests of one repository on GitHub: opening one, once, and what is asked for beside it."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
 from agentjobs.forges.adoption import Existing, is_wanted
 from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.api_pages import Bounds
 from agentjobs.forges.github_shapes import IssueComment, Pull, newest_of_branch
-from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest
+from agentjobs.forges.newer_comments import NewerComments
+from agentjobs.forges.plausible import plausible
+from agentjobs.forges.protocol import Comment, ForgeError, PullRequest, PullRequestRequest
 from agentjobs.forges.words import body_of, cut, shown, title_of
 
 MOST_BODY_CHARACTERS = 65_536
 PULLS = "Pull requests: read and write"
 ISSUES = "Issues: read and write"
+# Each as long as GitHub takes one, they are still an answer of the size that is read.
+_COMMENTS_ON_A_PAGE = 30
+# GitHub takes 2,500.
+_ALL_COMMENTS = Bounds(pages=100)
+_MOST_WRITTEN_MEANWHILE = 30
 _UNPROCESSABLE = 422
 _NOT_A_DRAFT = "GitHub opened it as ready for review: this repository has no drafts."
 _NO_DRAFT_AGAIN = "GitHub lets nobody make it a draft again this way; do it on its page."
@@ -35,6 +43,7 @@ class RepositoryPulls:
     async def of_branch(self, branch: str) -> Pull | None:
         found: list[Pull] = []
         pages = self._api.pages(
+            list[Pull],
             f"{self.path}/pulls",
             needs=PULLS,
             head=f"{self._owner}:{branch}",
@@ -42,7 +51,7 @@ class RepositoryPulls:
             per_page=100,
         )
         async for page in pages:
-            found += self._api.shaped(page, list[Pull])
+            found += [pull for pull in page if pull.head.ref == branch]
         return newest_of_branch(found, branch)
 
     async def open(self, request: PullRequestRequest) -> PullRequest:
@@ -55,14 +64,18 @@ class RepositoryPulls:
         if pull.pull_state == "open":
             notes += await self._label(pull, request.labels)
             notes += await self._ask_for_review(pull, request.reviewers)
-        return PullRequest(pull.number, pull.html_url, pull.draft, tuple(notes))
+        opened = PullRequest(pull.number, pull.html_url, pull.draft, tuple(notes))
+        return plausible("GitHub", opened)
 
-    async def comments(self, number: int) -> list[IssueComment]:
-        found: list[IssueComment] = []
-        path = f"{self._issue(number)}/comments"
-        async for page in self._api.pages(path, needs=PULLS, per_page=100):
-            found += self._api.shaped(page, list[IssueComment])
-        return found
+    async def comments(self, number: int, after: int) -> list[Comment]:
+        """From the end, so that a long conversation is not read from its beginning."""
+        newer = NewerComments("GitHub", after)
+        async for page in self._latest(number):
+            newer.add(page, lambda one: one.comment)
+            # They are listed by ascending numbers.
+            if any(one.id <= after for one in page):
+                break
+        return newer.oldest_first
 
     async def comment(self, number: int, text: str, needs: str) -> None:
         written = cut(text, MOST_BODY_CHARACTERS)
@@ -77,11 +90,31 @@ class RepositoryPulls:
                 if not error.may_pass or error.is_undone:
                     raise
                 # It may stand there all the same.
-                if any(one.body == written for one in await self.comments(number)):
+                if await self._has_lately(number, written):
                     return
                 if not await self._patience.outlasts(error, attempt):
                     raise
             attempt += 1
+
+    async def _has_lately(self, number: int, text: str) -> bool:
+        seen = 0
+        async for page in self._latest(number):
+            if any(one.body == text for one in page):
+                return True
+            seen += len(page)
+            if seen >= _MOST_WRITTEN_MEANWHILE:
+                break
+        return False
+
+    def _latest(self, number: int) -> AsyncIterator[list[IssueComment]]:
+        path = f"{self._issue(number)}/comments"
+        return self._api.pages_from_the_end(
+            list[IssueComment],
+            path,
+            needs=PULLS,
+            bounds=_ALL_COMMENTS,
+            per_page=_COMMENTS_ON_A_PAGE,
+        )
 
     async def _make(self, request: PullRequestRequest, notes: list[str]) -> Pull:
         attempt = 0
@@ -111,8 +144,7 @@ class RepositoryPulls:
             "base": request.base_branch,
             "draft": draft,
         }
-        made = await self._api.post(f"{self.path}/pulls", body, needs=PULLS)
-        return self._api.shaped(made, Pull)
+        return await self._api.send_as(Pull, "POST", f"{self.path}/pulls", body, needs=PULLS)
 
     async def _label(self, pull: Pull, labels: Iterable[str]) -> list[str]:
         wanted = list(dict.fromkeys(filter(None, map(shown, labels))))

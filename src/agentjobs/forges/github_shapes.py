@@ -1,9 +1,11 @@
 """What of GitHub's answers is read, and what it means here. Pure."""
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
+from agentjobs.forges.api_pages import MOST_ON_A_PAGE
 from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
@@ -54,7 +56,11 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class RepositoryPage(msgspec.Struct, frozen=True):
-    repositories: list[Repository]
+    repositories: Annotated[list[Repository], msgspec.Meta(max_length=MOST_ON_A_PAGE)]
+
+
+class Branch(msgspec.Struct, frozen=True):
+    name: str
 
 
 class Head(msgspec.Struct, frozen=True):

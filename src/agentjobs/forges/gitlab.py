@@ -3,13 +3,15 @@
 Merge requests are pull requests to everybody else. Refuses to know jobs and tables.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from urllib.parse import quote
 
 import aiohttp
 
 from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.api_pages import ALL_REPOSITORIES
+from agentjobs.forges.api_values import shaped
 from agentjobs.forges.connections import Connection
 from agentjobs.forges.gitlab_answers import (
     DEVELOPER,
@@ -24,6 +26,8 @@ from agentjobs.forges.gitlab_answers import (
 )
 from agentjobs.forges.gitlab_opening import NEEDS, Opening, user_called
 from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.newer_comments import NewerComments
+from agentjobs.forges.plausible import plausible
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -38,15 +42,10 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.git.remote import Remote, basic
 
+_NAME = "GitLab"
 _SCOPE = "scope api"
 # Two that were written at once may be listed in the other order; no more than a few ever are.
 _KNOWN_BEFORE_THE_END = 20
-_NEWEST_COMMENTS: Mapping[str, str | int] = {
-    "activity_filter": "only_comments",
-    "order_by": "created_at",
-    "sort": "desc",
-    "per_page": 100,
-}
 
 
 class GitLab:
@@ -69,28 +68,34 @@ class GitLab:
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v4",
-            platform="GitLab",
+            platform=_NAME,
             headers=self._headers,
             patience=patience,
         )
 
-    def reach(
+    @contextlib.asynccontextmanager
+    async def reach(
         self,
         repo: RepoAddress,
         credential: str,  # noqa: ARG002 - ours is the connection's
-    ) -> AbstractAsyncContextManager[Remote]:
-        url = f"{self._url}/{quote(repo.full_name)}.git"
-        return self._gitway.to(url, basic("oauth2", self._token))
+    ) -> AsyncIterator[Remote]:
+        # By its number: what it was called may be the name of another project by now.
+        project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
+        url = f"{self._url}/{quote(project.path_with_namespace)}.git"
+        async with self._gitway.to(url, basic("oauth2", self._token)) as remote:
+            yield remote
 
     async def check(self) -> Account:
-        user = self._api.shaped(await self._api.get("/user", needs=_SCOPE), User)
-        return Account(user.username, user.is_own, await self._missing())
+        user = await self._api.get_as(User, "/user", needs=_SCOPE)
+        return plausible(_NAME, Account(user.username, user.is_own, await self._missing()))
 
     async def repositories(self) -> AsyncIterator[SeenRepository]:
         # By their identifiers: the only order in which GitLab lists without an end to its pages.
         pages = self._api.pages(
+            list[Project],
             "/projects",
             needs=_SCOPE,
+            bounds=ALL_REPOSITORIES,
             membership=True,
             min_access_level=DEVELOPER,
             pagination="keyset",
@@ -99,15 +104,16 @@ class GitLab:
             per_page=100,
         )
         async for page in pages:
-            for project in self._api.shaped(page, list[Project]):
+            for project in page:
                 # A list does not tell rights that come from a group further up; it was asked for
                 # those that may be pushed to.
-                yield project.seen(may_push=True)
+                yield plausible(_NAME, project.seen(may_push=True))
 
     async def repository(self, repo: RepoAddress) -> SeenRepository:
-        project = self._api.shaped(await self._api.get(_project(repo), needs=_SCOPE), Project)
+        project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         told = project.permissions is not None and project.permissions.may_push
-        return project.seen(may_push=told or await self._is_member_who_writes(project.id))
+        may_push = told or await self._is_member_who_writes(project.id)
+        return plausible(_NAME, project.seen(may_push=may_push))
 
     async def open_pull_request(
         self,
@@ -119,20 +125,24 @@ class GitLab:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         found = await self._opening(repo).of_branch(branch)
-        return None if found is None else found.branch_pull
+        return None if found is None else plausible(_NAME, found.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> PullNow:
-        answer = await self._api.get(_merge_request(repo, number), needs=NEEDS)
-        return self._api.shaped(answer, MergeRequest).now
+        path = _merge_request(repo, number)
+        found = await self._api.get_as(MergeRequest, path, needs=NEEDS)
+        return plausible(_NAME, found.now)
 
     async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
+        """The newest first, so that a long conversation is not read from its beginning."""
         page_url = f"{self._url}/{repo.full_name}/-/merge_requests/{number}"
-        found = [
-            Comment(note.id, note.author.username, note.body, f"{page_url}#note_{note.id}")
-            for note in await self._notes_after(_merge_request(repo, number), after)
-            if not note.system
-        ]
-        return sorted(found, key=lambda comment: comment.id)
+        newer = NewerComments(_NAME, after)
+        known = 0
+        async for page in self._newest_notes(_merge_request(repo, number)):
+            newer.add((note for note in page if not note.system), lambda note: note.at(page_url))
+            known += sum(note.id <= after for note in page)
+            if known >= _KNOWN_BEFORE_THE_END:
+                break
+        return newer.oldest_first
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self._write_note(_merge_request(repo, number), text)
@@ -142,16 +152,8 @@ class GitLab:
         return user is not None and await self._may_write(_project(repo), user)
 
     async def issue(self, full_name: str, number: int) -> Issue:
-        answer = await self._api.get(_issue(full_name, number), needs=_SCOPE)
-        found = self._api.shaped(answer, IssueAnswer)
-        return Issue(
-            full_name,
-            found.iid,
-            found.title,
-            found.description or "",
-            tuple(found.labels),
-            found.web_url,
-        )
+        found = await self._api.get_as(IssueAnswer, _issue(full_name, number), needs=_SCOPE)
+        return plausible(_NAME, found.issue(full_name))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         await self._write_note(_issue(full_name, number), text)
@@ -164,39 +166,38 @@ class GitLab:
 
     async def _missing(self) -> tuple[str, ...]:
         try:
-            answer = await self._api.get("/personal_access_tokens/self", needs=_SCOPE)
+            answer = await self._api.ask("GET", "/personal_access_tokens/self", needs=_SCOPE)
         except ForgeError as error:
             # Before 15.5 a token could not ask for itself.
             if error.fault in {"gone", "refused"}:
                 return ()
             raise
-        return () if "api" in self._api.shaped(answer, Token).scopes else (_SCOPE,)
+        return () if "api" in shaped(_NAME, answer, Token).scopes else (_SCOPE,)
 
     async def _is_member_who_writes(self, project_id: int) -> bool:
         """By whichever way: a project does not tell of the groups that it was shared with."""
-        own = self._api.shaped(await self._api.get("/user"), User)
+        own = await self._api.get_as(User, "/user")
         return await self._may_write(f"/projects/{project_id}", own)
 
     async def _may_write(self, project: str, user: User) -> bool:
         try:
-            answer = await self._api.get(f"{project}/members/all/{user.id}", needs=_SCOPE)
+            path = f"{project}/members/all/{user.id}"
+            return (await self._api.get_as(Access, path, needs=_SCOPE)).may_write
         except ForgeError as error:
             if error.fault == "gone":
                 return False
             raise
-        return self._api.shaped(answer, Access).may_write
 
-    async def _notes_after(self, path: str, after: int) -> list[Note]:
-        """The newest first, so that a long conversation is not read from its beginning."""
-        found: list[Note] = []
-        known = 0
-        async for page in self._api.pages(f"{path}/notes", needs=NEEDS, **_NEWEST_COMMENTS):
-            notes = self._api.shaped(page, list[Note])
-            found += [note for note in notes if note.id > after]
-            known += sum(note.id <= after for note in notes)
-            if known >= _KNOWN_BEFORE_THE_END:
-                break
-        return found
+    def _newest_notes(self, path: str) -> AsyncIterator[list[Note]]:
+        return self._api.pages(
+            list[Note],
+            f"{path}/notes",
+            needs=NEEDS,
+            activity_filter="only_comments",
+            order_by="created_at",
+            sort="desc",
+            per_page=100,
+        )
 
     async def _write_note(self, path: str, text: str) -> None:
         written = harmless(text)
@@ -209,10 +210,8 @@ class GitLab:
                 if error.is_undone or not error.may_pass:
                     raise
                 # It may stand there all the same.
-                latest = await self._api.get(f"{path}/notes", needs=NEEDS, **_NEWEST_COMMENTS)
-                if written.strip() in {
-                    note.body.strip() for note in self._api.shaped(latest, list[Note])
-                }:
+                latest: list[Note] = await anext(self._newest_notes(path), [])
+                if written.strip() in {note.body.strip() for note in latest}:
                     return
                 if not await self._patience.outlasts(error, attempt):
                     raise

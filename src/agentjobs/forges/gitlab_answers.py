@@ -11,6 +11,8 @@ import msgspec
 
 from agentjobs.forges.protocol import (
     BranchPull,
+    Comment,
+    Issue,
     PullNow,
     PullRequestRequest,
     PullState,
@@ -139,6 +141,9 @@ class Note(msgspec.Struct, frozen=True):
     author: User
     system: bool = False
 
+    def at(self, page_url: str) -> Comment:
+        return Comment(self.id, self.author.username, self.body, f"{page_url}#note_{self.id}")
+
 
 class IssueAnswer(msgspec.Struct, frozen=True):
     iid: int
@@ -146,6 +151,10 @@ class IssueAnswer(msgspec.Struct, frozen=True):
     web_url: str
     description: str | None = None
     labels: list[str] = []
+
+    def issue(self, full_name: str) -> Issue:
+        text = self.description or ""
+        return Issue(full_name, self.iid, self.title, text, tuple(self.labels), self.web_url)
 
 
 def newest_of_branch(found: list[MergeRequest]) -> MergeRequest | None:

@@ -17,6 +17,7 @@ from agentjobs.forges.gitlab_answers import (
     newest_of_branch,
     title_for,
 )
+from agentjobs.forges.plausible import plausible
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest
 from agentjobs.forges.words import shown
 
@@ -68,6 +69,7 @@ class Opening:
     async def of_branch(self, branch: str) -> MergeRequest | None:
         found: list[MergeRequest] = []
         pages = self._api.pages(
+            list[MergeRequest],
             self._path,
             needs=NEEDS,
             source_branch=branch,
@@ -77,7 +79,7 @@ class Opening:
             per_page=100,
         )
         async for page in pages:
-            found += self._api.shaped(page, list[MergeRequest])
+            found += [one for one in page if one.is_of_project]
         return newest_of_branch(found)
 
     async def open(self, request: PullRequestRequest) -> PullRequest:
@@ -86,7 +88,7 @@ class Opening:
             return await self._go_on(existing, request)
         wishes = await self._wishes(request)
         made = await self._make(request, wishes.fields)
-        return PullRequest(made.iid, made.web_url, made.draft, wishes.notes_on(made))
+        return _opened(made, made.draft, *wishes.notes_on(made))
 
     async def _make(self, request: PullRequestRequest, wishes: dict[str, object]) -> MergeRequest:
         attempt = 0
@@ -114,20 +116,20 @@ class Opening:
             "description": harmless(request.body),
             **wishes,
         }
-        return self._api.shaped(await self._api.post(self._path, body, needs=NEEDS), MergeRequest)
+        return await self._api.send_as(MergeRequest, "POST", self._path, body, needs=NEEDS)
 
     async def _go_on(self, existing: MergeRequest, request: PullRequestRequest) -> PullRequest:
         becomes_draft = request.goes_on and request.draft and existing.pull_state == "open"
         if not becomes_draft or existing.draft:
-            return PullRequest(existing.iid, existing.web_url, existing.draft)
+            return _opened(existing, existing.draft)
+        path = f"{self._path}/{existing.iid}"
+        body = {"title": draft_title(existing.title)}
         try:
-            body = {"title": draft_title(existing.title)}
-            answer = await self._api.put(f"{self._path}/{existing.iid}", body, needs=NEEDS)
-            draft = self._api.shaped(answer, MergeRequest).draft
+            changed = await self._api.send_as(MergeRequest, "PUT", path, body, needs=NEEDS)
         except ForgeError as error:
             note = f"The merge request could not be made a draft again: {error}"
-            return PullRequest(existing.iid, existing.web_url, existing.draft, (note,))
-        return PullRequest(existing.iid, existing.web_url, draft)
+            return _opened(existing, existing.draft, note)
+        return _opened(existing, changed.draft)
 
     async def _wishes(self, request: PullRequestRequest) -> Wishes:
         labels = list(dict.fromkeys(shown(label) for label in request.labels if label.strip()))
@@ -168,10 +170,14 @@ class Opening:
         if not reviewers:
             return reviewers
         try:
-            own = self._api.shaped(await self._api.get("/user"), User)
+            own = await self._api.get_as(User, "/user")
         except ForgeError:
             return reviewers
         return {user_id: login for user_id, login in reviewers.items() if user_id != own.id}
+
+
+def _opened(made: MergeRequest, draft: bool, *notes: str) -> PullRequest:
+    return plausible("GitLab", PullRequest(made.iid, made.web_url, draft, notes))
 
 
 def adopted(existing: MergeRequest | None, request: PullRequestRequest) -> MergeRequest | None:
@@ -183,7 +189,7 @@ def adopted(existing: MergeRequest | None, request: PullRequestRequest) -> Merge
 
 
 async def user_called(api: PlatformApi, login: str) -> User | None:
-    found = api.shaped(await api.get("/users", username=login), list[User])
+    found = await api.get_as(list[User], "/users", username=login)
     wanted = login.casefold()
     return next((user for user in found if user.username.casefold() == wanted), None)
 

@@ -1,0 +1,139 @@
+"""What a platform may say and is not believed, and how much of it is read."""
+
+import msgspec
+import pytest
+from multidict import CIMultiDict
+
+from agentjobs.forges.api_answers import Answer, ApiError, fault_of, linked
+from agentjobs.forges.api_values import shaped, value_of
+from agentjobs.forges.gitea_answers import CommentTime
+from agentjobs.forges.github_app import Granted
+from agentjobs.forges.github_shapes import RepositoryPage
+from agentjobs.forges.newer_comments import MOST_AT_ONCE, NewerComments
+from agentjobs.forges.plausible import MOST_COMMENT_BYTES, count_in, plausible
+from agentjobs.forges.protocol import (
+    Account,
+    Comment,
+    ForgeError,
+    PullNow,
+    PullRequest,
+    SeenRepository,
+)
+
+PULL = PullNow(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
+SEEN = SeenRepository("41", "acme/shop", "main")
+SAID = Comment(3, "ada", "Hello", "https://git.acme.test/a/b/pull/7#3")
+
+
+def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
+    return Answer(status, CIMultiDict(headers), body)
+
+
+@pytest.mark.parametrize(
+    ("told", "fields"),
+    [
+        (PULL, {"number": 0}),
+        (PULL, {"number": 2**63}),
+        (PULL, {"head_commit": "\x00"}),
+        (PULL, {"head_commit": "main"}),
+        (PULL, {"url": "javascript:alert(1)"}),
+        (PULL, {"url": "https://git.acme.test/\x00"}),
+        (PULL, {"url": "https://git.acme.test/ x"}),
+        (PULL, {"url": "https:///a"}),
+        (PULL, {"url": "https://[x"}),
+        (PULL, {"url": "https://git.acme.test@elsewhere.test/"}),
+        (PULL, {"url": f"https://git.acme.test/{'x' * 2_000}"}),
+        (PullRequest(7, PULL.url, False), {"url": ""}),
+        (SEEN, {"external_id": "0"}),
+        (SEEN, {"external_id": "-1"}),
+        (SEEN, {"external_id": "9" * 5_000}),
+        (SEEN, {"default_branch": "ma\x00in"}),
+        (SEEN, {"full_name": "acme/sh\x00op"}),
+        (SEEN, {"full_name": "x" * 1_001}),
+        (Account("ada", is_own=False), {"login": "a\x00"}),
+        (Account("ada", is_own=False), {"login": ""}),
+        (SAID, {"id": -3}),
+        (SAID, {"author": "a\x00da"}),
+    ],
+)
+def test_what_no_platform_can_mean_is_refused(told: msgspec.Struct, fields: dict[str, str]) -> None:
+    assert plausible("GitHub", told) == told
+    with pytest.raises(ForgeError, match="GitHub answered with something that makes no sense"):
+        plausible("GitHub", msgspec.structs.replace(told, **fields))
+
+
+def test_what_may_be_is_taken_and_the_words_of_people_are_mended() -> None:
+    merged = msgspec.structs.replace(PULL, head_commit="", url="http://hub.internal:8080/a/b/7")
+    assert plausible("GitHub", merged) == merged
+    empty = SeenRepository("1", "acme/deep/er/.github", "")
+    assert plausible("GitLab", empty) == empty
+    odd = msgspec.structs.replace(PULL, title="a\x00b" + "x" * 5_000)
+    assert plausible("Gitea", odd).title == "a\ufffdb" + "x" * 997
+
+
+def test_a_number_in_a_header_is_one_or_nothing() -> None:
+    assert [count_in(text) for text in ("0", "61", "", "-1", "1.5", "٣", "9" * 5_000)] == [
+        0,
+        61,
+        *[None] * 5,
+    ]
+
+
+@pytest.mark.parametrize("moment", ["2026-01-01T00:00:00", "9999-12-31T23:59:59.999999", "soon"])
+def test_a_time_without_its_zone_is_none(moment: str) -> None:
+    body = msgspec.json.encode({"token": "x", "expires_at": moment, "created_at": moment})
+    for shape in (Granted, CommentTime):
+        with pytest.raises(ForgeError, match="not known here"):
+            shaped("GitHub", answer(body), shape)
+
+
+def test_since_when_to_read_is_an_hour_before_and_only_a_time_that_was() -> None:
+    def since(moment: str) -> str | None:
+        told = answer(msgspec.json.encode({"created_at": moment}))
+        return shaped("Gitea", told, CommentTime).an_hour_earlier
+
+    assert since("2026-01-02T00:30:00+02:00") == "2026-01-01T21:30:00Z"
+    for never in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        assert since(never) is None
+
+
+def test_words_are_looked_for_where_there_can_be_some() -> None:
+    def said(body: bytes) -> str:
+        return str(fault_of("GitHub", answer(body, 403), "", 0))
+
+    assert "(No, ada)" in said(msgspec.json.encode({"message": "No, ada"}))
+    assert "(" not in said(msgspec.json.encode({"message": "No", "more": ["x"] * 20_000}))
+    # Thousands that say nothing are not all looked through.
+    assert "told late" not in said(msgspec.json.encode({"errors": [" "] * 2_000 + ["told late"]}))
+
+
+def test_what_has_no_type_is_read_up_to_a_mebibyte_and_a_type_is_kept_to() -> None:
+    costly = b"[" + b"[]," * 400_000 + b"[]]"
+    with pytest.raises(ApiError, match="more than 1 MiB"):
+        value_of("GitHub", answer(costly))
+    with pytest.raises(ForgeError, match=r"not known here \(Expected `int`, got `array`"):
+        shaped("GitHub", answer(costly), list[int])
+    many = {"repositories": [{"id": 1, "full_name": "a/b"}] * 1_001}
+    with pytest.raises(ForgeError, match="not known here"):
+        shaped("GitHub", answer(msgspec.json.encode(many)), RepositoryPage)
+    assert shaped("Gitea", answer(b" null "), list[int]) == []
+    with pytest.raises(ApiError, match="web page"):
+        shaped("Gitea", answer(b"<html>"), list[int])
+
+
+def test_each_page_is_found_by_its_relation() -> None:
+    link = '<https://x/?page=2>; rel="next", <https://x/?page=9>; rel="last"'
+    told = answer(b"", Link=link)
+    assert linked(told, "last") == "https://x/?page=9"
+    assert linked(told, "next") == "https://x/?page=2"
+    assert linked(told, "prev") is None
+
+
+def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
+    newer = NewerComments("GitHub", 10)
+    for numbers in (range(900, 2_000), range(5, 950)):
+        said = [msgspec.structs.replace(SAID, id=number, text="ü" * 60_000) for number in (numbers)]
+        newer.add(said, lambda one: one)
+    found = newer.oldest_first
+    assert [one.id for one in found] == list(range(11, 11 + MOST_AT_ONCE))
+    assert all(len(one.text.encode()) <= MOST_COMMENT_BYTES for one in found)
