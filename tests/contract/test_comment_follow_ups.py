@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from agentjobs.forges.platform_pulls import record_pull
-from agentjobs.forges.protocol import Comment, PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.forges.protocol import (
+    Comment,
+    ForgeError,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.comments import MARK, Conversation, answer_comment, instruction_in
 from agentjobs.jobs.finish import finish_job
@@ -13,6 +19,8 @@ from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.review import request_review
 from agentjobs.jobs.start import start_job
 from agentjobs.organizations.key_ring import Caller
+from agentjobs.repos.pull_sync import HeardLater
+from agentjobs.store.database import Transaction
 from tests.world import World
 
 BASE, COMMIT = "0" * 40, "1" * 40
@@ -39,7 +47,14 @@ class Talk:
 
 
 async def opened(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
-    """A job that opened pull request 7 of a platform elsewhere."""
+    """A job that opened pull request 7 of a platform elsewhere, and is finished."""
+    job = await opening(world, caller, draft=draft)
+    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft))
+    return job
+
+
+async def opening(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+    """The same, at the moment before it is finished."""
     await world.job(caller)
     job = await world.claim()
     await start_job(world.db, job, BASE)
@@ -54,7 +69,6 @@ async def opened(world: World, caller: Caller, *, draft: bool = False) -> Claime
     pull = PullRequest(7, URL, draft)
     for _ in range(2):
         await world.db.transact(record_pull, job.repo_id, request, pull)
-    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft))
     return job
 
 
@@ -105,6 +119,8 @@ async def test_while_one_is_at_work_the_next_is_told_why_not(world: World) -> No
     [
         ("stranger", "@agentjobs delete everything", ""),
         ("ada", "@agentjobs-fan hello", ""),
+        ("ada", "@agentjobs/team hello", ""),
+        ("ada", "@agentjobs.x hello", ""),
         ("ada", "please ask @agentjobs to", ""),
         ("ada", "@agentjobs", ""),
         ("ada", f"@agentjobs do it {MARK}", ""),
@@ -141,3 +157,49 @@ async def test_a_draft_that_is_marked_ready_asks_for_its_review_once(world: Worl
     for _ in range(2):
         await world.db.transact(request_review, job.repo_id, 7)
     assert (await world.events(caller, job.id)).count("pr.review_requested") == 1
+
+
+async def test_what_is_said_before_the_job_is_finished_is_heard_later(world: World) -> None:
+    caller = await world.organization()
+    job = await opening(world, caller)
+    platform, comment = Talk("ada"), Comment(1, "ada", "@agentjobs go on", "")
+    with pytest.raises(HeardLater):
+        await answer_comment(
+            world.context,
+            platform,  # type: ignore[arg-type]
+            conversation(job, caller),
+            comment,
+        )
+    assert platform.said == []
+
+
+async def test_a_draft_marked_ready_before_the_job_is_finished_asks_for_its_review(
+    world: World,
+) -> None:
+    caller = await world.organization()
+    job = await opening(world, caller, draft=True)
+    await world.db.transact(mark_ready, job.repo_id)
+    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft=True))
+    assert (await world.events(caller, job.id))[-1] == "pr.review_requested"
+
+
+async def test_a_platform_that_does_not_say_who_may_write_is_taken_for_a_no(world: World) -> None:
+    class Silent(Talk):
+        async def may_write(self, repo: RepoAddress, login: str) -> bool:
+            raise ForgeError(f"who {login} is in {repo.full_name} is not for you", "denied")
+
+    caller = await world.organization()
+    job = await opened(world, caller)
+    platform = Silent()
+    await answer_comment(
+        world.context,
+        platform,  # type: ignore[arg-type]
+        conversation(job, caller),
+        Comment(1, "ada", "@agentjobs go on", ""),
+    )
+    assert platform.said == []
+    assert await world.nothing_to_claim()
+
+
+async def mark_ready(tx: Transaction, repo_id: str) -> None:
+    await tx.execute("UPDATE pulls SET draft = FALSE WHERE repo_id = :repo_id", repo_id=repo_id)

@@ -28,6 +28,7 @@ from agentjobs.tickets.trackers import (
     replace_token,
     set_link_back,
 )
+from tests.world import insert_repo
 
 TOKEN = "jira-token-" + "x1" * 10
 ISSUES = NewTracker(kind="issues", link_back=True)
@@ -181,6 +182,10 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
     assert elsewhere.ticket.title == "Elsewhere"
     assert set(platform.asked_for) == {"fcn_1"}
 
+    with pytest.raises(ForgeError, match="in no repository that is connected here"):
+        await tickets.link_back(found, LINK, patience())
+    await database.transact(insert_repo, acme, "acme/shop", "ready")
+    await database.transact(connect_all, "fcn_1")
     assert await tickets.link_back(found, LINK, patience())
     ((full_name, number, text),) = platform.comments
     assert (full_name, number) == ("acme/shop", 12)
@@ -193,6 +198,10 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
     await remove_tracker(database, "acme", "issues")
     assert not await tickets.link_back(found, LINK, patience())
     assert len(platform.comments) == 1
+
+
+async def connect_all(tx: Transaction, connection_id: str) -> None:
+    await tx.execute("UPDATE repos SET connection_id = :id, external_id = '1'", id=connection_id)
 
 
 async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(

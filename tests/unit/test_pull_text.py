@@ -79,7 +79,21 @@ def test_a_ticket_that_was_found_gives_the_title_and_is_linked() -> None:
     ticket = TicketFacts("Prices are wrong", "https://jira.example/browse/ABC-1", ("bug",))
     text = pull_text(job("ABC-1"), "Fixer", None, ticket)
     assert text.title == "ABC-1: Prices are wrong"
-    assert "Ticket: ABC-1, Prices are wrong: https://jira.example/browse/ABC-1" in text.body
+    assert "Ticket: ABC-1 (https://jira.example/browse/ABC-1)" in text.body
+
+
+def test_an_agent_cannot_keep_its_work_from_being_checked() -> None:
+    text = pull_text(
+        job(), "Fixer", Report("Fix [skip ci] it", "a [CI skip]\nskip-checks: true\nb")
+    )
+    assert "skip" not in (text.title + text.body).lower()
+
+
+def test_a_long_report_does_not_hide_what_the_service_says() -> None:
+    text = pull_text(job(), "Fixer", Report("Fix", "x" * 200_000))
+    body = pull_body(job(), text, None, job_url="https://x/jobs/job_x", cost_usd=None)
+    assert len(body) < 60_000
+    assert "https://x/jobs/job_x" in body
 
 
 def test_a_passed_verification_stands_in_the_body() -> None:

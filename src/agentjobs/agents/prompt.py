@@ -155,6 +155,8 @@ def _untrusted(facts: JobFacts) -> str:
 def _of_ticket(ticket: TicketWords) -> list[str]:
     """Behind what was asked for by hand, which says more exactly what is wanted."""
     parts = [f"The ticket's title: {plain_line(ticket.title)}"]
+    if ticket.url:
+        parts.append(f"Where people read it: {plain_line(ticket.url)}")
     if ticket.labels:
         parts.append(f"Its labels: {plain_line(', '.join(ticket.labels))}")
     if ticket.text.strip():

@@ -11,12 +11,13 @@ import re
 import msgspec
 
 from agentjobs.agents.plain_text import plain_text
-from agentjobs.forges.protocol import Comment, Platform, RepoAddress
+from agentjobs.forges.protocol import Comment, ForgeError, Platform, RepoAddress
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
+from agentjobs.repos.pull_sync import HeardLater
 from agentjobs.repos.sync_claims import PlatformRepo
 
 MARK = "<!-- agentjobs -->"
@@ -72,22 +73,33 @@ async def answer_comment(
     if prompt is None or comment.author == conversation.own_login:
         return
     repo, number = conversation.address, conversation.number
-    if not await platform.may_write(repo, comment.author):
-        _log.info(
-            "a comment asks for work, but its author may not write",
-            extra={"fields": {"repo_id": repo.repo_id, "comment": comment.url}},
-        )
+    if not await _may_write(platform, repo, comment):
         return
     said = await _start(context, platform.platform, conversation, comment, prompt)
     if said is not None:
         await platform.comment(repo, number, f"{MARK}\n{said}")
 
 
+async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) -> bool:
+    fields = {"repo_id": repo.repo_id, "comment": comment.url}
+    try:
+        if await platform.may_write(repo, comment.author):
+            return True
+    except ForgeError as error:
+        if error.fault != "denied":
+            raise
+        # Nobody is believed whom the platform does not speak for.
+        _log.warning("a comment's author is not known to us: %s", error, extra={"fields": fields})
+        return False
+    _log.info("a comment asks for work, its author may not write", extra={"fields": fields})
+    return False
+
+
 def instruction_in(text: str, mention: str) -> str | None:
     """What stands behind the mention that the comment begins with; None if there is nothing."""
     if MARK in text:
         return None
-    pattern = rf"\s*@{re.escape(mention)}(?![\w-])[:,]?(.*)"
+    pattern = rf"\s*@{re.escape(mention)}(?![\w/-]|\.\w)[:,]?(.*)"
     asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
     if asked is None:
         return None
@@ -105,6 +117,8 @@ async def _start(
     """The words of the answer; None when it was given before."""
     job_id = await _latest_job(context, conversation)
     if job_id is None:
+        if await _is_being_opened(context, conversation):
+            raise HeardLater
         return None
     name = f"@{comment.author} on {platform}"
     caller = Caller(
@@ -131,6 +145,19 @@ async def _start(
         return None
     url = f"{context.settings.effective_public_url}/jobs/{made.receipt.job_id}"
     return f"Started: [{made.receipt.job_id}]({url}) goes on with this pull request."
+
+
+async def _is_being_opened(context: JobsContext, conversation: Conversation) -> bool:
+    """Whether the job that made the pull request is not finished yet."""
+    row = await context.db.fetch_one(
+        "SELECT j.id FROM pulls p JOIN jobs j ON j.repo_id = p.repo_id AND j.branch = p.head_branch"
+        " WHERE p.repo_id = :repo_id AND p.number = :number AND j.organization_id = :owner"
+        " AND j.status IN ('queued', 'running') LIMIT 1",
+        repo_id=conversation.address.repo_id,
+        number=conversation.number,
+        owner=conversation.organization_id,
+    )
+    return row is not None
 
 
 async def _latest_job(context: JobsContext, conversation: Conversation) -> str | None:

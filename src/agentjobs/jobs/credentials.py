@@ -9,6 +9,7 @@ async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credentia
     row = await tx.fetch_one(
         "SELECT id FROM jobs WHERE credential_hash = :hash AND repo_id = :repo_id"
         " AND branch = :branch AND lease_owner IS NOT NULL AND cancel_requested_at IS NULL"
+        " AND EXISTS (SELECT 1 FROM repos r WHERE r.id = :repo_id AND r.disconnected_at IS NULL)"
         " /*postgresql FOR SHARE */",
         hash=token_hash(credential),
         repo_id=repo_id,

@@ -30,7 +30,8 @@ async def _finish(
         return False
     now = now_ms()
     if isinstance(outcome, Completed):
-        return await apply(tx, _completed(job, now, outcome))
+        is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
+        return await apply(tx, _completed(job, now, outcome, is_draft=is_draft))
     if isinstance(outcome, Cancelled) or held["cancel_requested_at"] is not None:
         # Whatever else stopped the run, the client no longer wants it.
         return await apply(tx, cancelled(job.id, now, job.fence))
@@ -41,14 +42,24 @@ async def _finish(
     assert_never(outcome)
 
 
-def _completed(job: ClaimedJob, now: int, done: Completed) -> Change:
+async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool:
+    """Somebody may have marked it ready while the job was not finished yet."""
+    row = await tx.fetch_one(
+        "SELECT draft FROM pulls WHERE repo_id = :repo_id AND number = :number",
+        repo_id=job.repo_id,
+        number=number,
+    )
+    return row is None or bool(row["draft"])
+
+
+def _completed(job: ClaimedJob, now: int, done: Completed, *, is_draft: bool) -> Change:
     columns = {
         "completed_at": now,
         "pr_url": done.pr_url,
         "pr_number": done.pr_number,
         "head_commit": done.head_commit,
     }
-    return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not done.draft)
+    return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not is_draft)
 
 
 async def _release(tx: Transaction, job: ClaimedJob, held: Row, now: int) -> bool:

@@ -18,7 +18,6 @@ from agentjobs.forges.protocol import (
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import git
 from agentjobs.git.remote import Remote
-from agentjobs.git.trees import changes_between
 from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.credentials import may_write_branch
 from agentjobs.jobs.listing import cost_of
@@ -30,7 +29,7 @@ from agentjobs.jobs.plan import RunPlan
 from agentjobs.jobs.pull_text import PullText, commit_message, from_commit_message, pull_body
 from agentjobs.jobs.tools import JobTools
 from agentjobs.jobs.verification import Verification
-from agentjobs.repos.codeowners import code_owners
+from agentjobs.repos.codeowners import owners_of_change
 from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected
@@ -79,6 +78,23 @@ class Proposal:
         # Here the branch was there before the job, so that its base is the branch's head.
         own = await own_commit(self._mirror, base, self.job)
         return None if own is None else Pushed(own.base, own.commit, base)
+
+    async def merged_before(self) -> Completed | None:
+        """The pull request of an earlier attempt, if somebody merged it and removed its branch."""
+        if not (self._is_elsewhere and self.job.was_started_before and self.job.follows is None):
+            return None
+        row = await self.tools.context.db.fetch_one(
+            "SELECT number, url, head_commit FROM pulls"
+            " WHERE repo_id = :repo_id AND head_branch = :branch",
+            repo_id=self.job.repo_id,
+            branch=self.job.branch,
+        )
+        pull = (
+            None if row is None else await self.forge.pull_of_branch(self.address, self.job.branch)
+        )
+        if row is None or pull is None or (pull.number, pull.state) != (row["number"], "merged"):
+            return None
+        return Completed(row["url"] or "", pull.number, row["head_commit"], draft=False)
 
     async def commit(self, checkout: Checkout, text: PullText, plan: RunPlan) -> str:
         """Only in the mirror yet. What comes after it in the tree is not part of it."""
@@ -171,13 +187,11 @@ class Proposal:
         )
 
     async def _code_owners(self, base: str, commit: str) -> tuple[str, ...]:
-        """Of what the job changed; a platform of ours has nobody to ask."""
+        """A platform of ours has nobody to ask."""
         if not self._is_elsewhere:
             return ()
         await self.fetched(self.job.branch, commit)
-        changed = await changes_between(self._mirror, base, commit)
-        paths = [change.path for change in changed]
-        return await code_owners(self._mirror, base, self.job.platform, paths)
+        return await owners_of_change(self._mirror, base, commit, self.job.platform, self.log.say)
 
     @property
     def _is_elsewhere(self) -> bool:

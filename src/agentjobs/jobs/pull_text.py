@@ -10,6 +10,12 @@ from agentjobs.jobs.model import TicketFacts
 from agentjobs.jobs.verification import Verification, in_words
 
 _MOST_TITLE_LENGTH = 200
+_MOST_SAID = 40_000
+_SKIPS_CHECKS = re.compile(
+    r"\[(?:skip[ -]?ci|ci[ -]?skip|no[ -]?ci|skip actions|actions skip)\]|\*\*\*NO_CI\*\*\*"
+    r"|^skip-checks:.*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 class PullText(msgspec.Struct, frozen=True):
@@ -32,11 +38,18 @@ def pull_text(
         f"What was asked:\n\n{_quoted(asked)}" if asked else "",
         f"Ticket: {_named(job.ticket_id, ticket)}" if job.ticket_id else "",
     ]
-    return PullText(title, "\n\n".join(part for part in parts if part))
+    body = "\n\n".join(part for part in parts if part)
+    return PullText(_with_checks(title), _with_checks(body))
 
 
 def _named(ticket_id: str, ticket: TicketFacts | None) -> str:
-    return ticket_id if ticket is None else f"{ticket_id}, {ticket.title}: {ticket.url}"
+    """Not by its title, which anybody may have written."""
+    return ticket_id if ticket is None else f"{ticket_id} ({ticket.url})"
+
+
+def _with_checks(text: str) -> str:
+    """Without the words by which a commit tells a platform not to check it."""
+    return _SKIPS_CHECKS.sub("", text)
 
 
 def commit_message(job: ClaimedJob, text: PullText) -> str:
@@ -70,7 +83,9 @@ def pull_body(
     checked = "" if verification is None else f"\n\n{_checked(verification)}"
     cost = "" if cost_usd is None else f" Its models cost {cost_usd:.2f} USD."
     signature = f"Opened by agentjobs: [job {job.id}]({job_url}), agent {job.agent}.{cost}"
-    return f"{text.body}{checked}\n\n---\n{signature}\n"
+    # Platforms cut what is too long at its end, where the service's own words are.
+    said = text.body if len(text.body) <= _MOST_SAID else f"{text.body[:_MOST_SAID]}\n\n[cut here]"
+    return f"{said}{checked}\n\n---\n{signature}\n"
 
 
 def _checked(found: Verification) -> str:

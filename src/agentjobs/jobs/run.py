@@ -34,8 +34,8 @@ from agentjobs.workspace.errors import (
     UnsafeChange,
 )
 
-# How long in all one run waits for a platform that is busy or away.
-_PATIENCE_SECONDS = 900.0
+# A platform that is busy or away is waited for as long as the agent may take, and so long anyway.
+_LEAST_PATIENCE_SECONDS = 900.0
 _TROUBLE_OF_CONNECTIONS = frozenset({"unauthorized", "denied", "gone"})
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
@@ -88,22 +88,23 @@ class Run:
         return text.replace(self.tools.context.settings.data_dir, "…")
 
     async def _through(self) -> Outcome:
-        agent, proposal = self._agent(), await self._proposal()
-        ticket = JobTicket(self.job, self.tools, self.log)
-        await ticket.find()
+        agent = self._agent()
+        proposal = await self._proposal(agent)
         base = await self._base_commit(proposal)
         # From the base commit to the push everything is in the mirror and nowhere else.
         with self.tools.mirrors.in_use(self.job.repo_id):
-            return await self._from(base, agent, proposal, ticket)
+            return await self._from(base, agent, proposal)
 
-    async def _from(
-        self, base: str, agent: Agent, proposal: Proposal, ticket: JobTicket
-    ) -> Outcome:
+    async def _from(self, base: str, agent: Agent, proposal: Proposal) -> Outcome:
         facts = await self._facts(base)
         plan = self._plan(agent, facts)
+        ticket = JobTicket(self.job, self.tools, self.log, proposal.address.full_name)
         pushed = await proposal.pushed_before(base)
         if pushed is not None:
             return await self._adopt(proposal, plan, pushed, ticket)
+        if (merged := await proposal.merged_before()) is not None:
+            return merged
+        await ticket.find()
         fixing = Fixing(self.job, self.tools, self.log)
         await fixing.prepare(base)
         plan = fixing.narrowed(plan)
@@ -131,7 +132,7 @@ class Run:
             await fixing.prove(commit)
             verification = await work.verify(checkout)
         # Hours may have passed: with what the connection has now, and with patience again.
-        proposal = await self._proposal()
+        proposal = await self._proposal(agent)
         await proposal.push(commit, base)
         self.is_irrevocable = True
         done = await proposal.open(base, commit, text, plan, verification)
@@ -143,6 +144,7 @@ class Run:
     ) -> Outcome:
         await start_job(self.tools.context.db, self.job, pushed.base)
         self.log.say(f"{self.job.branch} is there already at {pushed.commit[:12]}: adopted")
+        await ticket.find_again()
         text = await proposal.words_of(pushed.commit)
         self.is_irrevocable = True
         done = await proposal.open(
@@ -157,8 +159,8 @@ class Run:
             raise Stopped("invalid_configuration", f"The agent {self.job.agent!r} is gone.")
         return agent
 
-    async def _proposal(self) -> Proposal:
-        forge = await self._forge() if self.job.repo_is_connected else None
+    async def _proposal(self, agent: Agent) -> Proposal:
+        forge = await self._forge(agent) if self.job.repo_is_connected else None
         if forge is None:
             raise Stopped("repo_unavailable", f"The repository {self.job.repo!r} is disconnected.")
         job = self.job
@@ -173,10 +175,10 @@ class Run:
         )
         return self.job.repo if row is None else str(row["full_name"])
 
-    async def _forge(self) -> Forge | None:
+    async def _forge(self, agent: Agent) -> Forge | None:
         if self.job.connection_id is None:
             return self.tools.forges.get(self.job.platform)
-        patience = Patience(_PATIENCE_SECONDS, self.log.say)
+        patience = Patience(max(agent.timeout_seconds, _LEAST_PATIENCE_SECONDS), self.log.say)
         return await self.tools.platforms.of(self.job.connection_id, patience)
 
     async def _base_commit(self, proposal: Proposal) -> str:

@@ -19,7 +19,7 @@ from agentjobs.tickets.protocol import ResultLink, TicketNotFound
 from agentjobs.tickets.resolve import FoundTicket, WantedTicket
 
 _FIND_SECONDS = 120.0
-_LINK_SECONDS = 30.0
+_LINK_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -29,6 +29,7 @@ class JobTicket:
     job: ClaimedJob
     tools: JobTools
     log: LogWriter
+    full_name: str
     found: FoundTicket | None = None
 
     @property
@@ -55,7 +56,7 @@ class JobTicket:
         wanted = WantedTicket(
             organization_id=self.job.organization_id,
             ticket_id=self.job.ticket_id,
-            full_name=self.job.repo,
+            full_name=self.full_name,
             connection_id=self.job.connection_id,
         )
         patience = Patience(_FIND_SECONDS, self.log.say)
@@ -66,6 +67,13 @@ class JobTicket:
         if self.found is not None and self.facts is not None:
             self.log.say(f"{self.found.tracker}: {self.found.ticket.url}")
             await self.tools.context.db.transact(_store, self.job, self.facts)
+
+    async def find_again(self) -> None:
+        """For work that is done already: whatever is wrong with the ticket now costs nothing."""
+        try:
+            await self.find()
+        except (Stopped, ForgeError) as error:
+            self.log.say(f"the ticket was not found again: {error}")
 
     async def link_back(self, done: Completed, title: str) -> None:
         """The pull request is open, whatever becomes of this."""

@@ -7,22 +7,24 @@ each section. Gitea's are other patterns, and Gitea asks its code owners itself.
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from agentjobs.git.blobs import blob_pieces, blob_sizes
 from agentjobs.git.process import git
-from agentjobs.git.trees import REGULAR
+from agentjobs.git.trees import REGULAR, changes_between
 from agentjobs.workspace.patterns import Names, Pattern, folded_names
 
 MOST_BYTES = 256 * 1024
 MOST_RULES = 2_000
 MOST_PATHS = 1_000
 MOST_OWNERS = 15
+MOST_NAMES = 64
+MOST_SECONDS = 2.0
 
 _PLACES = {
     "github": (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"),
@@ -30,6 +32,10 @@ _PLACES = {
 }
 _SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
 _OWNER = re.compile(r"@[A-Za-z0-9_][\w.-]*(?:/[\w.-]+)*")
+
+
+class CostlyOwners(Exception):
+    """A file so made that it would take too long to find out."""
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -44,23 +50,37 @@ class _Rule(msgspec.Struct, frozen=True):
         return self.depth in (0, len(names)) and self.pattern.matches(names)
 
 
-async def code_owners(
-    git_dir: Path, commit: str, platform: str, paths: Iterable[bytes]
+async def owners_of_change(
+    git_dir: Path, base: str, commit: str, platform: str, say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Of the paths, as the commit has it; each as `@name` or `@owner/team`, most often first."""
-    text = await _read(git_dir, commit, _PLACES.get(platform, ()))
+    """As the base has it; each as `@name` or `@owner/team`, who owns most of the change first."""
+    text = await _read(git_dir, base, _PLACES.get(platform, ()))
     if not text:
         return ()
-    # Two thousand rules on a thousand paths take a while.
-    return await asyncio.to_thread(owners_of, text, list(islice(paths, MOST_PATHS)))
+    changed = await changes_between(git_dir, base, commit)
+    try:
+        # Two thousand rules on a thousand paths take a while.
+        paths = [change.path for change in changed[:MOST_PATHS]]
+        return await asyncio.to_thread(owners_of, text, paths)
+    except CostlyOwners:
+        say("CODEOWNERS takes too long to work out: no code owner is asked")
+        return ()
 
 
 def owners_of(text: str, paths: Iterable[bytes]) -> tuple[str, ...]:
+    ends_at = time.monotonic() + MOST_SECONDS
     rules = list(_rules(text))
     counted: dict[str, int] = {}
     for path in paths:
         names = folded_names(path)
-        last = {rule.section: rule.owners for rule in rules if rule.matches(names)}
+        if len(names) > MOST_NAMES:
+            continue
+        last: dict[str, tuple[str, ...]] = {}
+        for rule in rules:
+            if rule.matches(names):
+                last[rule.section] = rule.owners
+            if time.monotonic() > ends_at:
+                raise CostlyOwners
         for owner in {owner for owners in last.values() for owner in owners}:
             counted[owner] = counted.get(owner, 0) + 1
     ordered = sorted(counted, key=lambda owner: (-counted[owner], owner))

@@ -100,9 +100,24 @@ class Tickets:
         opened = await open_tracker(self._db, self._keys, found.tracker_id)
         if opened is None or not opened[0].link_back:
             return False
+        if opened[0].kind == "issues" and not await self._is_ours(opened[0], found):
+            raise ForgeError(f"{found.ticket.id} is in no repository that is connected here.")
         tracker = await self._tracker(*opened, found.connection_id, found.full_name, patience)
         await tracker.link_back(found.ticket, link)
         return True
+
+    async def _is_ours(self, tracker: ConfiguredTracker, found: FoundTicket) -> bool:
+        """A token may write where its organization has no business to."""
+        issue = issue_of(found.ticket.id, found.full_name)
+        row = await self._db.fetch_one(
+            "SELECT id FROM repos WHERE organization_id = :organization_id"
+            " AND connection_id = :connection_id AND full_name = :full_name"
+            " AND disconnected_at IS NULL",
+            organization_id=tracker.organization_id,
+            connection_id=found.connection_id,
+            full_name="" if issue is None else issue[0],
+        )
+        return row is not None
 
     async def _ask(
         self, configured: ConfiguredTracker, wanted: WantedTicket, patience: Patience
