@@ -24,6 +24,7 @@ class Repo(msgspec.Struct, frozen=True):
     indexed_commit: str | None = None
     index_progress: dict[str, Any] | None = None
     index_error: str | None = None
+    sync_error: str | None = None
 
     @property
     def accepts_jobs(self) -> bool:

@@ -41,6 +41,7 @@ class Refusal(Exception):
         status: int,
         message: str,
         headers: Mapping[str, str] | None = None,
+        /,
         **more: object,
     ) -> None:
         super().__init__(message)

@@ -80,7 +80,7 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
                 repo.index_status,
                 repo.line_count,
                 repo.default_branch,
-                repo.index_error,
+                repo.sync_error or repo.index_error,
             )
             for repo in found
         ],

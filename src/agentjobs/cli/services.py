@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
     """Run the whole service, API and worker, in one process."""
     settings = _load(data_dir, host=host, port=port)
-    from agentjobs.app import run_up
+    from agentjobs.app.services import run_up
 
     def ready(base_url: str, sign_in_link: str | None) -> None:
         answer(base_url)
@@ -32,7 +32,7 @@ def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> Non
     """Run the API; its jobs are run by `agentjobs worker`, here or on other machines."""
     settings = _load(data_dir, host=host, port=port)
     _require_public_url(settings)
-    from agentjobs.app import run_serve
+    from agentjobs.app.services import run_serve
 
     _run(run_serve(settings, on_ready=lambda base_url, _: answer(base_url)))
 
@@ -42,7 +42,7 @@ def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
     settings = _load(data_dir, slots=slots)
     _require_public_url(settings)
     _require_public_url_elsewhere(settings)
-    from agentjobs.app import run_worker
+    from agentjobs.app.services import run_worker
 
     _run(run_worker(settings))
 

@@ -75,8 +75,13 @@ class Run:
         except tuple(_CODES) as error:
             if isinstance(error, ForgeError) and error.fault in _TROUBLE_OF_CONNECTIONS:
                 await self._have_it_looked_at()
-            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            return Failed(code, str(error))
+            return Failed(self._code_of(error), str(error))
+
+    def _code_of(self, error: Exception) -> str:
+        is_gone = isinstance(error, ForgeError) and error.fault == "gone"
+        if is_gone and not self.is_irrevocable:
+            return "repo_unavailable"
+        return next(code for kind, code in _CODES.items() if isinstance(error, kind))
 
     async def _have_it_looked_at(self) -> None:
         """Whoever watches the connection learns of it there, and not from its jobs alone."""

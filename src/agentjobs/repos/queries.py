@@ -22,6 +22,8 @@ class RepoView(msgspec.Struct, frozen=True):
     index_progress: IndexProgress | None
     index_error: str | None
     lifted_paths: tuple[str, ...]
+    # What its platform answered, when that was no good news.
+    sync_error: str | None = None
 
 
 async def list_repos(
@@ -68,4 +70,5 @@ def repo_view(row: Row) -> RepoView:
         index_progress=IndexProgress(row["index_done"], row["index_total"]) if indexing else None,
         index_error=row["index_error"],
         lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
+        sync_error=row["sync_error"],
     )

@@ -91,9 +91,20 @@ class Stage:
         for path in sorted(self.objects.rglob("*"), key=_index_files_last):
             relative = path.relative_to(self.objects)
             if path.is_file() and relative.parts[0] != "info":
-                target = self.mirror / "objects" / relative
-                target.parent.mkdir(exist_ok=True)
-                path.rename(target)
+                _move(path, self.mirror / "objects" / relative)
+
+
+def _move(path: Path, target: Path) -> None:
+    for is_last in (False, False, True):
+        try:
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+        except (FileExistsError, FileNotFoundError):
+            # A git that tidies up removes a directory in the moment in which it is empty.
+            if is_last:
+                raise
+        else:
+            return
 
 
 @asynccontextmanager

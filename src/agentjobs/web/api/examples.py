@@ -111,6 +111,7 @@ REPOS: Mapping[str, Any] = {
             "indexed_commit": COMMIT,
             "index_progress": None,
             "index_error": None,
+            "sync_error": None,
             "lifted_paths": [],
         }
     ],

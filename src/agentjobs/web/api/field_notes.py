@@ -214,6 +214,7 @@ FIELD_NOTES: Mapping[str, Notes] = {
         "indexed_commit": _note("The commit that the index describes."),
         "index_progress": _note("How far a running index is."),
         "index_error": _note("Why the last index failed; it is tried again."),
+        "sync_error": _note("Why its platform cannot be followed now; it is asked again."),
         "lifted_paths": _note("Patterns of protected paths that agents may change here."),
     },
     "IndexProgress": {
