@@ -11,6 +11,8 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.forges import local_repositories
 from agentjobs.forges.connections import Connection, NewConnection, add_connection
+from agentjobs.forges.hints import note_delivery
+from agentjobs.forges.hooks import Hint
 from agentjobs.forges.platform_pulls import record_pull
 from agentjobs.forges.platforms import Platforms
 from agentjobs.forges.protocol import (
@@ -149,10 +151,21 @@ class PlatformHouse:
         assert [one.problem for one in found] == [None] * len(found)
 
     async def look(self) -> Row:
-        """Once, whenever it would be due; the row of the shop afterwards."""
+        """Once at all of it, whenever that would be due; the row of the shop afterwards."""
+        await self.execute("UPDATE repos SET whole_due_at = NULL WHERE external_id = :id", id=SHOP)
+        return await self.glance()
+
+    async def glance(self) -> Row:
+        """As `look`, but only at what the platform told of."""
         await self.execute("UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=SHOP)
+        await self.execute("UPDATE forge_connections SET resting_until = NULL")
         assert await self.loop.sync_one()
         return await self.row()
+
+    async def told(self, delivery_id: str, hint: Hint) -> None:
+        """By a hook, and worked off."""
+        await note_delivery(self.db, self.connection.id, delivery_id, hint)
+        await self.loop.work_off_hints()
 
     async def row(self, external_id: str = SHOP) -> Row:
         row = await self.db.fetch_one(

@@ -5,13 +5,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.forges.hints import note_delivery
 from agentjobs.forges.hooks import Hint
 from agentjobs.forges.protocol import ForgeError
+from agentjobs.repos import platform_sync, pull_sync
 from agentjobs.repos.indexing import claim_due
+from agentjobs.repos.pull_sync import HeardLater
 from agentjobs.repos.sync_claims import LEASE_MS, claim_sync_due
 from agentjobs.settings import load
 from agentjobs.store.database import Database
@@ -120,10 +123,14 @@ async def test_a_repository_that_vanished_says_so_and_is_asked_for_rarely(
         waits.append(round(await at.wait_seconds()))
     assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert "acme/shop is not there any more" in row["sync_error"]
-    # Nothing is accepted for it, and the API tells why.
-    assert (row["index_status"], row["index_error"]) == ("indexing", row["sync_error"])
+    # It was indexed once, so it stays ready: one answer of its platform does not change that.
+    assert (row["index_status"], row["index_error"], row["index_due_at"]) == ("ready", None, None)
     assert at.hall.asked["pull"] == 0
 
+    # One that never was tells it by its index, and is indexed when it is back.
+    await at.execute("UPDATE repos SET index_status = 'indexing'")
+    row = await at.look()
+    assert (row["index_status"], row["index_error"]) == ("indexing", row["sync_error"])
     at.hall.seen[SHOP] = seen
     row = await at.look()
     assert (row["sync_error"], row["sync_failures"], row["index_error"]) == (None, 0, None)
@@ -186,6 +193,23 @@ async def test_a_platform_that_does_not_answer_is_asked_once_for_all(at: Platfor
     other = await at.row("42")
     assert (other["sync_error"], other["sync_failures"]) == (None, 0)
     assert await connection_error(at) is None
+    # However many it has, they wait longer each time, together.
+    waits = []
+    for external_id in ("42", SHOP, "42"):
+        await at.execute("UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=external_id)
+        await at.execute("UPDATE forge_connections SET resting_until = 1")
+        assert await at.loop.sync_one()
+        waits.append(await connection_rest(at))
+    assert waits == [60, 120, 240]
+    at.hall.faults.clear()
+    await at.look()
+    assert await connection_rest(at) == 0
+
+
+async def connection_rest(at: PlatformHouse) -> int:
+    row = await at.db.fetch_one("SELECT resting_until FROM forge_connections")
+    assert row is not None
+    return max(0, round(((row["resting_until"] or 0) - now_ms()) / SECOND_MS))
 
 
 async def test_pull_requests_are_kept_as_they_are_there(at: PlatformHouse) -> None:
@@ -198,6 +222,9 @@ async def test_pull_requests_are_kept_as_they_are_there(at: PlatformHouse) -> No
     at.became(5, draft=False, state="closed")
     row = await at.look()
     assert row["sync_error"] is None
+    # Not found once is not removed: platforms are mistaken now and then.
+    assert [(await at.pull(4))["state"], (await at.look())["sync_error"]] == ["open", None]
+    assert [(await at.pull(4))["state"], (await at.look())["sync_error"]] == ["open", None]
     first = await at.pull(1)
     assert (first["title"], bool(first["draft"])) == ("A better title\ufffd", False)
     assert first["head_commit"] == "c" * 40
@@ -206,9 +233,10 @@ async def test_pull_requests_are_kept_as_they_are_there(at: PlatformHouse) -> No
     assert (await at.pull(2))["merged_at"] is not None
     # Only what can still be reviewed is announced, and only once.
     assert at.ready == [1]
+    at.hall.asked.clear()
     await at.look()
     assert at.ready == [1]
-    assert at.hall.asked["pull"] == 6
+    assert at.hall.asked["pull"] == 1
 
     # It becomes a draft again, and is marked ready again.
     at.became(1, draft=True)
@@ -217,14 +245,82 @@ async def test_pull_requests_are_kept_as_they_are_there(at: PlatformHouse) -> No
     await at.look()
     assert at.ready == [1, 1]
 
-    # A closed one is looked at again only when the platform tells of it.
+    # A closed one is asked about again when the platform tells of it, else once in an hour.
     at.became(3, state="open")
+    at.became(5, state="open")
     await at.look()
     assert (await at.pull(3))["state"] == "closed"
-    await note_delivery(at.db, at.connection.id, "one", Hint("pull", SHOP, 3))
+    await at.told("one", Hint("pull", SHOP, 3))
     await at.look()
     third = await at.pull(3)
     assert (third["state"], third["closed_at"]) == ("open", None)
+    assert (await at.pull(5))["state"] == "closed"
+    await at.execute("UPDATE pulls SET asked_at = asked_at - 3600000 WHERE number = 5")
+    await at.look()
+    assert (await at.pull(5))["state"] == "open"
+
+
+async def test_after_a_hint_only_that_is_asked_about(at: PlatformHouse) -> None:
+    await at.look()
+    for number in range(1, 71):
+        await at.opened(number)
+    asked = at.hall.asked
+    asked.clear()
+    await at.look()
+    # The 50 newest and some of the others; those the next time.
+    assert (asked["pull"], asked["comments"], asked["repository"]) == (60, 60, 1)
+    await at.look()
+    rows = await at.db.fetch_all("SELECT number FROM pulls WHERE asked_at IS NULL")
+    assert rows == []
+
+    asked.clear()
+    at.says(3, 10, "please")
+    await at.told("one", Hint("comment", SHOP, 3))
+    await at.glance()
+    assert (asked, at.heard) == ({"pull": 1, "comments": 1}, [("acme/shop", 3, "please")])
+    asked.clear()
+    await at.told("two", Hint("push", SHOP))
+    await at.glance()
+    assert asked == {"repository": 1, "reach": 1}
+    # What is told while nobody is answered is not forgotten.
+    at.hall.faults["pull"] = ForgeError("Gitea is busy", "away")
+    await at.told("three", Hint("pull", SHOP, 4))
+    row = await at.glance()
+    assert (row["sync_error"], row["sync_failures"]) == ("Gitea is busy", 1)
+    at.hall.faults.clear()
+    asked.clear()
+    row = await at.glance()
+    assert (asked["pull"], row["sync_error"]) == (1, None)
+    assert 200 < await at.wait_seconds() <= 300
+
+
+async def test_a_look_ends_however_slow_the_platform_is(
+    at: PlatformHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in (platform_sync, pull_sync):
+        monkeypatch.setattr(room, "ANSWER_SECONDS", 0.5)
+    await at.opened(1)
+    await at.opened(2)
+    answer = at.hall.comments
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    at.hall.comments = never  # type: ignore[assignment, method-assign]
+    at.became(1, title="Other")
+    row = await at.look()
+    assert "slow" in row["sync_error"]
+    # What could be read was; the others come first the next time.
+    assert ((await at.pull(1))["title"], row["sync_failures"]) == ("Other", 0)
+    at.hall.comments = answer  # type: ignore[method-assign]
+    at.became(2, title="Other")
+    await at.look()
+    assert (await at.pull(2))["title"] == "Other"
+
+    at.hall.repository = never  # type: ignore[assignment, method-assign]
+    row = await at.look()
+    assert "did not answer within" in row["sync_error"]
+    assert await connection_rest(at) == 30
 
 
 async def test_one_pull_request_in_trouble_does_not_hold_up_the_others(at: PlatformHouse) -> None:
@@ -262,21 +358,71 @@ async def test_a_comment_that_always_fails_is_passed_over_after_three_tries(
     at: PlatformHouse,
 ) -> None:
     await at.opened(1)
+    await at.opened(2)
     at.says(1, 10, "poison")
     at.says(1, 11, "good")
+    at.says(2, 12, "elsewhere")
     at.deaf["poison"] = ForgeError("Gitea is busy", "away")
     for _ in range(4):
-        # A platform that is away is nobody's fault: that does not count.
-        assert (await at.look())["sync_error"] == "Gitea is busy"
+        # A platform that is away is nobody's fault: that does not count, and nobody else waits.
+        row = await at.look()
+        assert "A comment on #1 was not handled: Gitea is busy" in row["sync_error"]
+        assert (row["sync_failures"], at.heard) == (0, [("acme/shop", 2, "elsewhere")])
     at.deaf["poison"] = ValueError("a secret thing")
+    at.heard.clear()
     for _ in range(2):
         row = await at.look()
         assert "A comment on #1 was not handled" in row["sync_error"]
         assert "secret" not in row["sync_error"]
-        assert at.heard == []
-    row = await at.look()
+        # It does not keep the others from being heard, once, nor the repository from being well.
+        assert at.heard == [("acme/shop", 1, "good")]
+        assert (row["sync_failures"], (await at.pull(1))["comment_seen"]) == (0, 0)
+        assert 25 < await at.wait_seconds() <= 30
+    row = await at.glance()
     assert (row["sync_error"], at.heard) == (None, [("acme/shop", 1, "good")])
     assert (await at.pull(1))["comment_seen"] == 11
+
+
+async def test_a_comment_that_no_answer_can_be_had_for_is_passed_over_in_the_end(
+    at: PlatformHouse,
+) -> None:
+    await at.look()
+    await at.opened(1)
+    at.says(1, 10, "poison")
+    at.says(1, 11, "good")
+    at.deaf["poison"] = ForgeError("500", "away")
+    await at.told("one", Hint("comment", SHOP, 1))
+    # Only that it is so often, not that it is asked so often, is of interest here.
+    at.hall.seen[SHOP] = msgspec.structs.replace(at.hall.seen[SHOP], default_branch="")
+    looks = 0
+    while not at.heard:
+        await at.glance()
+        looks += 1
+        assert looks <= 61
+    assert looks >= 59
+
+
+async def test_what_a_listener_wants_to_hear_later_is_told_again_soon(at: PlatformHouse) -> None:
+    await at.look()
+    await at.opened(1)
+    await at.opened(2)
+    at.says(1, 10, "early")
+    at.says(1, 11, "after it")
+    at.says(2, 12, "elsewhere")
+    at.deaf["early"] = HeardLater()
+    row = await at.look()
+    assert (row["sync_error"], row["sync_failures"]) == (None, 0)
+    assert at.heard == [("acme/shop", 2, "elsewhere")]
+    assert 25 < await at.wait_seconds() <= 30
+    at.hall.asked.clear()
+    for _ in range(5):
+        await at.glance()
+    assert at.hall.asked == {"pull": 5, "comments": 5}
+    assert (await at.pull(1))["comment_seen"] == 0
+    at.deaf.clear()
+    await at.glance()
+    assert [text for _, _, text in at.heard] == ["elsewhere", "early", "after it"]
+    assert 200 < await at.wait_seconds() <= 300
 
 
 async def test_what_a_job_wrote_meanwhile_is_newer_than_what_the_platform_said(
@@ -304,7 +450,8 @@ async def test_a_claim_comes_back_when_its_process_died(at: PlatformHouse) -> No
     assert round(await at.wait_seconds()) == LEASE_MS // SECOND_MS
     await at.execute("UPDATE repos SET sync_due_at = :past", past=now_ms() - 1)
     assert await claim_sync_due(at.db, busy=[due.repo.id]) is None
-    assert await claim_sync_due(at.db, crowded=[at.connection.id]) is None
+    for crowded in (at.connection.id, at.connection.organization_id):
+        assert await claim_sync_due(at.db, crowded=[crowded]) is None
     assert await claim_sync_due(at.db) is not None
 
 
@@ -338,8 +485,7 @@ async def test_a_hint_during_a_look_leads_to_another_and_hooks_make_polls_rare(
         found = await answer(*asked)  # type: ignore[arg-type]
         if len(at.hall.said) == 1:
             at.says(1, 11, "second")
-            await note_delivery(at.db, at.connection.id, "one", Hint("comment", SHOP, 1))
-            await at.loop.work_off_hints()
+            await at.told("one", Hint("comment", SHOP, 1))
         return found
 
     at.hall.comments = told_meanwhile  # type: ignore[assignment, method-assign]
@@ -347,6 +493,7 @@ async def test_a_hint_during_a_look_leads_to_another_and_hooks_make_polls_rare(
     assert [text for _, _, text in at.heard] == ["first"]
     assert await at.loop.sync_one()
     assert [text for _, _, text in at.heard] == ["first", "second"]
+    await at.look()
     assert 3500 < await at.wait_seconds() <= 3600
 
 

@@ -1,43 +1,42 @@
-"""What platforms told us, as rows: each delivery once, worked off by making repositories due.
+"""What platforms told us, as rows: each delivery once, worked off by marking what to look at.
 
-Starts nothing and believes nothing: a repository that is due is looked at, that is all.
+Starts nothing and believes nothing: what is marked is asked about, that is all.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.forges.hooks import Hint, HintKind
+from agentjobs.forges.hooks import Hint
 from agentjobs.identifiers import new_id
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
+MOST_AT_ONCE = 100
 MOST_TRIES = 8
+MOST_REMEMBERED = 10_000
 TOPIC = "forges"
 
-_LEASE_MS = 60 * SECOND_MS
+# unconnected: of a repository that is nothing to us, so it is not remembered.
+Noted = Literal["new", "known", "unconnected"]
+
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MOST_REASON_LENGTH = 500
 _SEEN_AGAIN_MS = 60 * SECOND_MS
 # Between two looks at a repository that is pushed to all the time.
 _PUSH_GAP_MS = 10 * SECOND_MS
 _BATCH = 500
+_log = logging.getLogger(__name__)
 
-# A repository in trouble keeps its backoff whatever is pushed to it. Of what is said on pull
-# requests only ours matter.
-_WELL = " AND sync_failures = 0"
-_OURS = (
-    f"{_WELL} AND EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = repos.id AND p.number = :number)"
+_NAMED = (
+    "connection_id = :connection_id AND disconnected_at IS NULL"
+    " AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id)"
 )
-_CONDITIONS: Mapping[HintKind, str] = {
-    "push": _WELL,
-    "pull": _OURS,
-    "comment": _OURS,
-    "repository": "",
-}
 
 
-class ClaimedHint(msgspec.Struct, frozen=True):
+class DueHint(msgspec.Struct, frozen=True):
     id: str
     connection_id: str
     hint: Hint
@@ -46,40 +45,52 @@ class ClaimedHint(msgspec.Struct, frozen=True):
 
 async def note_delivery(
     db: Database, connection_id: str, delivery_id: str, hint: Hint | None
-) -> bool:
-    """False: it was told before. That hooks arrive at all is noted even without a hint."""
+) -> Noted:
+    """That hooks arrive at all is noted even without a hint."""
     return await db.transact(_note_delivery, connection_id, delivery_id, hint)
 
 
-async def claim_hint(db: Database) -> ClaimedHint | None:
-    """The oldest one; it is due again if we are never heard of."""
-    return await db.transact(_claim_hint)
+async def work_off_hints(db: Database) -> int:
+    """The oldest of them, a bounded number at once, so that a flood leaves time for the rest.
 
-
-async def finish_hint(db: Database, claimed: ClaimedHint) -> int:
-    """The repositories it names are due, and it is done with, at once. How many those are."""
-    return await db.transact(_finish_hint, claimed)
-
-
-async def fail_hint(db: Database, claimed: ClaimedHint, reason: str) -> None:
-    """Later again, but not for ever."""
-    await db.transact(_fail_hint, claimed, reason[:_MOST_REASON_LENGTH])
+    How many were due. One host does it; twice would do no harm.
+    """
+    due = await _due_hints(db)
+    if not due:
+        return 0
+    try:
+        await db.transact(_work_off, due)
+    except StoreUnavailable:
+        raise
+    except Exception:  # noqa: BLE001 - told apart below: one must not keep the others waiting
+        for one in due:
+            await _work_off_alone(db, one)
+    return len(due)
 
 
 async def prune_hints(db: Database, now: int | None = None) -> int:
-    """A batch of those that were told more than a day ago and are done with. How many."""
+    """A batch of those that are done with and of no use: told more than a day ago, or very many
+    of one connection. How many."""
     before = (now_ms() if now is None else now) - DAY_MS
     rows = await db.fetch_all(
         "SELECT id FROM forge_hints WHERE received_at < :before AND due_at IS NULL"
         f" ORDER BY received_at LIMIT {_BATCH}",
         before=before,
     )
+    if not rows:
+        rows = await db.fetch_all(
+            "SELECT h.id FROM forge_hints h JOIN (SELECT connection_id FROM forge_hints"
+            "  GROUP BY connection_id HAVING COUNT(*) > :most LIMIT 1) c"
+            " ON c.connection_id = h.connection_id WHERE h.due_at IS NULL"
+            f" ORDER BY h.received_at LIMIT {_BATCH}",
+            most=MOST_REMEMBERED,
+        )
     return await db.transact(_delete, [row["id"] for row in rows]) if rows else 0
 
 
 async def _note_delivery(
     tx: Transaction, connection_id: str, delivery_id: str, hint: Hint | None
-) -> bool:
+) -> Noted:
     now = now_ms()
     # Its row need not be written for every delivery of a busy platform.
     await tx.execute(
@@ -89,8 +100,8 @@ async def _note_delivery(
         now=now,
         before=now - _SEEN_AGAIN_MS,
     )
-    if hint is None:
-        return True
+    if hint is None or not await _is_connected(tx, connection_id, hint, now):
+        return "unconnected"
     is_new = await tx.execute(
         "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
         " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
@@ -105,55 +116,106 @@ async def _note_delivery(
     )
     if is_new:
         tx.announce(TOPIC)
-    return bool(is_new)
+    return "new" if is_new else "known"
 
 
-async def _claim_hint(tx: Transaction) -> ClaimedHint | None:
-    now = now_ms()
+async def _is_connected(tx: Transaction, connection_id: str, hint: Hint, now: int) -> bool:
+    if hint.external_id is None:
+        return True
     row = await tx.fetch_one(
-        "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
-        " WHERE due_at IS NOT NULL AND due_at <= :now"
-        " ORDER BY due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
-        now=now,
+        "SELECT id, hook_seen_at FROM repos WHERE connection_id = :connection_id"
+        " AND external_id = :external_id AND disconnected_at IS NULL",
+        connection_id=connection_id,
+        external_id=hint.external_id,
     )
     if row is None:
-        return None
-    await tx.execute(
-        "UPDATE forge_hints SET due_at = :until, tries = tries + 1 WHERE id = :id",
-        id=row["id"],
-        until=now + _LEASE_MS,
-    )
-    hint = Hint(row["kind"], row["external_id"], row["number"])
-    return ClaimedHint(row["id"], row["connection_id"], hint, row["tries"] + 1)
+        return False
+    if (row["hook_seen_at"] or 0) < now - _SEEN_AGAIN_MS:
+        await tx.execute(
+            "UPDATE repos SET hook_seen_at = :now WHERE id = :id", id=row["id"], now=now
+        )
+    return True
 
 
-async def _finish_hint(tx: Transaction, claimed: ClaimedHint) -> int:
-    await tx.execute("UPDATE forge_hints SET due_at = NULL WHERE id = :id", id=claimed.id)
-    hint = claimed.hint
-    gap = _PUSH_GAP_MS if hint.kind == "push" else 0
-    number = {} if hint.number is None else {"number": hint.number}
-    return await tx.execute(
-        "UPDATE repos SET sync_due_at = CASE WHEN synced_at + :gap > :now THEN synced_at + :gap"
-        " ELSE CAST(:now AS BIGINT) END"
-        " WHERE connection_id = :connection_id AND disconnected_at IS NULL"
-        " AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id)"
-        f" AND sync_due_at > :now{_CONDITIONS[hint.kind]}",
-        connection_id=claimed.connection_id,
-        external_id=hint.external_id,
+async def _due_hints(db: Database) -> list[DueHint]:
+    rows = await db.fetch_all(
+        "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
+        f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MOST_AT_ONCE}",
         now=now_ms(),
-        gap=gap,
-        **number,
+    )
+    return [
+        DueHint(
+            row["id"],
+            row["connection_id"],
+            Hint(row["kind"], row["external_id"], row["number"]),
+            row["tries"],
+        )
+        for row in rows
+    ]
+
+
+async def _work_off(tx: Transaction, due: Sequence[DueHint]) -> None:
+    # Many speak of the same.
+    for connection_id, hint in dict.fromkeys((one.connection_id, one.hint) for one in due):
+        await _mark(tx, connection_id, hint)
+    await tx.execute(
+        "UPDATE forge_hints SET due_at = NULL WHERE id IN (SELECT value FROM each(:ids))",
+        ids=[one.id for one in due],
     )
 
 
-async def _fail_hint(tx: Transaction, claimed: ClaimedHint, reason: str) -> None:
-    is_over = claimed.tries >= MOST_TRIES
-    backoff = _FIRST_BACKOFF_MS * 2 ** min(claimed.tries - 1, MOST_TRIES)
+async def _work_off_alone(db: Database, due: DueHint) -> None:
+    try:
+        await db.transact(_work_off, [due])
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - later again, but not for ever
+        _log.exception("a hint was not worked off")
+        reason = f"{type(error).__name__}: {error}"[:_MOST_REASON_LENGTH]
+        await db.transact(_put_off, due, reason)
+
+
+async def _mark(tx: Transaction, connection_id: str, hint: Hint) -> None:
+    named = {"connection_id": connection_id, "external_id": hint.external_id}
+    now = now_ms()
+    if hint.number is not None:
+        # Of what is said on pull requests only ours matter, and of those not what is over.
+        is_ours = await tx.execute(
+            "UPDATE pulls SET told_at = :now WHERE number = :number AND state <> 'merged'"
+            f" AND repo_id IN (SELECT id FROM repos WHERE {_NAMED})",
+            number=hint.number,
+            now=now,
+            **named,
+        )
+        if not is_ours:
+            return
+    else:
+        await tx.execute(f"UPDATE repos SET told_at = :now WHERE {_NAMED}", now=now, **named)
+    if hint.kind == "repository":
+        # It may well be that what was in the way is over.
+        await tx.execute(
+            "UPDATE forge_connections SET resting_until = NULL WHERE id = :id", id=connection_id
+        )
+    # A repository in trouble keeps its backoff whatever is pushed to it.
+    only = "" if hint.kind == "repository" else " AND sync_failures = 0"
     await tx.execute(
-        "UPDATE forge_hints SET due_at = :due_at, error = :reason WHERE id = :id",
-        id=claimed.id,
-        due_at=None if is_over else now_ms() + backoff,
+        "UPDATE repos SET sync_due_at = CASE WHEN synced_at + :gap > :now THEN synced_at + :gap"
+        f" ELSE CAST(:now AS BIGINT) END WHERE {_NAMED} AND sync_due_at > :now{only}",
+        now=now,
+        gap=_PUSH_GAP_MS if hint.kind == "push" else 0,
+        **named,
+    )
+
+
+async def _put_off(tx: Transaction, due: DueHint, reason: str) -> None:
+    tries = due.tries + 1
+    backoff = _FIRST_BACKOFF_MS * 2 ** min(tries - 1, MOST_TRIES)
+    await tx.execute(
+        "UPDATE forge_hints SET due_at = :due_at, error = :reason, tries = :tries WHERE id = :id",
+        id=due.id,
+        due_at=None if tries >= MOST_TRIES else now_ms() + backoff,
         reason=reason,
+        tries=tries,
     )
 
 

@@ -89,6 +89,13 @@ def verified(platform: str, secret: str, headers: Mapping[str, str], body: bytes
     )
 
 
+def refused_unread(platform: str, secret: str, headers: Mapping[str, str]) -> bool:
+    """Whether no body could make it believed, so that none need be read."""
+    if platform == "gitlab":
+        return not verified(platform, secret, headers, b"")
+    return not any(name in headers for name in _SIGNATURE_HEADERS.get(platform, ()))
+
+
 def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> str:
     """The platform's own name of this delivery, or one made of what it says."""
     for name in _DELIVERY_HEADERS.get(platform, ()):

@@ -19,20 +19,23 @@ async def follow_name(db: Database, repo: PlatformRepo, full_name: str) -> bool:
 async def record_head(
     tx: Transaction, repo: PlatformRepo, branch: str, head: str, *, again: bool
 ) -> None:
-    """The copy has it already. `again`: index it even if nothing moved."""
-    if (repo.default_branch, repo.head_commit) == (branch, head) and not again:
+    """The copy has it already. `again`: index it even if nothing moved, unless that was done."""
+    is_moved = (repo.default_branch, repo.head_commit) != (branch, head)
+    if not is_moved and not again:
         return
-    await tx.execute(
+    only = "" if is_moved else " AND index_status <> 'ready' AND index_due_at IS NULL"
+    changed = await tx.execute(
         "UPDATE repos SET default_branch = :branch, head_commit = :head, index_due_at = :now,"
         " index_error = CASE WHEN index_status = 'ready' THEN index_error ELSE NULL END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f" WHERE id = :id AND disconnected_at IS NULL{only}",
         id=repo.id,
         branch=branch,
         head=head,
         now=now_ms(),
     )
-    await tx.invalidate("repos")
-    tx.announce("index")
+    if changed:
+        await tx.invalidate("repos")
+        tx.announce("index")
 
 
 async def _rename(tx: Transaction, repo: PlatformRepo, full_name: str, entry: audit.Entry) -> None:

@@ -3,37 +3,37 @@
 Reads as a table of contents; what goes wrong becomes words on the repository and a later look.
 """
 
+import asyncio
 import logging
 from typing import Protocol
 
 import msgspec
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.forges import local_repositories
+from agentjobs.forges.api import Patience
 from agentjobs.forges.copies import fetch_trouble, refresh_copy
 from agentjobs.forges.protocol import ForgeError, Platform, SeenRepository
 from agentjobs.git.process import GitError
 from agentjobs.problems import Problem
+from agentjobs.repos.connection_rest import fail_connection, rest_connection
 from agentjobs.repos.names import platform_name
 from agentjobs.repos.platform_facts import follow_name, record_head
 from agentjobs.repos.platform_repos import why_not_connectable
-from agentjobs.repos.pull_sync import OnComment, OnReady, PullSync
-from agentjobs.repos.sync_claims import (
-    DueSync,
-    PlatformRepo,
-    SyncClaim,
-    fail_connection,
-    next_due_at,
-    postpone_connection,
-)
+from agentjobs.repos.pull_sync import ANSWER_SECONDS, OnComment, OnReady, PullsSeen, PullSync
+from agentjobs.repos.sync_claims import DueSync, PlatformRepo, SyncClaim, next_due_at
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database
 
+# The time between two looks is the patience; a look itself has little.
+PATIENCE_SECONDS = 5.0
+# What was to be heard later is heard so soon.
+AGAIN_SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
 class FindsPlatforms(Protocol):
-    async def of(self, connection_id: str, /) -> Platform:
+    async def of(self, connection_id: str, patience: Patience, /) -> Platform:
         """Raises ForgeError."""
 
 
@@ -42,7 +42,7 @@ class RepositoryGone(Exception):
 
 
 class PlatformUnreachable(Exception):
-    """The platform did not answer the first question."""
+    """The platform did not answer the first question, or not in time."""
 
 
 class PlatformSync:
@@ -67,31 +67,40 @@ class PlatformSync:
         """False: it failed, as its row says now."""
         due = claim.due
         try:
-            note = await self._look(due)
+            seen = await self._look(due)
         except RepositoryGone as error:
-            await claim.fail(str(error), is_gone=True)
+            await claim.fail(str(error))
         except PlatformUnreachable as error:
             await claim.fail(str(error))
-            await postpone_connection(self._db, due)
+            await rest_connection(self._db, due)
         except ForgeError as error:
             if error.fault == "unauthorized":
                 await fail_connection(self._db, due, str(error))
             else:
                 await claim.fail(str(error))
         else:
-            due_at = next_due_at(due, self._settings.forge_poll_seconds, now_ms())
-            await claim.finish(due_at, note)
+            await self._finish(claim, seen)
             return True
         _log.warning("a platform's repository was not read", extra={"fields": _fields(due)})
         return False
 
-    async def _look(self, due: DueSync) -> str | None:
-        """What keeps it from being of use, though all of it could be read."""
-        platform = await self._platforms.of(due.repo.connection_id)
-        seen = await _seen(platform, due.repo)
-        repo, note = await _follow_name(self._db, due.repo, seen)
+    async def _finish(self, claim: SyncClaim, seen: PullsSeen) -> None:
+        due, now = claim.due, now_ms()
+        whole_due_at = due.whole_due_at
+        if due.is_whole or whole_due_at is None:
+            whole_due_at = next_due_at(due, self._settings.forge_poll_seconds, now)
+        again_at = now + AGAIN_SECONDS * SECOND_MS if seen.is_waiting else None
+        await claim.finish(whole_due_at, seen.note, again_at=again_at)
+
+    async def _look(self, due: DueSync) -> PullsSeen:
+        """Its note: what keeps it from being of use, or could not be read."""
+        platform, seen = await self._first_answer(due)
+        repo, note = due.repo, None
         trouble: ForgeError | None = None
-        if seen.default_branch:
+        if seen is not None:
+            repo, note = await _follow_name(self._db, due.repo, seen)
+            note = why_not_connectable(seen) or note
+        if seen is not None and seen.default_branch:
             try:
                 await self._follow_head(due, repo, platform, seen.default_branch)
             except ForgeError as error:
@@ -99,10 +108,22 @@ class PlatformSync:
                     raise
                 # What became of its pull requests can be read all the same.
                 trouble = error
-        await self._pulls.sync(due, repo, platform)
+        pulls = await self._pulls.sync(due, repo, platform, is_there=seen is not None)
         if trouble is not None:
             raise trouble
-        return why_not_connectable(seen) or note
+        return PullsSeen(note or pulls.note, is_waiting=pulls.is_waiting)
+
+    async def _first_answer(self, due: DueSync) -> tuple[Platform, SeenRepository | None]:
+        """None: only its pull requests are to be asked about."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                patience = Patience(PATIENCE_SECONDS)
+                platform = await self._platforms.of(due.repo.connection_id, patience)
+                asks = due.asks_repository
+                return platform, (await _seen(platform, due.repo)) if asks else None
+        except TimeoutError:
+            words = f"did not answer within {ANSWER_SECONDS:.0f} s; it is asked again later"
+            raise PlatformUnreachable(f"The platform of {due.repo.full_name} {words}.") from None
 
     async def _follow_head(
         self, due: DueSync, repo: PlatformRepo, platform: Platform, branch: str

@@ -3,8 +3,9 @@
 Only those that the service opened have rows. What a comment means is the listener's matter.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,113 +14,195 @@ from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import Comment, ForgeError, Platform, PullNow
 from agentjobs.forges.words import MOST_TITLE_CHARACTERS, shown
 from agentjobs.problems import Problem
+from agentjobs.repos import pull_rows
+from agentjobs.repos.pull_rows import MOST_TOLD, Asked, OnReady, PullRow
 from agentjobs.repos.sync_claims import DueSync, PlatformRepo
-from agentjobs.store.database import Database, Row, StoreError, Transaction
+from agentjobs.store.database import Database, StoreError, Transaction
 
-# In the transaction that writes it down: a draft was marked ready.
-OnReady = Callable[[Transaction, str, int], Awaitable[None]]
+__all__ = ["HeardLater", "OnComment", "OnReady", "PullSync", "PullsSeen"]
+
 # A comment with a higher number than all before; heard again if it raises.
 OnComment = Callable[[PlatformRepo, int, Comment, Platform], Awaitable[None]]
 
 MOST_TRIES = 3
+ANSWER_SECONDS = 120.0
+# Removed for good only when its platform did not know it so often in a row.
+MOST_MISSING = 3
+# A platform that does not answer is not the comment's fault; only in the end it may be.
+_AWAY_TRY = 1 / 20
+_MOST_REMEMBERED = 10_000
+_SLOW = "Its platform is slow: not all pull requests were read within 2 minutes, the rest is later."
 _log = logging.getLogger(__name__)
 
+_Key = tuple[str, int, int]
 
-class PullRow(msgspec.Struct, frozen=True):
-    number: int
-    title: str
-    state: str
-    draft: bool
-    head_commit: str
-    url: str | None
-    comment_seen: int
+
+class HeardLater(Exception):
+    """The listener cannot know yet what a comment means; it is to be heard again soon."""
+
+
+class PullsSeen(msgspec.Struct, frozen=True):
+    """`note`: what could not be read or handled; `is_waiting`: some are to be asked again soon."""
+
+    note: str | None = None
+    is_waiting: bool = False
+
+
+@dataclass
+class _Look:
+    """`is_there`: the repository itself has answered, just now."""
+
+    repo: PlatformRepo
+    platform: Platform
+    is_there: bool
+    since: int = field(default_factory=now_ms)
+    asked: list[int] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    found: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    aways: list[ForgeError] = field(default_factory=list)
+
+    def result(self) -> Asked:
+        # Where the repository did not answer itself, it may be the one that is gone.
+        missing = self.gone if self.is_there else []
+        return Asked(self.since, self.asked, self.done, self.found, missing, self.waiting)
 
 
 @dataclass
 class PullSync:
-    """`tries` counts how often a comment failed its listener, as long as this process lives."""
+    """As long as this process lives `tries` counts how often a comment failed its listener, and
+    `ahead` are those that were heard although one before them failed."""
 
     db: Database
     on_ready: OnReady
     on_comment: OnComment
-    tries: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    tries: dict[_Key, float] = field(default_factory=dict)
+    ahead: set[_Key] = field(default_factory=set)
 
-    async def sync(self, due: DueSync, repo: PlatformRepo, platform: Platform) -> None:
-        """Raises ForgeError, after the others had their turn where that makes sense."""
-        trouble: ForgeError | None = None
-        for row in await _rows(self.db, due):
-            try:
-                await self._sync_one(repo, row, platform)
-            except ForgeError as error:
-                if error.fault in {"away", "unauthorized"}:
-                    raise
-                trouble = trouble or error
-        if trouble is not None:
-            raise trouble
-
-    async def _sync_one(self, repo: PlatformRepo, row: PullRow, platform: Platform) -> None:
+    async def sync(
+        self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_there: bool
+    ) -> PullsSeen:
+        """Raises ForgeError where the platform is away or does not know us; whatever concerns one
+        pull request or one comment only is a note."""
+        look = _Look(repo, platform, is_there)
+        told = await pull_rows.told_pulls(self.db, repo.id)
+        rows = await self._chosen(due, told[:MOST_TOLD])
         try:
-            found = await platform.pull(repo.address, row.number)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                for row in rows:
+                    await self._ask(look, row)
+        except TimeoutError:
+            look.notes.append(_SLOW)
+        finally:
+            if look.asked:
+                await self.db.transact(pull_rows.mark_asked, repo.id, look.result())
+        if look.aways and not is_there:
+            raise look.aways[0]
+        note = look.notes[0] if look.notes else None
+        return PullsSeen(note, is_waiting=bool(look.waiting) or len(told) > MOST_TOLD)
+
+    async def _chosen(self, due: DueSync, told: Sequence[PullRow]) -> list[PullRow]:
+        if not due.is_whole:
+            return list(told)
+        followed = await pull_rows.followed_pulls(self.db, due.repo.id)
+        first = {row.number for row in told}
+        others = pull_rows.in_turn(followed, now_ms())
+        return [*told, *(row for row in others if row.number not in first)]
+
+    async def _ask(self, look: _Look, row: PullRow) -> None:
+        look.asked.append(row.number)
+        try:
+            is_heard = await self._sync_one(look, row)
+        except ForgeError as error:
+            if error.fault == "unauthorized" or (error.fault == "away" and look.aways):
+                raise
+            if error.fault == "away":
+                # Perhaps it is this one's fault alone: the next one tells.
+                look.aways.append(error)
+            look.notes.append(str(error))
+        else:
+            (look.done if is_heard else look.waiting).append(row.number)
+
+    async def _sync_one(self, look: _Look, row: PullRow) -> bool:
+        """False: something that was said is to be heard again."""
+        found = await self._found(look, row)
+        if found != _as_it_was(row):
+            await self.db.transact(self._update, look.repo, row, found)
+        return found.state != "open" or await self._hear(look, row)
+
+    async def _found(self, look: _Look, row: PullRow) -> PullNow:
+        try:
+            found = await look.platform.pull(look.repo.address, row.number)
         except ForgeError as error:
             if error.fault != "gone":
                 raise
-            # The repository answered, so it is the pull request that was removed.
-            found = msgspec.structs.replace(_as_it_was(row), state="closed")
-        found = _storable(found)
-        if found != _as_it_was(row):
-            await self.db.transact(_update, repo, row, found, self.on_ready)
-        if found.state == "open":
-            await self._hear(repo, row, platform)
+            look.gone.append(row.number)
+            was = _as_it_was(row)
+            is_removed = look.is_there and row.missing_looks + 1 >= MOST_MISSING
+            return msgspec.structs.replace(was, state="closed") if is_removed else was
+        look.found.append(row.number)
+        return msgspec.structs.replace(found, title=shown(found.title, MOST_TITLE_CHARACTERS))
 
-    async def _hear(self, repo: PlatformRepo, row: PullRow, platform: Platform) -> None:
-        comments = await platform.comments(repo.address, row.number, row.comment_seen)
-        for comment in sorted(comments, key=lambda one: one.id):
-            if comment.id > row.comment_seen:
-                await self._hear_one(repo, row.number, comment, platform)
-                await self.db.transact(_mark_heard, repo.id, row.number, comment.id)
-
-    async def _hear_one(
-        self, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
+    async def _update(
+        self, tx: Transaction, repo: PlatformRepo, row: PullRow, found: PullNow
     ) -> None:
-        key = (repo.id, number, comment.id)
+        if await pull_rows.update(tx, repo.id, row, found, self.on_ready):
+            tx.announce(f"events:{repo.organization_id}")
+
+    async def _hear(self, look: _Look, row: PullRow) -> bool:
+        repo, platform = look.repo, look.platform
+        if row.number in look.gone:
+            return True
+        comments = await platform.comments(repo.address, row.number, row.comment_seen)
+        is_behind = False
+        for comment in sorted(comments, key=lambda one: one.id):
+            if comment.id <= row.comment_seen:
+                continue
+            key = (repo.id, row.number, comment.id)
+            try:
+                is_heard = await self._hear_one(look, key, comment)
+            except HeardLater:
+                return False
+            if not is_heard:
+                is_behind = True
+            elif is_behind:
+                self.ahead.add(key)
+            else:
+                await self.db.transact(pull_rows.mark_heard, *key)
+                self.ahead.discard(key)
+        return not is_behind
+
+    async def _hear_one(self, look: _Look, key: _Key, comment: Comment) -> bool:
+        """False: it failed, and is to be tried again. Raises HeardLater."""
+        if key in self.ahead:
+            return True
         try:
-            await self.on_comment(repo, number, comment, platform)
-        except StoreError:
+            await self.on_comment(look.repo, key[1], comment, look.platform)
+        except (HeardLater, StoreError):
             raise
-        except Exception as error:
-            if isinstance(error, ForgeError) and error.fault in {"away", "unauthorized"}:
-                raise
-            tries = self.tries.get(key, 0) + 1
-            self.tries[key] = tries
-            fields = {"repo_id": repo.id, "pull": number, "comment": comment.id, "tries": tries}
-            if tries < MOST_TRIES:
-                _log.warning("a comment was not handled", exc_info=error, extra={"fields": fields})
-                raise ForgeError(
-                    f"A comment on #{number} was not handled: {_words(error)}"
-                ) from None
-            _log.exception("a comment is passed over", extra={"fields": fields})
+        except Exception as error:  # noqa: BLE001 - whatever a stranger wrote, the others are heard
+            is_away = isinstance(error, ForgeError) and error.fault in {"away", "unauthorized"}
+            if self._is_tried_again(key, error, _AWAY_TRY if is_away else 1):
+                look.notes.append(f"A comment on #{key[1]} was not handled: {_words(error)}")
+                if is_away:
+                    raise HeardLater from None
+                return False
         self.tries.pop(key, None)
+        return True
 
-
-async def _rows(db: Database, due: DueSync) -> list[PullRow]:
-    """The open ones, and of the closed ones those the platform told of since the last look."""
-    rows = await db.fetch_all(
-        "SELECT p.number, p.title, p.state, p.draft, p.head_commit, p.url, p.comment_seen"
-        " FROM pulls p WHERE p.repo_id = :repo_id AND (p.state = 'open' OR p.state = 'closed'"
-        "  AND EXISTS (SELECT 1 FROM forge_hints h WHERE h.connection_id = :connection_id"
-        "   AND h.external_id = :external_id AND h.number = p.number AND h.received_at >= :since))"
-        " ORDER BY p.number",
-        repo_id=due.repo.id,
-        connection_id=due.repo.connection_id,
-        external_id=due.repo.external_id,
-        since=due.synced_at or 0,
-    )
-    return [_pull_row(row) for row in rows]
-
-
-def _pull_row(row: Row) -> PullRow:
-    fields = {name: row[name] for name in PullRow.__struct_fields__}
-    return PullRow(**{**fields, "draft": bool(row["draft"])})
+    def _is_tried_again(self, key: _Key, error: Exception, weight: float) -> bool:
+        if len(self.tries) + len(self.ahead) >= _MOST_REMEMBERED:
+            self.tries.clear()
+            self.ahead.clear()
+        tries = self.tries[key] = self.tries.get(key, 0) + weight
+        fields = {"repo_id": key[0], "pull": key[1], "comment": key[2], "tries": tries}
+        if tries < MOST_TRIES:
+            _log.warning("a comment was not handled", exc_info=error, extra={"fields": fields})
+            return True
+        _log.error("a comment is passed over", exc_info=error, extra={"fields": fields})
+        return False
 
 
 def _as_it_was(row: PullRow) -> PullNow:
@@ -130,49 +213,6 @@ def _as_it_was(row: PullRow) -> PullNow:
         row.draft,
         row.head_commit,
         row.url or "",
-    )
-
-
-def _storable(pull: PullNow) -> PullNow:
-    return msgspec.structs.replace(pull, title=shown(pull.title, MOST_TITLE_CHARACTERS))
-
-
-async def _update(
-    tx: Transaction, repo: PlatformRepo, row: PullRow, found: PullNow, on_ready: OnReady
-) -> None:
-    changed = await tx.execute(
-        "UPDATE pulls SET title = :title, state = :state, draft = :draft,"
-        " head_commit = :head_commit, url = :url, merged_at = :merged_at, closed_at = :closed_at"
-        " WHERE repo_id = :repo_id AND number = :number"
-        # A job may have written since it was read: what it did is newer than what we were told.
-        " AND state = :was_state AND draft = :was_draft AND head_commit = :was_head_commit",
-        repo_id=repo.id,
-        number=row.number,
-        title=found.title,
-        state=found.state,
-        draft=found.draft,
-        head_commit=found.head_commit,
-        url=found.url,
-        merged_at=now_ms() if found.state == "merged" else None,
-        closed_at=now_ms() if found.state == "closed" else None,
-        was_state=row.state,
-        was_draft=row.draft,
-        was_head_commit=row.head_commit,
-    )
-    if not changed:
-        return
-    tx.announce(f"events:{repo.organization_id}")
-    if row.draft and not found.draft and found.state == "open":
-        await on_ready(tx, repo.id, row.number)
-
-
-async def _mark_heard(tx: Transaction, repo_id: str, number: int, comment_id: int) -> None:
-    await tx.execute(
-        "UPDATE pulls SET comment_seen = :comment_id WHERE repo_id = :repo_id"
-        " AND number = :number AND comment_seen < :comment_id",
-        repo_id=repo_id,
-        number=number,
-        comment_id=comment_id,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.forges.hints import TOPIC
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -39,15 +40,32 @@ class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSync(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` and `connection_error` are those of the last time."""
+    """`error` and `connection_error` are those of the last time.
+
+    `is_whole`: all of it is to be read; else what the platform told of, which is the repository
+    itself (`is_told`), some of its pull requests (`has_told_pulls`), or both.
+    """
 
     repo: PlatformRepo
     claimed_at: int
     failures: int
     error: str | None
-    synced_at: int | None
     connection_error: str | None
+    # When a hook spoke of this repository, with the secret that the connection has now.
     hook_seen_at: int | None
+    whole_due_at: int | None
+    is_told: bool
+    has_told_pulls: bool
+
+    @property
+    def is_whole(self) -> bool:
+        return self.whole_due_at is None or self.whole_due_at <= self.claimed_at
+
+    @property
+    def asks_repository(self) -> bool:
+        """Where something is said of it already, that is to be true still."""
+        is_named = self.is_told or not self.has_told_pulls
+        return self.is_whole or is_named or self.error is not None
 
 
 async def claim_sync_due(
@@ -55,7 +73,7 @@ async def claim_sync_due(
 ) -> DueSync | None:
     """The one that has waited longest; it is due again in 5 minutes if we are never heard of.
 
-    Repositories in `busy` and connections in `crowded` are left out.
+    Repositories in `busy`, and connections and organizations in `crowded`, are left out.
     """
     return await db.transact(_claim, list(busy), list(crowded))
 
@@ -73,12 +91,15 @@ class SyncClaim:
         if await self._db.transact(_renew, self.due.repo.id, self._until, until):
             self._until = until
 
-    async def finish(self, next_due_at: int, note: str | None) -> None:
-        """`note`: what keeps it from being of use though all went well."""
-        await self._db.transact(_finish, self.due, self._until, next_due_at, note)
+    async def finish(
+        self, whole_due_at: int, note: str | None, *, again_at: int | None = None
+    ) -> None:
+        """`note`: what is in the way though all went well; `again_at`: earlier than the whole."""
+        due_at = whole_due_at if again_at is None else min(again_at, whole_due_at)
+        await self._db.transact(_finish, self.due, self._until, whole_due_at, due_at, note)
 
-    async def fail(self, reason: str, *, is_gone: bool = False) -> None:
-        await self._db.transact(_fail, self.due, self._until, reason, is_gone=is_gone)
+    async def fail(self, reason: str) -> None:
+        await self._db.transact(_fail, self.due, self._until, reason)
 
 
 def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
@@ -91,14 +112,20 @@ def backoff_ms(failures: int) -> int:
     return int(min(_FIRST_BACKOFF_MS * 2 ** min(failures, 10), _MOST_BACKOFF_MS))
 
 
-async def postpone_connection(db: Database, due: DueSync) -> None:
-    """Its platform does not answer: the others need not find that out one by one."""
-    await db.transact(_postpone, due.repo.connection_id, now_ms() + backoff_ms(due.failures))
+async def look_soon(tx: Transaction, repo_id: str) -> None:
+    """A job met trouble there: what it is shall stand with the repository or its connection, too.
 
-
-async def fail_connection(db: Database, due: DueSync, reason: str) -> None:
-    """Its credential is not accepted: that goes for all its repositories."""
-    await db.transact(_fail_together, due, reason)
+    One that is in trouble already keeps its backoff.
+    """
+    changed = await tx.execute(
+        "UPDATE repos SET sync_due_at = :now, told_at = :now"
+        " WHERE id = :id AND connection_id IS NOT NULL"
+        " AND disconnected_at IS NULL AND sync_failures = 0 AND sync_due_at > :now",
+        id=repo_id,
+        now=now_ms(),
+    )
+    if changed:
+        tx.announce(TOPIC)
 
 
 async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSync | None:
@@ -106,12 +133,17 @@ async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSyn
     row = await tx.fetch_one(
         "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
         " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
-        " r.sync_error, r.synced_at, c.error AS connection_error, c.hook_seen_at FROM repos r"
-        " JOIN organizations o ON o.id = r.organization_id"
+        " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
+        " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
+        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
+        "  AND p.state <> 'merged') AS has_told_pulls"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
         " JOIN forge_connections c ON c.id = r.connection_id"
         " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
+        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
         " AND r.id NOT IN (SELECT value FROM each(:busy))"
         " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:crowded))"
         " ORDER BY r.sync_due_at LIMIT 1 /*postgresql FOR UPDATE OF r SKIP LOCKED */",
         now=now,
         busy=busy,
@@ -131,9 +163,11 @@ def _due(row: Row, now: int) -> DueSync:
         claimed_at=now,
         failures=row["sync_failures"],
         error=row["sync_error"],
-        synced_at=row["synced_at"],
         connection_error=row["connection_error"],
         hook_seen_at=row["hook_seen_at"],
+        whole_due_at=row["whole_due_at"],
+        is_told=row["told_at"] is not None,
+        has_told_pulls=bool(row["has_told_pulls"]),
     )
 
 
@@ -148,18 +182,31 @@ async def _renew(tx: Transaction, repo_id: str, held: int, until: int) -> bool:
 
 
 async def _finish(
-    tx: Transaction, due: DueSync, held: int, next_due_at: int, note: str | None
+    tx: Transaction, due: DueSync, held: int, whole_due_at: int, due_at: int, note: str | None
 ) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :synced_at,"
+        "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :claimed_at,"
+        " whole_due_at = :whole_due_at,"
+        # What happened after the claim may not have been seen.
+        " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
         " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
         held=held,
-        due_at=next_due_at,
-        # What happened after the claim may not have been seen.
-        synced_at=due.claimed_at,
-        note=note,
+        whole_due_at=whole_due_at,
+        due_at=due_at,
+        claimed_at=due.claimed_at,
+        note=note and note[:_MOST_ERROR_LENGTH],
+    )
+    await _clear_connection(tx, due)
+
+
+async def _clear_connection(tx: Transaction, due: DueSync) -> None:
+    """It answered, so nothing need wait for it."""
+    await tx.execute(
+        "UPDATE forge_connections SET away_failures = 0, resting_until = NULL"
+        " WHERE id = :id AND away_failures > 0",
+        id=due.repo.connection_id,
     )
     # Only what was written down with the same failure; a check may have found more.
     if due.connection_error is not None and due.connection_error == due.error:
@@ -172,7 +219,8 @@ async def _finish(
         )
 
 
-async def _fail(tx: Transaction, due: DueSync, held: int, reason: str, *, is_gone: bool) -> None:
+async def _fail(tx: Transaction, due: DueSync, held: int, reason: str) -> None:
+    cut = reason[:_MOST_ERROR_LENGTH]
     await tx.execute(
         "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
         " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
@@ -180,47 +228,12 @@ async def _fail(tx: Transaction, due: DueSync, held: int, reason: str, *, is_gon
         id=due.repo.id,
         held=held,
         due_at=now_ms() + backoff_ms(due.failures),
-        reason=reason[:_MOST_ERROR_LENGTH],
+        reason=cut,
     )
-    if is_gone:
-        # There is nothing to work on: no job is accepted until it is back and indexed.
-        await tx.execute(
-            "UPDATE repos SET index_status = 'indexing', index_due_at = NULL WHERE id = :id",
-            id=due.repo.id,
-        )
-        await tx.invalidate("repos")
+    # One that was never indexed waits for a first look that goes well.
     await tx.execute(
         "UPDATE repos SET index_error = :reason WHERE id = :id AND index_status = 'indexing'"
         " AND index_due_at IS NULL",
         id=due.repo.id,
-        reason=reason[:_MOST_ERROR_LENGTH],
-    )
-
-
-async def _postpone(tx: Transaction, connection_id: str, due_at: int) -> None:
-    await tx.execute(
-        "UPDATE repos SET sync_due_at = :due_at WHERE connection_id = :connection_id"
-        " AND disconnected_at IS NULL AND sync_due_at < :due_at",
-        connection_id=connection_id,
-        due_at=due_at,
-    )
-
-
-async def _fail_together(tx: Transaction, due: DueSync, reason: str) -> None:
-    cut = reason[:_MOST_ERROR_LENGTH]
-    now = now_ms()
-    await tx.execute(
-        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at"
-        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
-        connection_id=due.repo.connection_id,
-        failures=due.failures + 1,
         reason=cut,
-        due_at=now + backoff_ms(due.failures),
-    )
-    await tx.execute(
-        "UPDATE forge_connections SET error = :reason, checked_at = :now"
-        " WHERE id = :id AND removed_at IS NULL",
-        id=due.repo.connection_id,
-        reason=cut,
-        now=now,
     )

@@ -5,24 +5,37 @@ Runs on the one host where the bare repositories live.
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agentjobs.forges.hints import TOPIC, claim_hint, fail_hint, finish_hint
+import msgspec
+
+from agentjobs.forges import hints
 from agentjobs.repos.platform_sync import PlatformSync
 from agentjobs.repos.sync_claims import DueSync, SyncClaim, claim_sync_due
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
 
-MOST_AT_ONCE = 4
-# One platform that is slow must not keep the others waiting.
+MOST_AT_ONCE = 8
+# Nobody's platform, however slow, may keep the others' waiting.
+MOST_OF_AN_ORGANIZATION = 3
 MOST_OF_A_CONNECTION = 2
+# A look that lasts longer fetches something large. It takes a place of its organization only, as
+# long as there are not too many of them.
+LONG_SECONDS = 150.0
+MOST_LONG = 24
 
 _POLL_SECONDS = 5.0
 _RENEW_SECONDS = 60.0
 _OWN_FAULT = "Something failed inside the service; its log says what. It is tried again."
 _log = logging.getLogger(__name__)
+
+
+class Running(msgspec.Struct, frozen=True):
+    due: DueSync
+    since: float
 
 
 class ForgeLoop:
@@ -31,28 +44,22 @@ class ForgeLoop:
     def __init__(self, db: Database, sync: PlatformSync) -> None:
         self._db = db
         self._sync = sync
-        self._running: dict[asyncio.Task[None], DueSync] = {}
+        self._running: dict[asyncio.Task[None], Running] = {}
 
     async def run(self) -> None:
-        with self._db.changes.listen(TOPIC) as signal:
+        with self._db.changes.listen(hints.TOPIC) as signal:
             try:
                 while True:
-                    await self.work_off_hints()
+                    is_more = await self.work_off_hints()
                     await self._start_due(signal)
-                    await signal.wait(_POLL_SECONDS)
+                    if not is_more:
+                        await signal.wait(_POLL_SECONDS)
             finally:
                 await self._stop()
 
-    async def work_off_hints(self) -> None:
-        """Each makes its repository due; nothing else is believed of it."""
-        while (claimed := await claim_hint(self._db)) is not None:
-            try:
-                await finish_hint(self._db, claimed)
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001 - one must not keep the others waiting
-                _log.exception("a hint was not worked off")
-                await fail_hint(self._db, claimed, f"{type(error).__name__}: {error}")
+    async def work_off_hints(self) -> bool:
+        """Some of them; whether there may be more."""
+        return await hints.work_off_hints(self._db) >= hints.MOST_AT_ONCE
 
     async def sync_one(self) -> bool:
         """False when nothing was due that is not being looked at."""
@@ -62,10 +69,15 @@ class ForgeLoop:
         return due is not None
 
     async def _start_due(self, signal: Signal) -> None:
-        while len(self._running) < MOST_AT_ONCE and (due := await self._claim()) is not None:
+        while self._has_place() and (due := await self._claim()) is not None:
             task = asyncio.create_task(self._look_at(due), name=due.repo.id)
-            self._running[task] = due
+            self._running[task] = Running(due, time.monotonic())
             task.add_done_callback(lambda done: self._ended(done, signal))
+
+    def _has_place(self) -> bool:
+        is_long_since = time.monotonic() - LONG_SECONDS
+        long = sum(one.since < is_long_since for one in self._running.values())
+        return len(self._running) - min(long, MOST_LONG) < MOST_AT_ONCE
 
     def _ended(self, task: asyncio.Task[None], signal: Signal) -> None:
         del self._running[task]
@@ -73,9 +85,13 @@ class ForgeLoop:
         signal.set()
 
     async def _claim(self) -> DueSync | None:
-        repos = [due.repo for due in self._running.values()]
+        repos = [one.due.repo for one in self._running.values()]
+        of_organizations = Counter(repo.organization_id for repo in repos)
         of_connections = Counter(repo.connection_id for repo in repos)
-        crowded = [one for one, count in of_connections.items() if count >= MOST_OF_A_CONNECTION]
+        crowded = [
+            *(one for one, count in of_organizations.items() if count >= MOST_OF_AN_ORGANIZATION),
+            *(one for one, count in of_connections.items() if count >= MOST_OF_A_CONNECTION),
+        ]
         return await claim_sync_due(self._db, [repo.id for repo in repos], crowded)
 
     async def _look_at(self, due: DueSync) -> None:

@@ -1,5 +1,6 @@
 """Where platforms tell that something happened: who is believed, and what is answered."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -16,7 +17,8 @@ from agentjobs.forges.connections import (
     remove_connection,
     rotate_hook_secret,
 )
-from agentjobs.store.database import Row
+from agentjobs.store.database import Row, Transaction
+from agentjobs.web import hook_limits
 from tests.unit.web.service import ORGANIZATION, Service, refusal
 
 PUSH = json.dumps({"ref": "refs/heads/main", "repository": {"id": 5}}).encode()
@@ -30,6 +32,7 @@ class Sender:
     service: Service
     http: httpx.AsyncClient
     added: AddedConnection
+    pieces_read: int = 0
 
     async def send(
         self,
@@ -54,6 +57,30 @@ class Sender:
         place = connection_id or self.added.connection.id
         return await self.http.post(f"/hooks/{platform}/{place}", content=body, headers=sent)
 
+    async def stream(
+        self,
+        *pieces: bytes | AsyncIterator[bytes],
+        connection_id: str,
+        platform: str = "github",
+        **headers: str,
+    ) -> httpx.Response:
+        """As who knows no secret; `pieces_read` is how many of its pieces were taken."""
+        self.pieces_read = 0
+
+        async def content() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                self.pieces_read += 1
+                if isinstance(piece, bytes):
+                    yield piece
+                else:
+                    async for part in piece:
+                        yield part
+
+        signed = {"X-Hub-Signature-256": "sha256=wrong", **headers}
+        sent = {name.replace("_", "-"): value for name, value in signed.items()}
+        place = f"/hooks/{platform}/{connection_id}"
+        return await self.http.post(place, content=content(), headers=sent)
+
     async def hints(self) -> list[Row]:
         return await self.service.world.db.fetch_all("SELECT * FROM forge_hints ORDER BY id")
 
@@ -70,7 +97,27 @@ async def connected(service: Service, organization: str = ORGANIZATION) -> Added
     return await add_connection(service.world.db, service.context.keys, organization, new)
 
 
+async def has_repository(sender: Sender) -> None:
+    """The one that `PUSH` speaks of."""
+
+    async def insert(tx: Transaction) -> None:
+        await tx.execute(
+            "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+            " head_commit, index_status, created_at, next_pull_number, connection_id, external_id)"
+            " VALUES ('repo_5', :organization_id, 'acme/five', 'github', '', 'main', '',"
+            " 'indexing', 1, 1, :connection_id, '5')",
+            organization_id=sender.added.connection.organization_id,
+            connection_id=sender.added.connection.id,
+        )
+
+    await sender.service.world.db.transact(insert)
+
+
 async def test_what_a_platform_tells_is_remembered_once(sender: Sender) -> None:
+    answer = await sender.send()
+    # It is not connected, so there is nothing to remember.
+    assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
+    await has_repository(sender)
     with sender.service.world.db.changes.listen("forges") as signal:
         answer = await sender.send()
         assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
@@ -132,6 +179,7 @@ async def test_who_does_not_know_the_secret_learns_nothing(sender: Sender) -> No
 
 
 async def test_a_body_of_5_mib_is_read_and_a_larger_one_is_not(sender: Sender) -> None:
+    await has_repository(sender)
     padded = PUSH[:-1] + b', "x": "' + b"a" * (5 * MIB - len(PUSH) - 9) + b'"}'
     assert (await sender.send(padded)).json() == {"status": "accepted"}
     for secret in (None, "wrong"):
@@ -139,13 +187,71 @@ async def test_a_body_of_5_mib_is_read_and_a_larger_one_is_not(sender: Sender) -
         assert refusal(answer) == (413, "payload_too_large")
         assert answer.headers["connection"] == "close"
 
-    async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(6):
-            yield b" " * MIB
+    for connection_id in (sender.added.connection.id, "fcn_unknown"):
+        answer = await sender.stream(*[b" " * MIB] * 6, connection_id=connection_id)
+        assert refusal(answer) == (413, "payload_too_large")
 
-    place = f"/hooks/github/{sender.added.connection.id}"
-    answer = await sender.http.post(place, content=pieces())
-    assert refusal(answer) == (413, "payload_too_large")
+
+async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
+    new = NewConnection(platform="gitlab", credential="glpat-1")
+    service = sender.service
+    added = await add_connection(service.world.db, service.context.keys, ORGANIZATION, new)
+    for connection_id in (added.connection.id, "fcn_unknown"):
+        answer = await sender.stream(
+            PUSH, platform="gitlab", connection_id=connection_id, X_Gitlab_Token="wrong"
+        )
+        assert (refusal(answer), sender.pieces_read) == ((401, "unauthorized"), 0)
+    answer = await sender.send(
+        platform="gitlab", connection_id=added.connection.id, secret=added.hook_secret
+    )
+    assert answer.status_code == 202
+
+
+async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_limits, "ROOM_BYTES", 3 * MIB)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b" " * 2 * MIB
+        begun.set()
+        await go_on.wait()
+
+    def sent(connection_id: str) -> asyncio.Task[httpx.Response]:
+        begun.clear()
+        return asyncio.create_task(sender.stream(slow(), connection_id=connection_id))
+
+    stranger = sent("fcn_unknown")
+    await begun.wait()
+    first = sent(sender.added.connection.id)
+    await begun.wait()
+    answer = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
+    assert refusal(answer) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    go_on.set()
+    assert refusal(await stranger) == refusal(await first) == (401, "unauthorized")
+    # There is room again.
+    answer = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
+    assert refusal(answer) == (401, "unauthorized")
+
+
+async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_heard(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_limits, "HOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(hook_limits, "HOOKS_PER_SECOND", 0.001)
+    # Who does not know the secret cannot use up what is meant for those who do.
+    for _ in range(5):
+        assert (await sender.send(secret="wrong")).status_code == 401
+    assert [(await sender.send()).status_code for _ in range(3)] == [202] * 3
+    answer = await sender.send()
+    assert refusal(answer) == (429, "rate_limited")
+    assert int(answer.headers["retry-after"]) > 0
+    await sender.service.world.organization("rival")
+    other = await connected(sender.service, "rival")
+    answer = await sender.send(connection_id=other.connection.id, secret=other.hook_secret)
+    assert answer.status_code == 202
 
 
 async def test_a_packed_body_and_a_form_are_refused(sender: Sender) -> None:

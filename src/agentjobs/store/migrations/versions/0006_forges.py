@@ -73,6 +73,9 @@ def _create_connections() -> None:
         _text("error", null=True),
         _number("checked_at", null=True),
         _number("hook_seen_at", null=True),
+        # How often in a row it did not answer, and until when none of its repositories is read.
+        _number("away_failures", default=0),
+        _number("resting_until", null=True),
         _number("created_at"),
         _number("updated_at"),
         _number("removed_at", null=True),
@@ -105,6 +108,7 @@ def _create_connections() -> None:
     )
     _partial_index("forge_hints_due", "forge_hints", ["due_at"], "due_at IS NOT NULL")
     op.create_index("forge_hints_age", "forge_hints", ["received_at"])
+    op.create_index("forge_hints_of_connection", "forge_hints", ["connection_id", "received_at"])
 
 
 def _add_to_repos() -> None:
@@ -116,6 +120,11 @@ def _add_to_repos() -> None:
     op.add_column("repos", _number("sync_failures", default=0))
     op.add_column("repos", _text("sync_error", null=True))
     op.add_column("repos", _number("synced_at", null=True))
+    # When all of it is to be read; before that only what the platform told of.
+    op.add_column("repos", _number("whole_due_at", null=True))
+    # The platform told of a push or a new name, and that was not read yet.
+    op.add_column("repos", _number("told_at", null=True))
+    op.add_column("repos", _number("hook_seen_at", null=True))
     _partial_index("repos_sync_due", "repos", ["sync_due_at"], "sync_due_at IS NOT NULL")
     _partial_index(
         "repos_of_connection",
@@ -131,6 +140,13 @@ def _add_to_pulls() -> None:
     op.add_column("pulls", _text("url", null=True))
     # The number of the last comment that was looked at.
     op.add_column("pulls", _number("comment_seen", default=0))
+    # When its platform was last asked about it, and told of it since.
+    op.add_column("pulls", _number("asked_at", null=True))
+    op.add_column("pulls", _number("told_at", null=True))
+    # How often in a row its platform did not know it.
+    op.add_column("pulls", _number("missing_looks", default=0))
+    _partial_index("pulls_told", "pulls", ["repo_id"], "told_at IS NOT NULL")
+    _partial_index("pulls_followed", "pulls", ["repo_id", "state"], "state <> 'merged'")
 
 
 def _create_trackers() -> None:
