@@ -2,10 +2,13 @@
 
 import os
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentjobs.repos.index.cache import FactsCache
 from agentjobs.repos.index.running import IndexFailure, SpareChild
 from tests.index_house import IndexHouse, index_house
 from tests.service import wait_until
@@ -69,7 +72,8 @@ async def test_who_is_left_alone_in_the_middle_ends_too(
     # Two parents up is the process that the service talks to: only it is killed.
     script = (
         f'PATH={os.environ["PATH"]}; [ "$1" = cat-file ] || exec git "$@"\n'
-        f"echo $PPID >> {tmp_path}/shares\n"
+        # One that starts late may find its share dead already, and another parent in its place.
+        f"[ $PPID -gt 1 ] || exit 1; echo $PPID >> {tmp_path}/shares\n"
         "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 30"
     )
     put_git_on_the_path(tmp_path, script, monkeypatch)
@@ -118,3 +122,28 @@ async def test_a_process_that_waited_serves_one_request_and_a_dead_one_is_replac
         assert (await house.index(commit, spare=spare)).line_count == 1
     await spare.prepare()
     await spare.close()
+
+
+async def test_the_next_index_finds_what_the_last_one_kept_after_its_answer(
+    house: IndexHouse,
+) -> None:
+    first, spare = house.commit({"a.py": b"import os\n"}), SpareChild()
+    await house.index(first, spare=spare)
+    await house.index(house.commit({"b.py": b"import a\n"}), after=first, spare=spare)
+    # Whoever begins anew says how far it is.
+    assert house.seen == []
+    await spare.close()
+
+
+async def test_what_is_still_being_kept_ends_with_the_service(house: IndexHouse) -> None:
+    commit, spare = house.commit({"a.py": b"import os\n"}), SpareChild()
+    await spare.prepare()
+    waiting = spare._waiting
+    assert waiting is not None
+    FactsCache(house.cache_path).close()
+    with closing(sqlite3.connect(house.cache_path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert (await house.index(commit, spare=spare)).line_count == 1
+        assert waiting.returncode is None
+        await spare.close()
+    assert waiting.returncode == -signal.SIGKILL

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentjobs.repos.index.graph_merge import join_graphs
 from agentjobs.repos.index.imports import is_config, is_full, module_graph, resolve
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
 
@@ -16,11 +17,12 @@ def leads(
 ) -> dict[str, list[str]]:
     """For each file that imports something, where to; what is outside stands in brackets."""
     facts = {path: ModuleFacts(tuple(names)) for path, names in files.items()}
-    graph = resolve(facts, [*files, *others], manifests or {}, configs or {})
+    part = resolve(facts, [*files, *others], manifests or {}, configs or {})
+    graph = join_graphs([(part, len(facts))])
     found: dict[str, list[str]] = {}
-    for start, end in graph.edges:
+    for start, end in graph.edges.pairs:
         found.setdefault(graph.files[start], []).append(graph.files[end])
-    for start, end in graph.external_edges:
+    for start, end in graph.external_edges.pairs:
         found.setdefault(graph.files[start], []).append(f"[{graph.externals[end]}]")
     return found
 
@@ -193,6 +195,11 @@ def test_go_names_lead_to_the_first_file_of_a_package():
     }
 
 
+def test_go_names_that_are_relative_lead_from_their_own_directory():
+    files = {"a.go": ["./a"], "a/a.go": [], "b/a.go": ["./a"]}
+    assert leads(files) == {"a.go": ["a/a.go"], "b/a.go": ["[./a]"]}
+
+
 def test_java_names_lead_to_the_nearest_class_of_that_name():
     files = {
         "one/src/main/java/a/b/C.java": [
@@ -274,11 +281,12 @@ def test_files_stand_in_order_and_edges_are_named_once():
         "c.ts": ModuleFacts(("./z.json", "./y.json")),
         "d.c": ModuleFacts(("unknown",)),
     }
-    graph = resolve(facts, {*facts, "y.json", "z.json"}, {}, {})
-    assert graph.files == ("a.py", "b.py", "c.ts", "d.c", "y.json", "z.json")
-    assert graph.edges == ((0, 1), (1, 0), (2, 4), (2, 5))
-    assert graph.externals == ("os",)
-    assert graph.external_edges == ((1, 0),)
+    part = resolve(facts, {*facts, "y.json", "z.json"}, {}, {})
+    graph = join_graphs([(part, len(facts))])
+    assert graph.files == ["a.py", "b.py", "c.ts", "d.c", "y.json", "z.json"]
+    assert graph.edges.pairs == ((0, 1), (1, 0), (2, 4), (2, 5))
+    assert graph.externals == ["os"]
+    assert graph.external_edges.pairs == ((1, 0),)
 
 
 def test_some_files_alone_lead_where_they_lead_among_all():

@@ -15,6 +15,7 @@ from agentjobs.git.environment import git_environment
 
 REGULAR_MODES = frozenset({b"100644", b"100755", b"100664"})
 
+_BATCH = "--batch=%(objecttype) %(objectsize)"
 _PIPE_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
 # A whole pack mapped at once would count as memory of ours.
@@ -56,16 +57,19 @@ class LargeBlob:
             yield piece
 
 
-def list_files(git_dir: Path, commit: str) -> list[bytes]:
-    """Every regular file of a commit, as `split_record` reads it; no links, no submodules."""
-    listing = _output(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit)
+def list_files(git_dir: Path, commit: str, paths: Sequence[str] = ()) -> list[bytes]:
+    """Every regular file of a commit, as `split_record` reads it; no links, no submodules.
+
+    With `paths` only those, which may not be too many for a command.
+    """
+    listing = _output(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
     return [record for record in listing.split(b"\0") if record[:6] in REGULAR_MODES]
 
 
 def split_record(record: bytes) -> tuple[bytes, bytes]:
     """The path and the blob's name: a record is `100644 blob <name>`, a tab and the path."""
-    tab = record.index(b"\t", 12)
-    return record[tab + 1 :], record[12:tab]
+    about, _, path = record.partition(b"\t")
+    return path, about[12:]
 
 
 def list_changes(git_dir: Path, old: str, new: str) -> list[Change]:
@@ -110,7 +114,7 @@ class _Batch:
             questions.write(b"\n".join(blobs) + b"\n")
             questions.seek(0)
             self._process = _start(
-                git_dir, "cat-file", "--batch", "--buffer", stdin=questions.fileno()
+                git_dir, "cat-file", _BATCH, "--buffer", stdin=questions.fileno()
             )
         assert self._process.stdout is not None
         self._answers = self._process.stdout
@@ -130,14 +134,14 @@ class _Batch:
             header = readline()
             if not header.endswith(b"\n"):
                 return
-            _, kind, *rest = header.split(b" ")
+            kind, _, rest = header.partition(b" ")
             if kind != b"blob":
                 # "<name> missing\n"; anything else has content to be skipped.
-                for _ in LargeBlob(self._answers, int(rest[0]) + 1) if rest else ():
+                for _ in LargeBlob(self._answers, int(rest) + 1) if rest[:-1].isdigit() else ():
                     pass
                 yield None
                 continue
-            size = int(rest[0])
+            size = int(rest)
             if size <= whole_bytes:
                 content = read(size)
                 if len(read(1)) != 1:

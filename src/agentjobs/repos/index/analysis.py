@@ -6,6 +6,7 @@ blob. Refuses to know git and what the facts of all files mean together.
 
 import hashlib
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,8 @@ VERSION = 1
 CONFIGURATION_PATH = ".agentjobs.toml"
 # The only thing that is said of the limits and not of the bytes: it is not to be remembered.
 OUT_OF_MEMORY = "needs more memory than an index may have: not read"
+# Spares all other files a closer look.
+_ENDINGS_NEEDED_FIRST = tuple({".toml", ".json", *manifests.ENDINGS})
 
 Task = Literal["lines", "module", "manifest", "content"]
 
@@ -66,18 +69,22 @@ def fingerprint() -> str:
 
 def is_needed_first(path: str) -> bool:
     """Whether the file is no source, but its content is wanted; there are only a few of these."""
-    return manifests.kind_of(path) is not None or _is_content(path)
+    return path.endswith(_ENDINGS_NEEDED_FIRST) and (
+        manifests.kind_of(path) is not None or _is_content(path)
+    )
 
 
 def place_of(path: bytes, text: str) -> Place:
     language = language_of(path)
+    # No manifest is written in a language that has imports: asked first, as most files are.
+    place = _SOURCES.get(language)
+    if place is not None:
+        return place
+    if not is_needed_first(text):
+        return _place_of_lines(language)
     if _is_content(text):
         return Place(language, _analyzer("content", ""))
-    if kind := manifests.kind_of(text):
-        return Place(language, _analyzer("manifest", kind))
-    if language in imports.LANGUAGES:
-        return Place(language, _analyzer("module", language))
-    return Place(language, _LINES)
+    return Place(language, _analyzer("manifest", manifests.kind_of(text) or ""))
 
 
 def _is_content(path: str) -> bool:
@@ -126,6 +133,11 @@ def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobFacts:
 
 
 @lru_cache
+def _place_of_lines(language: str | None) -> Place:
+    return Place(language, _LINES)
+
+
+@lru_cache
 def _analyzer(task: Task, subject: str) -> Analyzer:
     version = {"manifest": manifests.VERSION, "module": imports.VERSION.get(subject, 0)}.get(
         task, 0
@@ -135,3 +147,6 @@ def _analyzer(task: Task, subject: str) -> Analyzer:
 
 
 _LINES = _analyzer("lines", "")
+_SOURCES: Mapping[str | None, Place] = {
+    language: Place(language, _analyzer("module", language)) for language in imports.LANGUAGES
+}

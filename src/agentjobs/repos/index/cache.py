@@ -41,7 +41,8 @@ class FactsCache:
         """Those that are known."""
         found: dict[bytes, BlobFacts] = {}
         with self._forgiving():
-            waiting = iter(keys)
+            # A new file has nothing; to ask it for each of many keys takes its time.
+            waiting = iter(keys if self._has_facts() else ())
             while self._connection and (some := list(islice(waiting, _KEYS_AT_ONCE))):
                 marks = ",".join("?" * len(some))
                 rows = self._connection.execute(
@@ -51,6 +52,11 @@ class FactsCache:
                 for key, facts in rows:
                     found[key] = self._decode(facts)
         return found
+
+    def _has_facts(self) -> bool:
+        if self._connection is None:
+            return False
+        return self._connection.execute("SELECT 1 FROM facts LIMIT 1").fetchone() is not None
 
     def put(self, facts: Mapping[bytes, BlobFacts]) -> None:
         with self._forgiving():

@@ -9,19 +9,19 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from agentjobs.git.blocking import GitReadError
 from agentjobs.repos.index import assembly
 from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.graph_data import pack_graph
+from agentjobs.repos.index.graph_data import pack_columns
 from agentjobs.repos.index.lifeline import end_with_parent
-from agentjobs.repos.index.model import Dependency
+from agentjobs.repos.index.model import Dependency, IndexWarning
 from agentjobs.repos.index.portion import Portion
 from agentjobs.repos.index.state import keep_state, keep_update, load_state
 from agentjobs.repos.index.survey import survey, survey_manifests
@@ -36,9 +36,19 @@ from agentjobs.repos.index.wire import (
     Result,
     framed,
 )
+from agentjobs.repos.purl import purl_of
 
 _PROGRESS_SECONDS = 0.2
 _MOST_AT_ONCE = 2_000
+
+
+class _Dependencies(NamedTuple):
+    """None, and without purls, if they are those that are stored."""
+
+    digest: str
+    dependencies: tuple[Dependency, ...] | None
+    purls: tuple[str, ...]
+    warnings: tuple[IndexWarning, ...]
 
 
 def main() -> None:
@@ -50,24 +60,27 @@ def main() -> None:
     if request is None:
         return
     _limit_memory(request.memory_mib)
-    for message in _in_parts(_answer(request)):
-        _send(sys.stdout.buffer, message)
+    for answer in _answers(request):
+        for message in _in_parts(answer):
+            _send(sys.stdout.buffer, message)
 
 
-def _answer(request: Request) -> Message:
+def _answers(request: Request) -> Iterator[Message]:
+    """One; what is asked for behind it is what nobody has to wait for."""
     try:
-        return _index(request) if request.task == "index" else _read_dependencies(request)
+        yield from _index(request) if request.task == "index" else _read_dependencies(request)
     except GitReadError as error:
-        return Refused(f"The commit could not be read: {error}.")
+        yield Refused(f"The commit could not be read: {error}.")
     except BrokenPipeError:
         raise
     except (MemoryError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENOMEM:
-            return Refused(f"The index could not be made: {error}.")
-        return Refused(
-            f"The index needs more than {request.memory_mib} MiB of memory;"
-            " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
-        )
+            yield Refused(f"The index could not be made: {error}.")
+        else:
+            yield Refused(
+                f"The index needs more than {request.memory_mib} MiB of memory;"
+                " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
+            )
 
 
 def _in_parts(answer: Message) -> Iterator[Message]:
@@ -80,61 +93,70 @@ def _in_parts(answer: Message) -> Iterator[Message]:
     yield answer
 
 
-def _read_dependencies(request: Request) -> Result:
+def _read_dependencies(request: Request) -> Iterator[Result]:
     whole = survey_manifests(Path(request.git_dir), request.commit, Path(request.cache_path))
-    return _result(request, whole, len(whole.paths), None)
+    yield _result(whole, len(whole.paths), None, _dependencies(request, whole))
 
 
-def _index(request: Request) -> Result:
-    return _updated(request) or _surveyed(request)
+def _index(request: Request) -> Iterator[Result]:
+    is_updated = yield from _updated(request)
+    if not is_updated:
+        yield from _surveyed(request)
 
 
-def _updated(request: Request) -> Result | None:
+def _updated(request: Request) -> Generator[Result, None, bool]:
     """From the last index, when what was pushed since allows it."""
     with closing(FactsCache(Path(request.cache_path))) as cache:
         state = load_state(cache, request.repo_id, request.indexed_commit)
         if state is None:
-            return None
+            return False
         graph, git_dir = state.graph, Path(request.git_dir)
         if not update(git_dir, request.indexed_commit, request.commit, state, cache):
-            return None
+            return False
+        now = None if state.graph is graph else state.graph
+        yield _result(state.whole, state.file_count, now, _dependencies(request, state.whole))
         keep_update(cache, request.repo_id, request.commit, state)
-    is_same = state.graph is graph
-    return _result(request, state.whole, state.file_count, None if is_same else state.graph)
+    return True
 
 
-def _surveyed(request: Request) -> Result:
-    path = Path(request.cache_path)
-    with survey(Path(request.git_dir), request.commit, path, _Progress()) as whole:
-        graph = pack_graph(whole.graph)
-        result = _result(request, whole, len(whole.paths), graph)
+def _surveyed(request: Request) -> Iterator[Result]:
+    path, found = Path(request.cache_path), list[_Dependencies]()
+
+    def note(known: Portion) -> None:
+        found.append(_dependencies(request, known))
+
+    with survey(Path(request.git_dir), request.commit, path, _Progress(), note) as whole:
+        graph = pack_columns(whole.graph)
+        yield _result(whole, len(whole.paths), graph, *found)
     if request.repo_id:
         with closing(FactsCache(path)) as cache:
             keep_state(cache, request.repo_id, request.commit, whole, graph)
-    return result
 
 
-def _result(request: Request, whole: Portion, file_count: int, graph: bytes | None) -> Result:
-    combined = assembly.dependencies_of(whole)
-    digest = assembly.digest_of(combined.dependencies)
-    is_known = digest == request.known_dependencies
+def _result(whole: Portion, file_count: int, graph: bytes | None, found: _Dependencies) -> Result:
     return Result(
         line_count=whole.line_count,
         file_count=file_count,
         languages=assembly.languages_of(whole),
-        warnings=assembly.warnings_of(whole, combined.warnings),
-        dependencies_digest=digest,
-        dependencies=None if is_known else combined.dependencies,
-        purls=() if is_known or request.task != "index" else _purls(combined.dependencies),
+        warnings=assembly.warnings_of(whole, found.warnings),
+        dependencies_digest=found.digest,
+        dependencies=found.dependencies,
+        purls=found.purls,
         graph=graph,
         configuration=assembly.configuration_of(whole),
     )
 
 
-def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:
-    # Late: most indexes find the dependencies they found before.
-    from agentjobs.repos.purl import purl_of  # noqa: PLC0415 - see above
+def _dependencies(request: Request, whole: Portion) -> _Dependencies:
+    combined = assembly.dependencies_of(whole)
+    every, digest = combined.dependencies, assembly.digest_of(combined.dependencies)
+    if digest == request.known_dependencies:
+        return _Dependencies(digest, None, (), combined.warnings)
+    purls = _purls(every) if request.task == "index" else ()
+    return _Dependencies(digest, every, purls, combined.warnings)
 
+
+def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:
     return tuple(purl_of(one.ecosystem, one.name, one.version) for one in dependencies)
 
 

@@ -3,6 +3,7 @@
 Flat columns of numbers: a graph of a hundred thousand edges is patched without making them.
 """
 
+import sys
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -13,6 +14,10 @@ from agentjobs.repos.index.model import ModuleGraph
 
 _LEVEL = 1
 _NUMBER = "I"
+_NUMBER_OF_EDGE = "Q"
+# An edge as one number, its start above its end: sooner sorted than a pair.
+START = 1 << 32
+_START_HALF = int(sys.byteorder == "little")
 
 
 class Edges(msgspec.Struct):
@@ -20,6 +25,9 @@ class Edges(msgspec.Struct):
 
     starts: "array[int]"
     ends: "array[int]"
+
+    def __len__(self) -> int:
+        return len(self.starts)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -33,23 +41,37 @@ class FlatGraph(msgspec.Struct):
     external_edges: Edges
 
 
-class _Packed(msgspec.Struct, array_like=True):
-    files: str
-    starts: bytes
-    ends: bytes
-    externals: str
-    external_starts: bytes
-    external_ends: bytes
+class GraphColumns(msgspec.Struct, frozen=True, array_like=True):
+    """What a graph is between processes."""
+
+    files: str = ""
+    starts: bytes = b""
+    ends: bytes = b""
+    externals: str = ""
+    external_starts: bytes = b""
+    external_ends: bytes = b""
 
 
-def flat_edges(pairs: Sequence[tuple[int, int]]) -> Edges:
-    return Edges(
-        array(_NUMBER, [start for start, _ in pairs]), array(_NUMBER, [end for _, end in pairs])
-    )
+def edges_of(numbers: Sequence[int]) -> Edges:
+    """Of edges in order, each as one number."""
+    halves = array(_NUMBER, array(_NUMBER_OF_EDGE, numbers).tobytes())
+    return Edges(halves[_START_HALF::2], halves[1 - _START_HALF :: 2])
+
+
+def numbers_of(starts: "array[int]", ends: "array[int]") -> list[int]:
+    """Each edge as one number."""
+    halves = array(_NUMBER, bytes(2 * starts.itemsize * len(starts)))
+    halves[_START_HALF::2] = starts
+    halves[1 - _START_HALF :: 2] = ends
+    return array(_NUMBER_OF_EDGE, halves.tobytes()).tolist()
+
+
+def renumbered(column: "array[int]", numbers: Sequence[int]) -> "array[int]":
+    return array(_NUMBER, map(numbers.__getitem__, column))
 
 
 def pack_graph(graph: ModuleGraph) -> bytes:
-    edges, external_edges = flat_edges(graph.edges), flat_edges(graph.external_edges)
+    edges, external_edges = _flat_edges(graph.edges), _flat_edges(graph.external_edges)
     return pack_flat(FlatGraph(list(graph.files), edges, list(graph.externals), external_edges))
 
 
@@ -64,7 +86,19 @@ def unpack_graph(data: bytes) -> ModuleGraph:
 
 
 def pack_flat(graph: FlatGraph) -> bytes:
-    packed = _Packed(
+    return pack_columns(to_columns(graph))
+
+
+def unpack_flat(data: bytes) -> FlatGraph:
+    return from_columns(msgspec.msgpack.decode(zlib.decompress(data), type=GraphColumns))
+
+
+def pack_columns(columns: GraphColumns) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(columns), _LEVEL)
+
+
+def to_columns(graph: FlatGraph) -> GraphColumns:
+    return GraphColumns(
         _joined(graph.files),
         graph.edges.starts.tobytes(),
         graph.edges.ends.tobytes(),
@@ -72,17 +106,19 @@ def pack_flat(graph: FlatGraph) -> bytes:
         graph.external_edges.starts.tobytes(),
         graph.external_edges.ends.tobytes(),
     )
-    return zlib.compress(msgspec.msgpack.encode(packed), _LEVEL)
 
 
-def unpack_flat(data: bytes) -> FlatGraph:
-    packed = msgspec.msgpack.decode(zlib.decompress(data), type=_Packed)
+def from_columns(columns: GraphColumns) -> FlatGraph:
     return FlatGraph(
-        _names(packed.files),
-        Edges(array(_NUMBER, packed.starts), array(_NUMBER, packed.ends)),
-        _names(packed.externals),
-        Edges(array(_NUMBER, packed.external_starts), array(_NUMBER, packed.external_ends)),
+        _names(columns.files),
+        Edges(array(_NUMBER, columns.starts), array(_NUMBER, columns.ends)),
+        _names(columns.externals),
+        Edges(array(_NUMBER, columns.external_starts), array(_NUMBER, columns.external_ends)),
     )
+
+
+def _flat_edges(pairs: Sequence[tuple[int, int]]) -> Edges:
+    return edges_of([start * START + end for start, end in pairs])
 
 
 def _joined(names: list[str]) -> str:

@@ -3,13 +3,14 @@
 Knows the facts of files; refuses to know where they came from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from agentjobs.repos.index.analysis import BlobFacts
+from agentjobs.repos.index.graph_data import GraphColumns, from_columns, to_columns
 from agentjobs.repos.index.graph_merge import join_graphs
-from agentjobs.repos.index.model import ManifestFacts, ModuleGraph
+from agentjobs.repos.index.model import ManifestFacts
 
 MISSING = "its content is missing from the repository: not counted"
 TOO_MANY = "there are too many files of this kind: what it says about imports is not used"
@@ -32,15 +33,10 @@ class Portion(msgspec.Struct, array_like=True):
     manifests: dict[str, ManifestFacts] = {}
     contents: dict[str, bytes] = {}
     module_count: int = 0
-    graph: ModuleGraph = ModuleGraph()
-
-    def add(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
-        """A file; without facts, one whose blob the repository lacks."""
-        self.paths.append(path)
-        self.put(path, language, facts)
+    graph: GraphColumns = GraphColumns()
 
     def put(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
-        """What is known of a file whose path is known."""
+        """A file; without facts, one whose blob the repository lacks. Its path is listed apart."""
         if facts is None:
             self.warnings[path] = MISSING
             return
@@ -69,18 +65,18 @@ class Portion(msgspec.Struct, array_like=True):
             self.languages[language] = (before[0] + files, before[1] + lines)
 
 
-def merge(portions: Iterable[Portion]) -> Portion:
-    whole = Portion()
-    portions = list(portions)
+def merge(portions: Sequence[Portion], paths: list[str]) -> Portion:
+    """The whole, whose paths are these."""
+    whole = Portion(paths=paths)
     for portion in portions:
-        whole.paths += portion.paths
         whole.line_count += portion.line_count
         for language, (files, lines) in portion.languages.items():
             before = whole.languages.get(language, (0, 0))
             whole.languages[language] = (before[0] + files, before[1] + lines)
         for name in ("warnings", "manifests", "contents"):
             getattr(whole, name).update(getattr(portion, name))
-    whole.paths.sort()
     whole.module_count = sum(portion.module_count for portion in portions)
-    whole.graph = join_graphs([(portion.graph, portion.module_count) for portion in portions])
+    with_modules = [each for each in portions if each.module_count]
+    parts = [(from_columns(each.graph), each.module_count) for each in with_modules]
+    whole.graph = to_columns(join_graphs(parts))
     return whole

@@ -37,16 +37,21 @@ class IndexFailure(Exception):
 
 
 class SpareChild:
-    """A process that waits, all imported, for the next request; each serves only one."""
+    """A process that waits, all imported, for the next request; each serves only one.
+
+    Also lets the last one come to its end: it has answered, and keeps what it found.
+    """
 
     def __init__(self) -> None:
         self._waiting: GitChild | None = None
+        self._finishing: tuple[GitChild, asyncio.Task[None]] | None = None
 
     async def prepare(self) -> None:
         if self._waiting is None:
             self._waiting = await _start()
 
     async def take(self) -> GitChild:
+        await self._finished()
         child, self._waiting = self._waiting, None
         # One that was killed meanwhile is of no use.
         if child is not None and child.returncode is not None:
@@ -54,7 +59,22 @@ class SpareChild:
             child = None
         return child or await _start()
 
+    def let_finish(self, child: GitChild, timeout_seconds: float) -> None:
+        self._finishing = child, asyncio.create_task(_finish(child, timeout_seconds))
+
+    async def _finished(self) -> None:
+        """What the next index would look for is there, or never will be."""
+        if self._finishing is not None:
+            await asyncio.wait({self._finishing[1]})
+            self._finishing = None
+
     async def close(self) -> None:
+        if self._finishing is not None:
+            child, finishing = self._finishing
+            finishing.cancel()
+            await self._finished()
+            # It may have had no time to begin.
+            await _stop(child)
         if self._waiting is not None:
             await _stop(self._waiting)
             self._waiting = None
@@ -66,18 +86,25 @@ async def run_child(
     progress: Callable[[int, int], None],
     spare: SpareChild | None = None,
 ) -> Result:
-    """Raises IndexFailure; whatever happens, nothing of it runs on."""
+    """Raises IndexFailure; whatever happens, nothing of it runs on but what `spare` sees to."""
     child = await (spare.take() if spare is not None else _start())
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _conversation(child, request, progress)
+            result = await _conversation(child, request, progress)
     except TimeoutError:
+        await _stop(child)
         raise IndexFailure(
             f"The index took longer than {timeout_seconds:g} seconds;"
             " AGENTJOBS_INDEX_TIMEOUT_SECONDS sets how long it may take."
         ) from None
-    finally:
+    except BaseException:
         await _stop(child)
+        raise
+    if spare is not None:
+        spare.let_finish(child, timeout_seconds)
+    else:
+        await _finish(child, timeout_seconds)
+    return result
 
 
 async def _conversation(
@@ -155,6 +182,17 @@ async def _start() -> GitChild:
         stderr=asyncio.subprocess.PIPE,
         buffer_bytes=_BUFFER_BYTES,
     )
+
+
+async def _finish(child: GitChild, timeout_seconds: float) -> None:
+    """It keeps what it found for the next time, and ends."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await child.wait()
+    except TimeoutError:
+        pass
+    finally:
+        await _stop(child)
 
 
 async def _stop(child: GitChild) -> None:

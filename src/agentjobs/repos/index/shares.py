@@ -25,7 +25,8 @@ _PROGRESS_SECONDS = 0.2
 _OUT_OF_MEMORY = 3
 _COMPLETE = b"complete"
 
-Work = Callable[[int, Callable[[int], None]], Iterator[Portion]]
+Wait = Callable[[], bytes]
+Work = Callable[[int, Callable[[int], None], Wait], Iterator[Portion]]
 
 
 class _Share(NamedTuple):
@@ -34,29 +35,53 @@ class _Share(NamedTuple):
 
 
 @contextlib.contextmanager
-def in_shares(work: Work, shares: int, progress: Callable[[int], None]) -> Iterator[list[Portion]]:
+def in_shares(
+    work: Work, shares: int, progress: Callable[[int], None], meanwhile: Callable[[], bytes]
+) -> Iterator[list[Portion]]:
     """What `work` yields for each share; what it does afterwards is done when the block is left.
 
-    `work` gets its number and a function to say how far it is.
+    `work` gets its number, a function to say how far it is, and one to wait for what `meanwhile`
+    found out in this process.
     """
     if shares == 1:
-        yield list(work(0, progress))
+        alone = work(0, progress, meanwhile)
+        yield [next(alone)]
+        yielded = list(alone)
+        assert not yielded
         return
     counts = mmap.mmap(-1, shares * _COUNT.size)
-    started = [_start(work, number, counts) for number in range(shares)]
-    received = _received(started, lambda: progress(_sum(counts)))
-    decode = msgspec.msgpack.Decoder(Portion).decode
-    portions = []
-    for share, data in zip(started, received, strict=True):
-        if not data.endswith(_COMPLETE):
-            _end_like(os.waitstatus_to_exitcode(os.waitpid(share.pid, 0)[1]))
-        portions.append(decode(data[: -len(_COMPLETE)]))
+    notice = _Notice()
+    started = [_start(work, number, counts, notice) for number in range(shares)]
+    notice.give(meanwhile(), shares)
+    portions = _received(started, lambda: progress(_sum(counts)))
     yield portions
     for share in started:
         os.waitpid(share.pid, 0)
 
 
-def _start(work: Work, number: int, counts: mmap.mmap) -> _Share:
+class _Notice:
+    """What every share is told while it works: kept in memory, and a byte for each says when.
+
+    A share that waits in vain ends with us.
+    """
+
+    def __init__(self) -> None:
+        self._place = os.memfd_create("notice")
+        self._waiting, self._ready = os.pipe()
+
+    def give(self, data: bytes, shares: int) -> None:
+        with os.fdopen(self._place, "wb") as place:
+            place.write(data)
+        os.write(self._ready, bytes(shares))
+
+    def wait(self) -> bytes:
+        os.read(self._waiting, 1)
+        # Not by reading on: all shares have one position in it together.
+        with mmap.mmap(self._place, 0, access=mmap.ACCESS_READ) as place:
+            return place[:]
+
+
+def _start(work: Work, number: int, counts: mmap.mmap, notice: _Notice) -> _Share:
     reading, writing = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -67,19 +92,19 @@ def _start(work: Work, number: int, counts: mmap.mmap) -> _Share:
     try:
         os.close(reading)
         end_with_parent()
-        exit_code = 1 if os.getppid() != parent else _do(work, number, counts, writing)
+        exit_code = 1 if os.getppid() != parent else _do(work, number, counts, notice, writing)
     except BaseException:  # noqa: BLE001 - nothing of the caller's may run in the copy
         traceback.print_exc(limit=0)
     finally:
         os._exit(exit_code)
 
 
-def _do(work: Work, number: int, counts: mmap.mmap, writing: int) -> int:
+def _do(work: Work, number: int, counts: mmap.mmap, notice: _Notice, writing: int) -> int:
     def count(done: int) -> None:
         _COUNT.pack_into(counts, number * _COUNT.size, done)
 
     try:
-        for portion in work(number, count):
+        for portion in work(number, count, notice.wait):
             with os.fdopen(writing, "wb") as stream:
                 stream.write(msgspec.msgpack.encode(portion) + _COMPLETE)
     except MemoryError:
@@ -87,19 +112,25 @@ def _do(work: Work, number: int, counts: mmap.mmap, writing: int) -> int:
     return 0
 
 
-def _received(shares: list[_Share], tick: Callable[[], None]) -> list[bytes]:
+def _received(shares: list[_Share], tick: Callable[[], None]) -> list[Portion]:
+    """In the order in which they come: who is first is decoded while the others still work."""
+    decode = msgspec.msgpack.Decoder(Portion).decode
     pieces: dict[int, list[bytes]] = {share.stream: [] for share in shares}
-    waiting = set(pieces)
+    waiting = {share.stream: share for share in shares}
+    portions = []
     while waiting:
         ready, _, _ = select.select(waiting, (), (), _PROGRESS_SECONDS)
         tick()
         for stream in ready:
             if piece := os.read(stream, _PIECE_BYTES):
                 pieces[stream].append(piece)
-            else:
-                waiting.discard(stream)
-                os.close(stream)
-    return [b"".join(own) for own in pieces.values()]
+                continue
+            os.close(stream)
+            share, data = waiting.pop(stream), b"".join(pieces.pop(stream))
+            if not data.endswith(_COMPLETE):
+                _end_like(os.waitstatus_to_exitcode(os.waitpid(share.pid, 0)[1]))
+            portions.append(decode(data[: -len(_COMPLETE)]))
+    return portions
 
 
 def _sum(counts: mmap.mmap) -> int:

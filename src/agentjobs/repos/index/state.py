@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.repos.index.analysis import fingerprint
 from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.model import ModuleGraph
+from agentjobs.repos.index.graph_data import GraphColumns
 from agentjobs.repos.index.portion import Portion
 
 _LEVEL = 1
@@ -23,15 +23,21 @@ class _Summary(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State(msgspec.Struct):
-    """`whole` has neither its paths nor its graph: they are here, packed."""
+    """`whole` has neither its paths nor its graph: they are here, packed.
+
+    `new_paths` are what the paths became, if that is not the same.
+    """
 
     whole: Portion
     file_count: int
     packed_paths: bytes
     graph: bytes
+    new_paths: list[str] | None = None
 
     @property
     def paths(self) -> list[str]:
+        if self.new_paths is not None:
+            return self.new_paths
         text = zlib.decompress(self.packed_paths).decode()
         return text.split("\0") if text else []
 
@@ -59,15 +65,15 @@ def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
 
 
 def keep_state(cache: FactsCache, repo_id: str, commit: str, whole: Portion, graph: bytes) -> None:
-    paths = zlib.compress("\0".join(whole.paths).encode(), _LEVEL)
-    state = State(_without_files(whole), len(whole.paths), paths, graph)
-    cache.put_state(repo_id, _summary(state, commit), paths, graph)
+    state = State(whole, len(whole.paths), b"", graph, whole.paths)
+    keep_update(cache, repo_id, commit, state)
 
 
 def keep_update(cache: FactsCache, repo_id: str, commit: str, state: State) -> None:
-    """`state` as it became, its paths the same as before."""
-    summary = _summary(state, commit)
-    cache.put_state(repo_id, summary, state.packed_paths, state.graph)
+    """`state` as it became."""
+    if state.new_paths is not None:
+        state.packed_paths = zlib.compress("\0".join(state.new_paths).encode(), _LEVEL)
+    cache.put_state(repo_id, _summary(state, commit), state.packed_paths, state.graph)
 
 
 def _summary(state: State, commit: str) -> bytes:
@@ -77,7 +83,7 @@ def _summary(state: State, commit: str) -> bytes:
 
 
 def _without_files(whole: Portion) -> Portion:
-    return msgspec.structs.replace(whole, paths=[], graph=ModuleGraph())
+    return msgspec.structs.replace(whole, paths=[], graph=GraphColumns())
 
 
 def _checksum(paths: bytes, graph: bytes) -> int:

@@ -5,10 +5,12 @@ Knows what is read, in which order and by how many processes; refuses to know wh
 
 import os
 from binascii import unhexlify
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
+
+import msgspec
 
 from agentjobs.git.blocking import list_files, read_blobs, split_record
 from agentjobs.repos.index import imports
@@ -22,22 +24,22 @@ from agentjobs.repos.index.analysis import (
     place_of,
 )
 from agentjobs.repos.index.cache import FactsCache
+from agentjobs.repos.index.graph_data import to_columns
 from agentjobs.repos.index.model import ManifestFacts
 from agentjobs.repos.index.portion import TOO_MANY_IMPORTS, WHOLE, Portion, merge
-from agentjobs.repos.index.shares import in_shares
+from agentjobs.repos.index.shares import Wait, in_shares
 
 # Fewer are read sooner by one process than by several.
 SHARED_FROM_FILES = 1_500
 MOST_SHARES = 4
 KEPT_EVERY_BLOBS = 20_000
-_TURN_FILES = 64
+_TURN_FILES = 256
+_COUNT_EVERY = 64
 
 OnProgress = Callable[[int, int], None]
-# Path and blob.
-_File = tuple[bytes, bytes]
 
 
-class Planned(NamedTuple):
+class Planned(msgspec.Struct, frozen=True, gc=False):
     path: str
     language: str | None
     analyzer: Analyzer
@@ -46,32 +48,50 @@ class Planned(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What decides, besides a file's own imports, where they lead."""
+    """What decides, besides a file's own imports, where they lead; the paths are the keys."""
 
-    paths: frozenset[str]
+    paths: Mapping[str, None]
     manifests: Mapping[str, ManifestFacts]
     configs: Mapping[str, bytes]
 
 
 @contextmanager
-def survey(git_dir: Path, commit: str, cache_path: Path, progress: OnProgress) -> Iterator[Portion]:
-    """All of a commit; what was found is kept for the next time until the block is left."""
-    files = [split_record(record) for record in list_files(git_dir, commit)]
-    progress(0, len(files))
-    paths = [shown(path) for path, _ in files]
-    first = {at for at, path in enumerate(paths) if is_needed_first(path)}
-    known = _survey_some(git_dir, [planned(*files[at]) for at in sorted(first)], cache_path)
-    around = surroundings(frozenset(paths), known)
-    rest = [file for at, file in enumerate(files) if at not in first]
-    shares = _shares_for(len(rest))
+def survey(
+    git_dir: Path,
+    commit: str,
+    cache_path: Path,
+    progress: OnProgress,
+    on_first: Callable[[Portion], None] = lambda _: None,
+) -> Iterator[Portion]:
+    """All of a commit; what was found is kept for the next time until the block is left.
 
-    def read(share: int, count: Callable[[int], None]) -> Iterator[Portion]:
-        own = [planned(*file) for file in _turns(rest, share, shares)]
-        return _read_portion(git_dir, own, cache_path, count, around)
+    `on_first` gets the files that are needed first, while others are still read.
+    """
+    records = list_files(git_dir, commit)
+    progress(0, len(records))
+    shares = _shares_for(len(records))
+    known: list[Portion] = []
+    every: list[str] = []
 
-    with in_shares(read, shares, lambda done: progress(done + len(first), len(files))) as portions:
-        progress(len(files), len(files))
-        yield merge([known, *portions])
+    def read_first() -> bytes:
+        paths = shown(b"\0".join([record.partition(b"\t")[2] for record in records]))
+        every.extend(paths.split("\0") if records else ())
+        first = [at for at, path in enumerate(every) if is_needed_first(path)]
+        plan = [planned(*split_record(records[at])) for at in first]
+        known.append(_survey_some(git_dir, plan, cache_path))
+        notice = _pack_around(paths, known[0])
+        on_first(known[0])
+        return notice
+
+    def read(share: int, count: Callable[[int], None], wait: Wait) -> Iterator[Portion]:
+        plan = [planned(*split_record(record)) for record in _turns(records, share, shares)]
+        own = [one for one in plan if one.analyzer.task in ("module", "lines")]
+        return _read_portion(git_dir, own, cache_path, count, lambda: _unpack_around(wait()))
+
+    with in_shares(read, shares, lambda done: progress(done, len(records)), read_first) as portions:
+        progress(len(records), len(records))
+        every.sort()
+        yield merge([*known, *portions], every)
 
 
 def survey_manifests(git_dir: Path, commit: str, cache_path: Path) -> Portion:
@@ -82,14 +102,32 @@ def survey_manifests(git_dir: Path, commit: str, cache_path: Path) -> Portion:
 
 
 def _survey_some(git_dir: Path, plan: Sequence[Planned], cache_path: Path) -> Portion:
-    around = Surroundings(frozenset(), {}, {})
-    (portion,) = _read_portion(git_dir, plan, cache_path, lambda _: None, around)
+    nothing = Surroundings({}, {}, {})
+    (portion,) = _read_portion(git_dir, plan, cache_path, lambda _: None, lambda: nothing)
+    portion.paths = [one.path for one in plan]
     return portion
 
 
-def surroundings(paths: frozenset[str], known: Portion) -> Surroundings:
+def surroundings(paths: Iterable[str], known: Portion) -> Surroundings:
     configs = {path: text for path, text in known.contents.items() if imports.is_config(path)}
-    return Surroundings(paths, known.manifests, configs)
+    # Sooner gone through than a set: neighbours lie beside each other.
+    return Surroundings(dict.fromkeys(paths), known.manifests, configs)
+
+
+def _pack_around(paths: str, known: Portion) -> bytes:
+    """Of what is known first, what decides where imports lead."""
+    names = {
+        path: msgspec.structs.replace(facts, requirements=(), packages=(), roots=())
+        for path, facts in known.manifests.items()
+    }
+    configs = surroundings((), known).configs
+    return msgspec.msgpack.encode((paths, names, configs))
+
+
+def _unpack_around(data: bytes) -> Surroundings:
+    kind = tuple[str, dict[str, ManifestFacts], dict[str, bytes]]
+    paths, names, configs = msgspec.msgpack.decode(data, type=kind)
+    return Surroundings(dict.fromkeys(paths.split("\0")), names, configs)
 
 
 def _read_portion(
@@ -97,7 +135,7 @@ def _read_portion(
     plan: Sequence[Planned],
     cache_path: Path,
     count: Callable[[int], None],
-    around: Surroundings,
+    around: Callable[[], Surroundings],
 ) -> Iterator[Portion]:
     """One portion, and then the facts it took are kept: nobody has to wait for that."""
     cache = FactsCache(cache_path)
@@ -110,12 +148,14 @@ def _read_portion(
         if is_lasting(facts):
             fresh[key] = facts
         done += 1
-        count(done)
+        if not done % _COUNT_EVERY:
+            count(done)
         if len(fresh) >= KEPT_EVERY_BLOBS:
             # An index that is ended goes on where it was.
             cache.put(fresh)
             fresh.clear()
-    yield _portion(plan, known, around)
+    count(done)
+    yield _portion(plan, known, around())
     cache.put(fresh)
     cache.close()
 
@@ -123,15 +163,17 @@ def _read_portion(
 def _portion(
     plan: Sequence[Planned], known: Mapping[bytes, BlobFacts | None], around: Surroundings
 ) -> Portion:
+    """All but its paths, which whoever asked for it has."""
     portion, modules = Portion(), {}
     for one in plan:
         facts = known[one.key]
-        portion.add(one.path, one.language, facts)
+        portion.put(one.path, one.language, facts)
         if facts is not None and facts.module is not None:
             modules[one.path] = facts.module
     portion.module_count = len(modules)
-    portion.graph = imports.resolve(modules, *around)
-    if imports.is_full(portion.graph):
+    graph = imports.resolve(modules, *around)
+    portion.graph = to_columns(graph)
+    if imports.is_full(graph):
         portion.warnings[WHOLE] = TOO_MANY_IMPORTS
     return portion
 
@@ -164,7 +206,7 @@ def _shares_for(files: int) -> int:
     return 1 if files < SHARED_FROM_FILES else min(cores, MOST_SHARES)
 
 
-def _turns(files: Sequence[_File], share: int, shares: int) -> list[_File]:
+def _turns(records: Sequence[bytes], share: int, shares: int) -> list[bytes]:
     """Neighbours stay together, and yet every share gets some of each directory."""
-    starts = range(share * _TURN_FILES, len(files), shares * _TURN_FILES)
-    return [file for start in starts for file in files[start : start + _TURN_FILES]]
+    starts = range(share * _TURN_FILES, len(records), shares * _TURN_FILES)
+    return [record for start in starts for record in records[start : start + _TURN_FILES]]

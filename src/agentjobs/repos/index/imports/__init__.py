@@ -10,14 +10,16 @@ from agentjobs.repos.index.imports.java import find_java
 from agentjobs.repos.index.imports.javascript import find_javascript
 from agentjobs.repos.index.imports.module_graph import is_config, is_full, resolve
 from agentjobs.repos.index.imports.python import find_python
+from agentjobs.repos.index.imports.reach import reached
 from agentjobs.repos.index.imports.rust import find_rust
 from agentjobs.repos.index.model import ModuleFacts
 
-__all__ = ["LANGUAGES", "VERSION", "find", "is_config", "is_full", "resolve"]
+__all__ = ["LANGUAGES", "VERSION", "find", "is_config", "is_full", "reached", "resolve"]
 
-# A language's number goes up when its finder answers differently: cached answers are then stale.
+# A language's number goes up when its finder or resolver answers differently: what was kept is then
+# stale.
 VERSION: Mapping[str, int] = {
-    "Go": 1,
+    "Go": 2,
     "Java": 1,
     "JavaScript": 1,
     "Python": 1,

@@ -22,7 +22,8 @@ class GoFiles:
         }
 
     def scopes_of(self, path: str) -> tuple[str, str]:
-        return directory_of(path), ""
+        # The mark keeps the two kinds apart.
+        return directory_of(path), "/"
 
     def is_narrow(self, name: str) -> bool:
         return name.startswith(".")

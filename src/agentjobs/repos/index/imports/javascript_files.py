@@ -7,7 +7,7 @@ from agentjobs.repos.index.imports.places import Place, below, directory_of, joi
 from agentjobs.repos.index.imports.typescript_config import NO_ALIASES, Aliases, read_aliases
 from agentjobs.repos.index.model import ManifestFacts
 
-_ENDINGS = (
+ENDINGS = (
     *(".ts", ".tsx", ".d.ts", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts"),
     *(".json", ".vue", ".svelte"),
 )
@@ -90,18 +90,18 @@ class JavaScriptFiles:
         return next((path for path in found if path), "")
 
     def _file(self, path: str) -> str:
-        return next((each for each in _spellings(path) if each in self._paths), "")
+        return next((each for each in spellings(path) if each in self._paths), "")
 
 
-def _spellings(path: str) -> Iterator[str]:
+def spellings(path: str) -> Iterator[str]:
     """The files that a path without its ending, or with a compiled one, may mean."""
     yield path
     stem, dot, ending = path.rpartition(".")
     for written in _WRITTEN_AS.get(dot + ending, ()):
         yield stem + written
-    for each in _ENDINGS:
+    for each in ENDINGS:
         yield path + each
-    for each in _ENDINGS:
+    for each in ENDINGS:
         yield below(path, "index" + each)
 
 

@@ -4,8 +4,11 @@ Where a name leads depends on which paths exist, on manifests and on configurati
 never on what other source files say. So the imports of a few files can be resolved alone.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
+from agentjobs.repos.index.graph_data import START, FlatGraph, edges_of
 from agentjobs.repos.index.imports.golang_files import GoFiles
 from agentjobs.repos.index.imports.java_files import JavaFiles
 from agentjobs.repos.index.imports.javascript_files import JavaScriptFiles
@@ -14,9 +17,9 @@ from agentjobs.repos.index.imports.places import Place, Resolver
 from agentjobs.repos.index.imports.python_files import PythonFiles
 from agentjobs.repos.index.imports.rust_files import RustFiles
 from agentjobs.repos.index.imports.typescript_config import is_config
-from agentjobs.repos.index.model import ManifestFacts, ModuleFacts, ModuleGraph
+from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
 
-__all__ = ["is_config", "is_full", "resolve"]
+__all__ = ["endings_of", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -25,6 +28,8 @@ _FAMILIES = {
     **dict.fromkeys(("py", "pyi", "pyx"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts"), "javascript"),
 }
+# Above any edge between files.
+_OUTSIDE = 1 << 62
 
 
 def resolve(
@@ -32,8 +37,8 @@ def resolve(
     every_path: Collection[str],
     manifests: Mapping[str, ManifestFacts],
     configs: Mapping[str, bytes],
-) -> ModuleGraph:
-    """The graph of `files`; further files that they lead to stand behind them.
+) -> FlatGraph:
+    """The graph of `files`; further files that they lead to stand behind them, in no order.
 
     Edges beyond `MAX_EDGES` are left out: ask `is_full` of the graph before it joins another.
     """
@@ -58,29 +63,36 @@ def resolve(
     return graph.finished()
 
 
-def is_full(graph: ModuleGraph) -> bool:
+def endings_of(family: str) -> list[str]:
+    """Of the languages whose imports are led by the same rules, in lower case."""
+    return [f".{ending}" for ending, its in _FAMILIES.items() if its == family]
+
+
+def is_full(graph: FlatGraph) -> bool:
     """Whether `resolve` kept as many edges as it may, and left out what came behind them."""
     return len(graph.edges) + len(graph.external_edges) >= MAX_EDGES
 
 
 class _Graph:
-    """Numbers for places: those of files from 0 up, those outside from -1 down."""
+    """Numbers for places: those of files from 0 up, those outside from `_OUTSIDE` up."""
 
     def __init__(self, sources: list[str]) -> None:
         self.sources = sources
         self._files = {path: at for at, path in enumerate(sources)}
         self._externals: dict[str, int] = {}
-        self._known: dict[tuple[Resolver, str], dict[str, tuple[int, ...]]] = {}
-        self._edges: list[tuple[int, int]] = []
-        self._external_edges: list[tuple[int, int]] = []
+        self._known: dict[Resolver, dict[str, dict[str, tuple[int, ...]]]] = {}
+        self._edges: list[int] = []
 
     def add(
         self, at: int, names: tuple[str, ...], resolver: Resolver, scopes: tuple[str, str]
     ) -> None:
-        room = MAX_EDGES - len(self._edges) - len(self._external_edges)
+        room = MAX_EDGES - len(self._edges)
         if room <= 0:
             return
-        narrow, wide = (self._known.setdefault((resolver, scope), {}) for scope in scopes)
+        known = self._known.get(resolver)
+        if known is None:
+            known = self._known[resolver] = defaultdict(dict)
+        narrow, wide = known[scopes[0]], known[scopes[1]]
         places: set[int] = set()
         for name in names:
             numbers = wide.get(name)
@@ -92,32 +104,22 @@ class _Graph:
                 (narrow if is_narrow else wide)[name] = numbers
             places.update(numbers)
         places.discard(at)
-        inward = [(at, place) for place in sorted(places) if place >= 0][:room]
-        outward = [(at, place) for place in places if place < 0]
-        self._edges += inward
-        self._external_edges += outward[: room - len(inward)]
+        if len(places) > room:
+            places = set(sorted(places)[:room])
+        start = at * START
+        self._edges += [start + place for place in places]
 
     def _numbers(self, place: Place) -> tuple[int, ...]:
         if not place:
             return ()
         if isinstance(place, str):
-            return (self._externals.setdefault(place, ~len(self._externals)),)
+            return (self._externals.setdefault(place, _OUTSIDE + len(self._externals)),)
         return tuple([self._files.setdefault(path, len(self._files)) for path in place])
 
-    def finished(self) -> ModuleGraph:
-        """Whatever was numbered as it came gets its place in alphabetical order."""
-        sources = len(self.sources)
-        further = sorted(list(self._files)[sources:])
-        place = {self._files[path]: sources + at for at, path in enumerate(further)}
-        externals = sorted(self._externals)
-        number = {self._externals[name]: at for at, name in enumerate(externals)}
-        edges = self._edges
-        if further:
-            edges = sorted([(start, place.get(end, end)) for start, end in edges])
-        outward = sorted([(start, number[end]) for start, end in self._external_edges])
-        return ModuleGraph(
-            files=(*self.sources, *further),
-            edges=tuple(edges),
-            externals=tuple(externals),
-            external_edges=tuple(outward),
-        )
+    def finished(self) -> FlatGraph:
+        self._edges.sort()
+        outside = bisect_left(self._edges, _OUTSIDE)
+        outward = [edge - _OUTSIDE for edge in self._edges[outside:]]
+        del self._edges[outside:]
+        files, externals = list(self._files), list(self._externals)
+        return FlatGraph(files, edges_of(self._edges), externals, edges_of(outward))

@@ -13,24 +13,22 @@ from agentjobs.repos.index.imports.python_text import plain_text
 from agentjobs.repos.index.model import ModuleFacts
 
 _IMPORT = re.compile(rb"import(?<![\w\x80-\xff]import)(?=[ \t\f]*[(*\\]|[ \t\f]+[\w\x80-\xff])")
-# A statement in one of the forms that nearly all have, on lines of its own. Groups: what is
-# imported as a whole; else the module, and what of it, without or within parentheses.
+# A statement in one of the forms that nearly all have, on lines of its own.
 _AS = rb"(?:[ \t]++as[ \t]++\w++)?+"
 _NAMES = rb"\w++" + _AS + rb"(?:,[ \t]*+\w++" + _AS + rb")*+"
 _NAMES_INSIDE = rb"\s*+\w++" + _AS + rb"(?:,\s*+\w++" + _AS + rb")*+"
-_PLAIN = (
-    rb"[ \t]*+(?:import[ \t]++([\w.]++" + _AS + rb"(?:,[ \t]*+[\w.]++" + _AS + rb")*+)"
+# All that follow each other, with comments and empty lines between; whatever else comes is all
+# that is left. Groups: the whole; what is imported as a whole; else the module, and what of it,
+# without or within parentheses.
+_PLAIN = re.compile(
+    rb"([ \t]*+(?:import[ \t]++([\w.]++" + _AS + rb"(?:,[ \t]*+[\w.]++" + _AS + rb")*+)"
     rb"|from[ \t]++([\w.]++)[ \t]++import[ \t]*+"
     rb"(?:((?<=[ \t])" + _NAMES + rb"|\*)|\((" + _NAMES_INSIDE + rb")\s*+,?\s*+\)))"
-    rb"[ \t]*+(?:#[^\n]*+)?+\n"
+    rb"[ \t]*+(?:#[^\n]*+)?+\n(?:[ \t]*+(?:#[^\n]*+)?+\n)*+)"
+    rb"|(?s:.++)"
 )
-_PLAIN_STATEMENT = re.compile(b"^" + _PLAIN, re.MULTILINE)
-# Many of them, with comments and empty lines between; without groups, which possessive repeats
-# do not get along with.
-_PLAIN_RUN = re.compile(
-    rb"(?:" + re.sub(rb"(?<!\\)\((?!\?)", b"(?:", _PLAIN) + rb"|[ \t]*+(?:#[^\n]*+)?+\n)++"
-)
-_RENAMED = re.compile(rb"\sas\s+\w+")
+_BLANKS = b" \t\n\r\f\v"
+_RENAMED = re.compile(rb" as +\w+")
 _FROM = re.compile(rb"[ \t\f]*from(?:[ \t]+|(?=\.))([\w.]+)(?:[ \t]+|(?<=\.))")
 _BLANK = re.compile(rb"[ \t\f]*")
 # What must be there where a statement begins within a line, or `from` is unusual.
@@ -45,45 +43,51 @@ _NAME = re.compile(rb"[\w.*\x80-\xff]+")
 _MODULE_BYTES = bytes(
     byte for byte in range(256) if byte > 127 or chr(byte).isalnum() or chr(byte) in "_. \t\f"
 )
+_NO_IMPORTS = ModuleFacts()
 
 
 def find_python(content: bytes) -> ModuleFacts:
     content = plain_text(content)
+    # Most of a file lies behind its last import, and needs no closer look.
+    last = content.rfind(b"import")
+    if last < 0:
+        return _NO_IMPORTS
     code = PythonCode(content)
     found: dict[bytes, None] = {}
     line = position = 0
     tried = -1
-    while candidate := _IMPORT.search(content, position):
+    while position <= last and (candidate := _IMPORT.search(content, position)):
         at = candidate.start()
         newline = content.rfind(b"\n", position, at)
         if newline >= 0:
             line = newline + 1
-        run = None
-        # A run can be as long as the file: it is looked for only where it would be taken.
+        plain = 0
+        # They can be as long as the file: they are looked for only where they would be taken.
         if line != tried and not content.endswith(b"\\\n", 0, line) and code.holds_plain(line, at):
-            run = _PLAIN_RUN.match(content, line)
+            plain = _add_plain(found, content, line)
         tried = line
-        if run is None:
-            _add_unusual(found, code, line, at)
+        if plain:
+            code.skip_to(line + plain)
         else:
-            _add_plain(found, content, line, run.end())
-            code.skip_to(run.end())
+            _add_unusual(found, code, line, at)
         position = max(at + 6, code.at)
         line = max(line, content.rfind(b"\n", at, position) + 1)
     return ModuleFacts(_texts(found))
 
 
-def _add_plain(found: dict[bytes, None], content: bytes, begin: int, end: int) -> None:
-    for whole, module, outside, inside in _PLAIN_STATEMENT.findall(content, begin, end):
-        names = whole or outside or inside
-        if b"as" in names:
-            names = _RENAMED.sub(b"", names)
-        if module:
-            found[module + b":" + b"".join(names.split())] = None
-        elif b"," not in names:
-            found[names] = None
-        else:
-            found.update(dict.fromkeys(b"".join(names.split()).split(b",")))
+def _add_plain(found: dict[bytes, None], content: bytes, line: int) -> int:
+    """The statements in the usual form from here on; how long they are together."""
+    rows = _PLAIN.findall(content, line)
+    joined = b";".join(
+        [
+            module + b":" + (outside or inside) if module else whole.replace(b",", b";")
+            for _, whole, module, outside, inside in rows
+        ]
+    ).replace(b"\t", b" ")
+    if b" as " in joined:
+        joined = _RENAMED.sub(b"", joined)
+    found.update(dict.fromkeys(joined.translate(None, _BLANKS).split(b";")))
+    return sum([len(row[0]) for row in rows])
 
 
 def _add_unusual(found: dict[bytes, None], code: PythonCode, line: int, at: int) -> None:

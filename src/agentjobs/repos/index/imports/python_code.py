@@ -27,7 +27,7 @@ class PythonCode:
         self.at = self.floor = 0
         # The next triple quotes of both kinds; those not seen before the horizon count as on it.
         self._doubles = self._singles = self._horizon = -1
-        self._strings = Strings(content)
+        self._strings: Strings | None = None
 
     def holds_plain(self, line: int, place: int) -> bool:
         """`holds` for a place that has only words before it in its line, and no backslash."""
@@ -59,8 +59,8 @@ class PythonCode:
     def _pass_quotes(self, place: int) -> None:
         content = self.content
         while (quotes := self._next_quotes(place)) < place:
-            line = self._line_of(quotes)
-            if _MARK.search(content, line, quotes):
+            line = self._line_of(quotes) if quotes > self.at else quotes
+            if line < quotes and _MARK.search(content, line, quotes):
                 self.at = line
                 self._lex_to(quotes + 1)
             else:
@@ -71,17 +71,18 @@ class PythonCode:
         known, content = self._horizon, self.content
         if known < place:
             self._horizon = 2 * place + _AHEAD_BYTES
+        at, doubles, singles = self.at, self._doubles, self._singles
         # Quotes may lie across the old horizon.
-        seen = max(self.at, known - 2)
-        if self._doubles < self.at or self._doubles == known < place:
-            begin = self.at if self._doubles < known else seen
-            found = content.find(b'"""', begin, self._horizon)
-            self._doubles = found if found >= 0 else self._horizon
-        if self._singles < self.at or self._singles == known < place:
-            begin = self.at if self._singles < known else seen
-            found = content.find(b"'''", begin, self._horizon)
-            self._singles = found if found >= 0 else self._horizon
-        return min(self._doubles, self._singles)
+        seen = at if at > known else max(at, known - 2)
+        if doubles < at or doubles == known < place:
+            begin = at if doubles < known else seen
+            doubles = content.find(b'"""', begin, self._horizon)
+            self._doubles = doubles = doubles if doubles >= 0 else self._horizon
+        if singles < at or singles == known < place:
+            begin = at if singles < known else seen
+            singles = content.find(b"'''", begin, self._horizon)
+            self._singles = singles = singles if singles >= 0 else self._horizon
+        return min(singles, doubles)
 
     def _lex_to(self, place: int) -> None:
         """Over every string and comment that begins before the place."""
@@ -94,6 +95,8 @@ class PythonCode:
             elif content.startswith((b'"""', b"'''"), begin):
                 self.at = self.floor = self._triple_end(begin)
             else:
+                if self._strings is None:
+                    self._strings = Strings(content)
                 self.at = self.floor = self._strings.end(begin)
 
     def _triple_end(self, begin: int) -> int:

@@ -26,11 +26,12 @@ class PythonFiles:
         # Modules and packages by their paths without endings.
         self._modules: dict[str, str] = {}
         self._packages: set[str] = set()
-        # For each name that can stand first in an import, the directories that have it.
-        self._tops: dict[str, set[str]] = {}
-        self._directories: dict[str, str] = {}
+        # Those with modules in or below them.
+        self._directories: set[str] = set()
+        # Whatever can stand first in an import.
+        self._tops: set[str] = set()
         self._note_modules(paths)
-        self._note_tops()
+        self._note_directories()
         projects = {directory_of(path) for path, facts in manifests.items() if _is_python(facts)}
         self._roots = tuple(sorted(self._source_roots(projects)))
         self._nearest: dict[str, str] = {}
@@ -38,28 +39,25 @@ class PythonFiles:
 
     def _note_modules(self, paths: Collection[str]) -> None:
         """A package is preferred to a module of its name, and both to what stands in for them."""
-        modules, others = self._modules, []
-        for path in paths:
-            if path.endswith(".py"):
-                if path[-11:-3] != "__init__" or path[-12:-11] not in ("", "/"):
-                    modules.setdefault(path[:-3], path)
-                else:
-                    modules[path[:-12]] = path
-                    self._packages.add(path[:-12])
-            elif path.endswith((".pyi", ".pyx")):
-                others.append(path)
-        for path in sorted(others):
-            modules.setdefault(path[:-4].removesuffix("/__init__"), path)
+        files = [path for path in paths if path.endswith(".py")]
+        packages = [path for path in files if f"/{path}".endswith("/__init__.py")]
+        self._modules = {path[:-3]: path for path in files}
+        for path in packages:
+            del self._modules[path[:-3]]
+        self._modules |= {path[:-12]: path for path in packages}
+        self._packages = {path[:-12] for path in packages}
+        for path in sorted([path for path in paths if path.endswith((".pyi", ".pyx"))]):
+            self._modules.setdefault(path[:-4].removesuffix("/__init__"), path)
 
-    def _note_tops(self) -> None:
-        for module in self._modules:
-            directory, _, last = module.rpartition("/")
-            self._tops.setdefault(last, set()).add(directory)
-            while directory and directory not in self._directories:
-                parent, _, last = directory.rpartition("/")
-                self._directories[directory] = parent
-                self._tops.setdefault(last, set()).add(parent)
-                directory = parent
+    def _note_directories(self) -> None:
+        parts = [module.rpartition("/") for module in self._modules]
+        self._tops = {last for _, _, last in parts}
+        for directory in {above for above, _, _ in parts}:
+            each = directory
+            while each and each not in self._directories:
+                self._directories.add(each)
+                each, _, last = each.rpartition("/")
+                self._tops.add(last)
 
     def _source_roots(self, projects: set[str]) -> Iterator[str]:
         yield from projects
@@ -106,8 +104,7 @@ class PythonFiles:
 
     def _absolute(self, scope: str, module: str) -> str | None:
         top = module.partition(".")[0]
-        holders = self._tops.get(top)
-        root = self._root_for(scope[:-1], holders) if holders else None
+        root = self._root_for(scope[:-1], top) if top in self._tops else None
         return None if root is None else below(root, module.replace(".", "/"))
 
     def _found_at(self, path: str | None, module: str) -> _Found:
@@ -120,14 +117,18 @@ class PythonFiles:
         above = own or self._above(path, module)
         return _Found((above,) if above else outside, f"{path}/" if path else "")
 
-    def _root_for(self, scope: str, holders: set[str]) -> str | None:
+    def _root_for(self, scope: str, top: str) -> str | None:
         """The first directory on the path of the scope's files that has the name."""
         root = scope
-        while root not in holders:
+        while not self._has(root, top):
             if not root:
-                return next((root for root in self._roots if root in holders), None)
+                return next((root for root in self._roots if self._has(root, top)), None)
             root = self._nearest_root(directory_of(root))
         return root
+
+    def _has(self, directory: str, top: str) -> bool:
+        path = below(directory, top)
+        return path in self._modules or path in self._directories
 
     def _nearest_root(self, directory: str) -> str:
         """The directory itself, or the first above it that is no package."""

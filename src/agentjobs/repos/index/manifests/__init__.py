@@ -7,11 +7,11 @@ from collections.abc import Callable
 from importlib import import_module
 
 from agentjobs.repos.index.manifests.combine import Combined, combine
-from agentjobs.repos.index.manifests.kinds import LARGE, READERS, kind_of
+from agentjobs.repos.index.manifests.kinds import ENDINGS, LARGE, READERS, kind_of
 from agentjobs.repos.index.manifests.text import Unreadable
 from agentjobs.repos.index.model import ManifestFacts
 
-__all__ = ["VERSION", "Combined", "combine", "kind_of", "read"]
+__all__ = ["ENDINGS", "VERSION", "Combined", "combine", "kind_of", "read"]
 
 # Raised whenever a reader says something else of the same bytes: cached facts are read anew.
 VERSION = 1
