@@ -116,6 +116,8 @@ async def room(
         finally:
             server.close()
             await gateway.close()
+            # A turn of the loop, for the connections that are ending.
+            await asyncio.sleep(0)
 
 
 def _nano(amount: float | None) -> int | None:

@@ -1,6 +1,7 @@
 """The gateway under odd clients, odd providers and ends in the middle."""
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
@@ -50,8 +51,14 @@ async def exchange(place: Room, sent: bytes, *, leave: bool = False) -> bytes:
         writer.write_eof()
     async with asyncio.timeout(20):
         answer = await reader.read()
-    writer.close()
+    await closed(writer)
     return answer
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 def head(place: Room, path: str = "/v1/chat/completions", *lines: str) -> bytes:
@@ -298,7 +305,7 @@ async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyP
         assert await exchange(place, head(place)) == b""
 
         for _, writer in idle:
-            writer.close()
+            await closed(writer)
         await until(lambda: not place.gateway._server.connections)
         assert (await place.ask())[0] == 200
 
