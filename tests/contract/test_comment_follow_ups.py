@@ -12,8 +12,9 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
+from agentjobs.forges.words import OWN_MARK
 from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.comments import MARK, Conversation, answer_comment, instruction_in
+from agentjobs.jobs.comments import Conversation, answer_comment, instruction_in
 from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.review import request_review
@@ -96,7 +97,7 @@ async def test_who_may_write_starts_a_follow_up_once_and_is_told(world: World) -
     assert await world.nothing_to_claim()
     (said,) = platform.said
     assert platform.places == {"acme/shop", "acme/shop#7"}
-    assert said.startswith(MARK)
+    assert said.startswith(OWN_MARK)
     assert f"/jobs/{claimed.id})" in said
 
 
@@ -123,7 +124,7 @@ async def test_while_one_is_at_work_the_next_is_told_why_not(world: World) -> No
         ("ada", "@agentjobs.x hello", ""),
         ("ada", "please ask @agentjobs to", ""),
         ("ada", "@agentjobs", ""),
-        ("ada", f"@agentjobs do it {MARK}", ""),
+        ("ada", f"@agentjobs do it {OWN_MARK}", ""),
         ("bot[bot]", "@agentjobs do it", "bot[bot]"),
     ],
 )

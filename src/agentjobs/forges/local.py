@@ -13,6 +13,7 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.pulls import pull_path
+from agentjobs.forges.words import plain
 from agentjobs.git.remote import Remote, basic
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -121,7 +122,7 @@ async def _insert(
         repo_id=repo.repo_id,
         number=number,
         title=_title(request),
-        body=_storable(request.body)[:_MAX_BODY_LENGTH],
+        body=plain(request.body)[:_MAX_BODY_LENGTH],
         head_branch=request.head_branch,
         base_branch=request.base_branch,
         head_commit=request.head_commit,
@@ -141,10 +142,5 @@ def _branch_pull(row: Row) -> BranchPull:
 
 
 def _title(request: PullRequestRequest) -> str:
-    line = " ".join(_storable(request.title).split())
+    line = " ".join(plain(request.title).split())
     return line[:_MAX_TITLE_LENGTH] or request.head_branch
-
-
-def _storable(text: str) -> str:
-    """An agent wrote it: no NUL and no half of a surrogate pair, which a database refuses."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

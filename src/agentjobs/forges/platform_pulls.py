@@ -5,15 +5,14 @@ Opened there, never here; `repos.platform_sync` keeps them fresh.
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
+from agentjobs.forges.words import title_of
 from agentjobs.store.database import Transaction
-
-_MOST_TITLE_LENGTH = 256
 
 
 async def record_pull(
     tx: Transaction, repo_id: str, request: PullRequestRequest, pull: PullRequest
 ) -> None:
-    """The one that the branch has now; comments made before it was known are nothing to us."""
+    """The one that the branch has now, in the place of any that it had before."""
     await tx.execute(
         "DELETE FROM pulls WHERE repo_id = :repo_id AND head_branch = :head_branch"
         " AND number <> :number",
@@ -30,7 +29,7 @@ async def record_pull(
         " draft = excluded.draft, url = excluded.url",
         repo_id=repo_id,
         number=pull.number,
-        title=_title(request.title) or request.head_branch,
+        title=title_of(request),
         head_branch=request.head_branch,
         base_branch=request.base_branch,
         head_commit=request.head_commit,
@@ -39,8 +38,3 @@ async def record_pull(
         now=now_ms(),
         url=pull.url,
     )
-
-
-def _title(text: str) -> str:
-    storable = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-    return " ".join(storable.split())[:_MOST_TITLE_LENGTH]

@@ -5,6 +5,8 @@ Pure; knows no platform, only how much one takes.
 
 from agentjobs.forges.protocol import PullRequestRequest
 
+# In all that the service writes on a platform, so that it knows its own words again.
+OWN_MARK = "<!-- agentjobs -->"
 MOST_TITLE_CHARACTERS = 255
 _CUT_SHORT = "\n\n… (cut short here)"
 

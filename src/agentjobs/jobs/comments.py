@@ -12,6 +12,7 @@ import msgspec
 
 from agentjobs.agents.plain_text import plain_text
 from agentjobs.forges.protocol import Comment, ForgeError, Platform, RepoAddress
+from agentjobs.forges.words import OWN_MARK
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
@@ -20,7 +21,6 @@ from agentjobs.problems import Problem
 from agentjobs.repos.pull_sync import HeardLater
 from agentjobs.repos.sync_claims import PlatformRepo
 
-MARK = "<!-- agentjobs -->"
 # What a job is asked for is bounded as a whole, in JSON.
 _MOST_PROMPT_BYTES = 12_000
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ async def answer_comment(
         return
     said = await _start(context, platform.platform, conversation, comment, prompt)
     if said is not None:
-        await platform.comment(repo, number, f"{MARK}\n{said}")
+        await platform.comment(repo, number, f"{OWN_MARK}\n{said}")
 
 
 async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) -> bool:
@@ -97,7 +97,7 @@ async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) ->
 
 def instruction_in(text: str, mention: str) -> str | None:
     """What stands behind the mention that the comment begins with; None if there is nothing."""
-    if MARK in text:
+    if OWN_MARK in text:
         return None
     pattern = rf"\s*@{re.escape(mention)}(?![\w/-]|\.\w)[:,]?(.*)"
     asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)

@@ -3,12 +3,10 @@
 import re
 
 from agentjobs.forges.protocol import ForgeError, Platform
+from agentjobs.forges.words import OWN_MARK
 from agentjobs.tickets.bounds import MOST_TEXT_BYTES, bounded_ticket
 from agentjobs.tickets.markdown_text import seen_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
-
-# The first line of all that the service writes on a platform, so that it knows its own words.
-MARKER = "<!-- agentjobs -->"
 
 # Of what is longer, some may be a comment.
 _MOST_READ = 4 * MOST_TEXT_BYTES
@@ -48,5 +46,5 @@ class IssueTracker:
         if wanted is None:
             raise ForgeError(f"{ticket.id} is no issue of {self._repo}.")
         # Its title is left out: the platform shows it with the link, and an agent wrote it.
-        text = f"{MARKER}\nA pull request was opened for this: {link.url}"
+        text = f"{OWN_MARK}\nA pull request was opened for this: {link.url}"
         await self._platform.comment_on_issue(*wanted, text)
