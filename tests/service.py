@@ -1,5 +1,6 @@
 """A real service in a process of its own, as an operator would start it, for tests over HTTP."""
 
+import contextlib
 import json
 import os
 import signal
@@ -148,11 +149,25 @@ class Service:
     def _wait(self, seconds: float) -> int:
         assert self.process is not None
         assert self.process.stdout is not None
-        exit_code = self.process.wait(seconds)
-        self.process.stdout.close()
-        while self.clients:
-            self.clients.pop().close()
-        return exit_code
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still there after {seconds} s\n{self._last_words()}") from None
+        finally:
+            self.process.stdout.close()
+            while self.clients:
+                self.clients.pop().close()
+
+    def _last_words(self) -> str:
+        """Where a service that does not end hangs; it is killed."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGUSR1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # It answers in the course of its own work, if it has come to answering at all.
+            self.process.wait(2)
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait(10)
+        return self.log()[-20_000:]
 
     def admin(self, *arguments: str, typed: str = "") -> str:
         """An administrative command beside the running service; its stdout."""
@@ -186,6 +201,8 @@ class Service:
     def _environment(self) -> dict[str, str]:
         return {
             **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            # Ended by SIGABRT, it says where its threads were.
+            "PYTHONFAULTHANDLER": "1",
             **self.environment,
         }
 

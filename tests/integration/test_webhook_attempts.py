@@ -264,7 +264,8 @@ def test_an_answer_whose_head_is_late_fails(run: Run, behaviour: Behaviour) -> N
         assert attempt.error_class == "timeout"
         assert attempt.error == "no status line and headers came within 0.4 seconds"
         assert attempt.address == f"127.0.0.1:{served.port}"
-        assert attempt.duration_ms >= 400
+        # uvloop keeps whole milliseconds, and counts from the one that is passing.
+        assert attempt.duration_ms >= 398
         assert len(served.requests) == 1
 
     run(check())

@@ -12,7 +12,7 @@ from agentjobs.store.database import Database, StoreError
 from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.send import connections_of
 from agentjobs.webhooks.sender import Sender
-from agentjobs.worker.loop import keep_alive
+from agentjobs.worker.loop import end_tasks, keep_alive
 from agentjobs.worker.open_files import raise_open_files_limit
 
 _log = logging.getLogger(__name__)
@@ -41,9 +41,7 @@ async def sending(
     try:
         yield
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.wait(running)
+        await end_tasks(running)
         await _drain(sender, settings, hurry)
         await connections.close()
 

@@ -9,6 +9,7 @@ from agentjobs.store.database import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 _PAUSE_AFTER_FAULT_SECONDS = 1.0
+_CANCEL_AGAIN_SECONDS = 5.0
 
 
 class Loop(Protocol):
@@ -45,10 +46,9 @@ class PeriodicLoop:
 async def run_loops(loops: Sequence[Loop], until: asyncio.Event) -> None:
     """All of them side by side; cancelled when the time has come."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(keep_alive(loop.name, loop.run)) for loop in loops]
+        tasks = {group.create_task(keep_alive(loop.name, loop.run)) for loop in loops}
         await until.wait()
-        for task in tasks:
-            task.cancel()
+        await end_tasks(tasks)
 
 
 async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -60,7 +60,19 @@ async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) ->
             _log.warning("%s waits for the store: %s", name, error)
         except Exception:  # noqa: BLE001 - a role that failed once must not stay away
             _log.exception("%s failed and is started again", name)
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            # It failed because it was told to stop.
+            return None
         await asyncio.sleep(_PAUSE_AFTER_FAULT_SECONDS)
+
+
+async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancelled until they have ended: a single cancellation can be lost in a library."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_SECONDS)
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
