@@ -1,14 +1,17 @@
 """Starting git: what its environment holds back, how it ends, what its errors tell."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from agentjobs.git.child import PipeOfLoop
 from agentjobs.git.environment import git_environment
 from agentjobs.git.process import GitError, GitTimeout, git, open_git, stop_git
 from agentjobs.git.refs import default_branch, has_commit, list_branches, resolve
 from agentjobs.git.remote import Remote
+from tests.attempt_room import LOOPS, Run
 from tests.workspace_house import run_git
 
 
@@ -158,3 +161,23 @@ async def _is_gone(pid: int) -> bool:
             if state == "Z":
                 return True
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_letting_go_of_a_pipe_closes_no_file_of_another_thread(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop has closed the number by then, and the next to open something gets it."""
+    opened: list[int] = []
+    close = PipeOfLoop.close
+
+    def close_when_others_open(pipe: PipeOfLoop) -> None:
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        close(pipe)
+
+    monkeypatch.setattr(PipeOfLoop, "close", close_when_others_open)
+    run(git("version", input=b""))
+    assert len(opened) == 3
+    for descriptor in opened:
+        os.fstat(descriptor)
+        os.close(descriptor)

@@ -98,21 +98,41 @@ class GitChild:
         if pipes.stderr is not None:
             self.stderr = await self._reader(pipes.stderr, buffer_bytes)
 
-    def _keep(self, pipe: IO[bytes], transport: asyncio.BaseTransport) -> None:
+    def _handed_over(self, pipe: IO[bytes]) -> "PipeOfLoop":
         self._unconnected.remove(pipe)
-        self._transports.append(transport)
+        with pipe:
+            return PipeOfLoop(os.dup(pipe.fileno()), self._loop)
 
     async def _reader(self, pipe: IO[bytes], buffer_bytes: int) -> asyncio.StreamReader:
         reader = asyncio.StreamReader(limit=buffer_bytes)
         transport, _ = await self._loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
+            lambda: asyncio.StreamReaderProtocol(reader), self._handed_over(pipe)
         )
-        self._keep(pipe, transport)
+        self._transports.append(transport)
         return reader
 
     async def _writer(self, pipe: IO[bytes]) -> asyncio.StreamWriter:
         transport, protocol = await self._loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._handed_over(pipe)
         )
-        self._keep(pipe, transport)
+        self._transports.append(transport)
         return asyncio.StreamWriter(transport, protocol, None, self._loop)
+
+
+class PipeOfLoop:
+    """An end of a pipe that is the loop's alone, and closed once.
+
+    uvloop closes the descriptor by its number, and then the object it was given: by that time the
+    number may be a file which another thread, the store's for one, has opened.
+    """
+
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._descriptor = descriptor
+        self._is_closed_by_number = type(loop).__module__.startswith("uvloop")
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if not self._is_closed_by_number:
+            os.close(self._descriptor)
