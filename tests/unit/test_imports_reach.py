@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentjobs.repos.index.graph_data import FlatGraph
-from agentjobs.repos.index.graph_merge import join_graphs
-from agentjobs.repos.index.imports import reached, resolve
+from agentjobs.repos.index.imports import reached
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from tests.graph_house import graph_of
 
 Facts = dict[str, ModuleFacts]
 
@@ -95,10 +95,6 @@ def _manifests(paths: Collection[str]) -> Mapping[str, ManifestFacts]:
     return found
 
 
-def _graph(facts: Facts, paths: Collection[str], *around: Mapping[str, object]) -> FlatGraph:
-    return join_graphs([(resolve(facts, paths, *around), len(facts))])  # type: ignore[arg-type]
-
-
 def _led(graph: FlatGraph, facts: Facts) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {path: set() for path in facts}
     for start, end in graph.edges.pairs:
@@ -127,11 +123,11 @@ def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data)
     went = data.draw(st.sets(st.sampled_from(sorted(facts)), max_size=1)) if facts else set()
     before = {*sources, *others}
     after = (before | came) - went
-    graph = _graph(facts, before, manifests, configs)
+    graph = graph_of(facts, before, manifests, configs)
     staying = before & after
     found = reached(came | went, sorted(staying), manifests, configs, graph, len(facts))
     left = {path: own for path, own in facts.items() if path in after and path not in found}
-    was, now = _led(graph, facts), _led(_graph(left, after, manifests, configs), left)
+    was, now = _led(graph, facts), _led(graph_of(left, after, manifests, configs), left)
     assert {path: was[path] for path in left} == now
 
 
@@ -142,17 +138,17 @@ def test_a_module_in_a_package_reaches_those_who_asked_the_package_for_it():
         "q.py": ModuleFacts(("p:new", "os")),
         "r.py": ModuleFacts(("p.x", "news")),
     }
-    graph = _graph(facts, facts, {}, {})
+    graph = graph_of(facts, facts, {}, {})
     assert reached({"p/new.py"}, facts, {}, {}, graph, 4) == {"p/__init__.py", "p/x.py", "q.py"}
 
 
 def test_a_new_directory_reaches_those_who_took_its_name_for_something_outside():
     facts = {name: ModuleFacts(names) for name, names in _ASKING.items()}
-    graph = _graph(facts, facts, {}, {})
+    graph = graph_of(facts, facts, {}, {})
     assert reached({"added/x.py"}, facts, {}, {}, graph, 4) == {"m/a.py", "m/b.py", "m/c.py"}
 
 
 def test_a_file_that_nobody_can_ask_for_reaches_nobody():
     facts = {"p/__init__.py": ModuleFacts(("os",)), "p/x.py": ModuleFacts(("p", "readme"))}
-    graph = _graph(facts, facts, {}, {})
+    graph = graph_of(facts, facts, {}, {})
     assert reached({"p/readme.md", "p/x.json"}, facts, {}, {}, graph, 2) == set()

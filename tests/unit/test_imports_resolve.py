@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.repos.index.graph_merge import join_graphs
 from agentjobs.repos.index.imports import is_config, is_full, module_graph, resolve
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from tests.graph_house import graph_of
 
 Names = dict[str, list[str]]
 
@@ -17,8 +17,7 @@ def leads(
 ) -> dict[str, list[str]]:
     """For each file that imports something, where to; what is outside stands in brackets."""
     facts = {path: ModuleFacts(tuple(names)) for path, names in files.items()}
-    part = resolve(facts, [*files, *others], manifests or {}, configs or {})
-    graph = join_graphs([(part, len(facts))])
+    graph = graph_of(facts, {*files, *others}, manifests or {}, configs or {})
     found: dict[str, list[str]] = {}
     for start, end in graph.edges.pairs:
         found.setdefault(graph.files[start], []).append(graph.files[end])
@@ -281,8 +280,7 @@ def test_files_stand_in_order_and_edges_are_named_once():
         "c.ts": ModuleFacts(("./z.json", "./y.json")),
         "d.c": ModuleFacts(("unknown",)),
     }
-    part = resolve(facts, {*facts, "y.json", "z.json"}, {}, {})
-    graph = join_graphs([(part, len(facts))])
+    graph = graph_of(facts, {*facts, "y.json", "z.json"}, {}, {})
     assert graph.files == ["a.py", "b.py", "c.ts", "d.c", "y.json", "z.json"]
     assert graph.edges.pairs == ((0, 1), (1, 0), (2, 4), (2, 5))
     assert graph.externals == ["os"]
@@ -310,6 +308,6 @@ def test_paths_of_great_depth_are_resolved():
 def test_a_graph_tells_when_edges_are_left_out(monkeypatch, limit, kept, full):
     monkeypatch.setattr(module_graph, "MAX_EDGES", limit)
     files = {f"{name}.py": ModuleFacts(("a", "b", "c", "os")) for name in "ab"}
-    graph = resolve(files, files, {}, {})
+    graph = resolve(files, {path: at for at, path in enumerate(files)}, {}, {})
     assert len(graph.edges) + len(graph.external_edges) == kept
     assert is_full(graph) is full

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -129,19 +130,32 @@ def test_files_that_appear_or_disappear_beside_the_sources_are_patched_too() -> 
         assert patch_graph(flat(old), 1, flat(new), ["a"]) == flat(new)
 
 
-def test_graphs_of_parts_are_joined_to_the_graph_of_all() -> None:
-    parts = [
-        (ModuleGraph(("a", "c", "b", "z"), ((0, 2), (1, 3)), ("os", "re"), ((0, 1), (1, 0))), 2),
-        (ModuleGraph(("b", "a"), ((0, 1),), ("io", "os"), ((0, 0), (0, 1))), 1),
-        (ModuleGraph(), 0),
-    ]
+@given(_imports, st.lists(st.sets(st.sampled_from(_NAMES)), max_size=3), st.sampled_from([0, 4]))
+def test_graphs_of_parts_are_joined_to_the_graph_of_all(
+    sources: dict[str, set[str]], others: list[set[str]], common: int
+) -> None:
+    """Also if a part has a source of another, or leads to what is no source at all."""
+    paths = [f"{name}.py" for name in _NAMES]
+    numbers = {path: at for at, path in enumerate(paths)}
+    facts = {f"{name}.py": ModuleFacts(tuple(names)) for name, names in sources.items()}
+    left, shares = dict(facts), []
+    for other in others:
+        shares.append({path: own for path, own in left.items() if path[:-3] in other})
+        left = {path: own for path, own in left.items() if path[:-3] not in list(other)[common:]}
+    parts = [imports.resolve(share, numbers, {}, {}) for share in [*shares, left]]
+    whole = imports.resolve(facts, numbers, {}, {})
+    assert join_graphs(parts, paths) == join_graphs([whole], paths)
+
+
+def test_a_graph_names_its_sources_first_and_then_what_they_lead_to() -> None:
+    facts = {"b.py": ModuleFacts(("a", "c", "os")), "d.py": ModuleFacts(("b",))}
+    paths = ["a.py", "b.py", "c.py", "d.py"]
+    numbers = {path: at for at, path in enumerate(paths)}
+    found = join_graphs([imports.resolve(facts, numbers, {}, {})], paths)
     whole = ModuleGraph(
-        files=("a", "b", "c", "z"),
-        edges=((0, 1), (1, 0), (2, 3)),
-        externals=("io", "os", "re"),
-        external_edges=((0, 2), (1, 0), (1, 1), (2, 1)),
+        ("b.py", "d.py", "a.py", "c.py"), ((0, 2), (0, 3), (1, 0)), ("os",), ((0, 0),)
     )
-    assert join_graphs([(flat(part), count) for part, count in parts]) == flat(whole)
+    assert found == flat(whole)
 
 
 @pytest.mark.parametrize(
@@ -193,12 +207,27 @@ def test_analyzers_of_different_subjects_have_different_keys() -> None:
         ("RubyGems", "rails", "6.1", "pkg:gem/rails@6.1"),
         ("Packagist", "a/b", "1", "pkg:composer/a/b@1"),
         ("npm", "", "1", ""),
+        ("npm", " ", "1", ""),
+        ("PyPI", "a/", "1", ""),
     ],
 )
 def test_a_package_has_a_name_that_every_tool_reads(
     ecosystem: str, name: str, version: str | None, purl: str
 ) -> None:
     assert purl_of(ecosystem, name, version) == purl
+
+
+@given(
+    st.sampled_from(["PyPI", "npm", "crates.io", "RubyGems"]),
+    st.text("abzAZ09.-_@/+~ é", min_size=1, max_size=6),
+    st.text("abZ09.-_+! :", min_size=1, max_size=5),
+)
+def test_simple_names_are_written_as_the_library_writes_them(
+    ecosystem: str, name: str, version: str
+) -> None:
+    with mock.patch("agentjobs.repos.purl._SIMPLE", frozenset()):
+        written = purl_of(ecosystem, name, version)
+    assert purl_of(ecosystem, name, version) == written
 
 
 def test_packages_whose_names_are_no_names_are_left_out_with_a_warning() -> None:
@@ -275,7 +304,7 @@ def test_a_graph_that_lacks_imports_is_a_warning(monkeypatch, limit: int, is_tol
     monkeypatch.setattr(imports.module_graph, "MAX_EDGES", limit)
     plan = [survey.planned(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
     facts = BlobFacts(lines=1, module=ModuleFacts(("a", "b", "os")))
-    around = survey.Surroundings(frozenset({"a.py", "b.py"}), {}, {})
+    around = survey.Surroundings({"a.py": 0, "b.py": 1}, {}, {})
     portion = survey._portion(plan, {one.key: facts for one in plan}, around)
     told = warnings_of(portion, ())
     assert told == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_told else ())

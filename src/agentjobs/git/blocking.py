@@ -62,7 +62,7 @@ def list_files(git_dir: Path, commit: str, paths: Sequence[str] = ()) -> list[by
 
     With `paths` only those, which may not be too many for a command.
     """
-    listing = _output(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
+    listing = _told(_start(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths))
     return [record for record in listing.split(b"\0") if record[:6] in REGULAR_MODES]
 
 
@@ -72,13 +72,18 @@ def split_record(record: bytes) -> tuple[bytes, bytes]:
     return path, about[12:]
 
 
-def list_changes(git_dir: Path, old: str, new: str) -> list[Change]:
-    """How the trees of two commits differ; a rename is a deletion and an addition."""
-    report = _output(
+def begin_changes(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]":
+    """How the trees of two commits differ, for `changes_of`; git finds out meanwhile."""
+    return _start(
         git_dir,
         *("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"),
         *("--no-ext-diff", "--no-textconv", f"{old}^{{tree}}", f"{new}^{{tree}}"),
     )
+
+
+def changes_of(listing: "subprocess.Popen[bytes]") -> list[Change]:
+    """A rename is a deletion and an addition."""
+    report = _told(listing)
     fields = iter(report.split(b"\0"))
     found = []
     for description in fields:
@@ -156,11 +161,11 @@ class _Batch:
                     return
 
 
-def _output(git_dir: Path, *arguments: str) -> bytes:
-    process = _start(git_dir, *arguments)
-    listing, told = process.communicate()
+def _told(process: "subprocess.Popen[bytes]") -> bytes:
+    """All that it says, once it has ended."""
+    listing, complaint = process.communicate()
     if process.returncode != 0:
-        raise GitReadError(_reason(told))
+        raise GitReadError(_reason(complaint))
     return listing
 
 

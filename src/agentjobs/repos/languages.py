@@ -1,5 +1,7 @@
 """Which programming language a file is written in, told by its name alone."""
 
+from functools import lru_cache
+
 _EXTENSIONS = {
     "Ada": "adb ads",
     "Assembly": "asm s",
@@ -78,9 +80,13 @@ _BY_FILE_NAME = _by_word(_FILE_NAMES)
 
 def language_of(path: bytes) -> str | None:
     """None for prose, data and what was only copied in."""
-    *directories, name = path.lower().split(b"/")
+    directory, _, name = path.lower().rpartition(b"/")
     stem, _, extension = name.rpartition(b".")
     language = _BY_FILE_NAME.get(name) or (_BY_EXTENSION.get(extension) if stem else None)
-    if language is None or not _FOREIGN_DIRECTORIES.isdisjoint(directories):
-        return None
-    return language
+    return None if language is None or _is_foreign(directory) else language
+
+
+@lru_cache
+def _is_foreign(directory: bytes) -> bool:
+    """Neighbours follow each other."""
+    return not _FOREIGN_DIRECTORIES.isdisjoint(directory.split(b"/"))

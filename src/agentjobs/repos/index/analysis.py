@@ -27,7 +27,7 @@ CONFIGURATION_PATH = ".agentjobs.toml"
 # The only thing that is said of the limits and not of the bytes: it is not to be remembered.
 OUT_OF_MEMORY = "needs more memory than an index may have: not read"
 # Spares all other files a closer look.
-_ENDINGS_NEEDED_FIRST = tuple({".toml", ".json", *manifests.ENDINGS})
+_ENDINGS_NEEDED_FIRST = (CONFIGURATION_PATH, *manifests.ENDINGS)
 
 Task = Literal["lines", "module", "manifest", "content"]
 
@@ -69,9 +69,9 @@ def fingerprint() -> str:
 
 def is_needed_first(path: str) -> bool:
     """Whether the file is no source, but its content is wanted; there are only a few of these."""
-    return path.endswith(_ENDINGS_NEEDED_FIRST) and (
-        manifests.kind_of(path) is not None or _is_content(path)
-    )
+    if path.endswith(_ENDINGS_NEEDED_FIRST) or imports.CONFIG_MARK in path:
+        return manifests.kind_of(path) is not None or _is_content(path)
+    return False
 
 
 def place_of(path: bytes, text: str) -> Place:

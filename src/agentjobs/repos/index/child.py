@@ -7,6 +7,7 @@ Lean to import: its start is part of every index.
 import errno
 import gc
 import resource
+import select
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -17,13 +18,13 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from agentjobs.git.blocking import GitReadError
-from agentjobs.repos.index import assembly
+from agentjobs.repos.index import assembly, manifests
 from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.graph_data import pack_columns
+from agentjobs.repos.index.graph_data import pack_flat
 from agentjobs.repos.index.lifeline import end_with_parent
 from agentjobs.repos.index.model import Dependency, IndexWarning
 from agentjobs.repos.index.portion import Portion
-from agentjobs.repos.index.state import keep_state, keep_update, load_state
+from agentjobs.repos.index.state import State, keep_state, load_state, state_of
 from agentjobs.repos.index.survey import survey, survey_manifests
 from agentjobs.repos.index.update import update
 from agentjobs.repos.index.wire import (
@@ -56,6 +57,9 @@ def main() -> None:
     gc.disable()
     # A service that is gone already has closed our input.
     end_with_parent()
+    if not select.select([sys.stdin], (), (), 0)[0]:
+        # Nobody waits for this process yet.
+        manifests.load_readers()
     request = _received(sys.stdin.buffer)
     if request is None:
         return
@@ -114,8 +118,9 @@ def _updated(request: Request) -> Generator[Result, None, bool]:
         if not update(git_dir, request.indexed_commit, request.commit, state, cache):
             return False
         now = None if state.graph is graph else state.graph
-        yield _result(state.whole, state.file_count, now, _dependencies(request, state.whole))
-        keep_update(cache, request.repo_id, request.commit, state)
+        found = _found_before(request, state) or _dependencies(request, state.whole)
+        yield _result(state.whole, state.file_count, now, found)
+        _keep(cache, request, state, found)
     return True
 
 
@@ -125,12 +130,17 @@ def _surveyed(request: Request) -> Iterator[Result]:
     def note(known: Portion) -> None:
         found.append(_dependencies(request, known))
 
-    with survey(Path(request.git_dir), request.commit, path, _Progress(), note) as whole:
-        graph = pack_columns(whole.graph)
+    with survey(Path(request.git_dir), request.commit, path, _Progress(), note) as (whole, flat):
+        graph = pack_flat(flat)
         yield _result(whole, len(whole.paths), graph, *found)
     if request.repo_id:
         with closing(FactsCache(path)) as cache:
-            keep_state(cache, request.repo_id, request.commit, whole, graph)
+            _keep(cache, request, state_of(whole, graph), *found)
+
+
+def _keep(cache: FactsCache, request: Request, state: State, found: _Dependencies) -> None:
+    state.digest, state.dependency_warnings = found.digest, found.warnings
+    keep_state(cache, request.repo_id, request.commit, state)
 
 
 def _result(whole: Portion, file_count: int, graph: bytes | None, found: _Dependencies) -> Result:
@@ -145,6 +155,13 @@ def _result(whole: Portion, file_count: int, graph: bytes | None, found: _Depend
         graph=graph,
         configuration=assembly.configuration_of(whole),
     )
+
+
+def _found_before(request: Request, state: State) -> _Dependencies | None:
+    """If no manifest differs, and they are those that are stored."""
+    if not state.digest or state.digest != request.known_dependencies:
+        return None
+    return _Dependencies(state.digest, None, (), state.dependency_warnings)
 
 
 def _dependencies(request: Request, whole: Portion) -> _Dependencies:

@@ -6,7 +6,7 @@ Flat columns of numbers: a graph of a hundred thousand edges is patched without 
 import sys
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -41,8 +41,28 @@ class FlatGraph(msgspec.Struct):
     external_edges: Edges
 
 
-class GraphColumns(msgspec.Struct, frozen=True, array_like=True):
-    """What a graph is between processes."""
+class PathGraph(msgspec.Struct):
+    """The imports of some sources. A file is the number of its path among all paths, in order."""
+
+    sources: "array[int]"
+    edges: Edges
+    externals: list[str]
+    external_edges: Edges
+
+
+class PathColumns(msgspec.Struct, frozen=True, array_like=True):
+    """What such a graph is between processes."""
+
+    sources: bytes = b""
+    starts: bytes = b""
+    ends: bytes = b""
+    externals: str = ""
+    external_starts: bytes = b""
+    external_ends: bytes = b""
+
+
+class _Columns(msgspec.Struct, frozen=True, array_like=True):
+    """What a graph is when it is stored."""
 
     files: str = ""
     starts: bytes = b""
@@ -66,8 +86,12 @@ def numbers_of(starts: "array[int]", ends: "array[int]") -> list[int]:
     return array(_NUMBER_OF_EDGE, halves.tobytes()).tolist()
 
 
-def renumbered(column: "array[int]", numbers: Sequence[int]) -> "array[int]":
-    return array(_NUMBER, map(numbers.__getitem__, column))
+def numbers(values: Iterable[int]) -> "array[int]":
+    return array(_NUMBER, values)
+
+
+def renumbered(column: "array[int]", new: Sequence[int]) -> "array[int]":
+    return array(_NUMBER, map(new.__getitem__, column))
 
 
 def pack_graph(graph: ModuleGraph) -> bytes:
@@ -86,35 +110,51 @@ def unpack_graph(data: bytes) -> ModuleGraph:
 
 
 def pack_flat(graph: FlatGraph) -> bytes:
-    return pack_columns(to_columns(graph))
-
-
-def unpack_flat(data: bytes) -> FlatGraph:
-    return from_columns(msgspec.msgpack.decode(zlib.decompress(data), type=GraphColumns))
-
-
-def pack_columns(columns: GraphColumns) -> bytes:
+    edges, outward = graph.edges, graph.external_edges
+    columns = _Columns(
+        _joined(graph.files),
+        edges.starts.tobytes(),
+        edges.ends.tobytes(),
+        _joined(graph.externals),
+        outward.starts.tobytes(),
+        outward.ends.tobytes(),
+    )
     return zlib.compress(msgspec.msgpack.encode(columns), _LEVEL)
 
 
-def to_columns(graph: FlatGraph) -> GraphColumns:
-    return GraphColumns(
-        _joined(graph.files),
-        graph.edges.starts.tobytes(),
-        graph.edges.ends.tobytes(),
-        _joined(graph.externals),
-        graph.external_edges.starts.tobytes(),
-        graph.external_edges.ends.tobytes(),
-    )
-
-
-def from_columns(columns: GraphColumns) -> FlatGraph:
+def unpack_flat(data: bytes) -> FlatGraph:
+    columns = msgspec.msgpack.decode(zlib.decompress(data), type=_Columns)
     return FlatGraph(
         _names(columns.files),
-        Edges(array(_NUMBER, columns.starts), array(_NUMBER, columns.ends)),
+        _edges(columns.starts, columns.ends),
         _names(columns.externals),
-        Edges(array(_NUMBER, columns.external_starts), array(_NUMBER, columns.external_ends)),
+        _edges(columns.external_starts, columns.external_ends),
     )
+
+
+def to_columns(graph: PathGraph) -> PathColumns:
+    edges, outward = graph.edges, graph.external_edges
+    return PathColumns(
+        graph.sources.tobytes(),
+        edges.starts.tobytes(),
+        edges.ends.tobytes(),
+        _joined(graph.externals),
+        outward.starts.tobytes(),
+        outward.ends.tobytes(),
+    )
+
+
+def from_columns(columns: PathColumns) -> PathGraph:
+    return PathGraph(
+        array(_NUMBER, columns.sources),
+        _edges(columns.starts, columns.ends),
+        _names(columns.externals),
+        _edges(columns.external_starts, columns.external_ends),
+    )
+
+
+def _edges(starts: bytes, ends: bytes) -> Edges:
+    return Edges(array(_NUMBER, starts), array(_NUMBER, ends))
 
 
 def _flat_edges(pairs: Sequence[tuple[int, int]]) -> Edges:

@@ -6,36 +6,69 @@ A graph names first the files whose imports it has, its sources, and then others
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
+from heapq import heapify, heappop, heapreplace
 
 from agentjobs.repos.index.graph_data import (
     START,
     Edges,
     FlatGraph,
+    PathGraph,
     edges_of,
     numbers_of,
     renumbered,
 )
 
 
-def join_graphs(parts: Sequence[tuple[FlatGraph, int]]) -> FlatGraph:
-    """The graph of all sources, in order; each part comes with the number of its own."""
-    sources = sorted(chain.from_iterable(part.files[:count] for part, count in parts))
-    led_to = chain.from_iterable(part.files[count:] for part, count in parts)
-    files = [*sources, *sorted(set(led_to).difference(sources))]
-    externals = sorted({name for part, _ in parts for name in part.externals})
-    place = {path: at for at, path in enumerate(files)}
+def join_graphs(parts: Sequence[PathGraph], paths: Sequence[str]) -> FlatGraph:
+    """The graph of all sources; `paths` are all there are."""
+    sources = sorted({number for part in parts for number in part.sources})
+    edges = _interleaved([part.edges for part in parts])
+    led_to = sorted(set(edges.ends).difference(sources))
+    numbered = [*sources, *led_to]
+    at = [0] * len(paths)
+    for position, number in enumerate(numbered):
+        at[number] = position
+    edges = Edges(renumbered(edges.starts, at), renumbered(edges.ends, at))
+    externals = sorted({name for part in parts for name in part.externals})
+    outward = _interleaved([_outward(part, externals) for part in parts])
+    outward = Edges(renumbered(outward.starts, at), outward.ends)
+    # Two names that are no text may be shown as the same, and then one source is in two parts.
+    is_one_twice = len(sources) < sum(len(part.sources) for part in parts)
+    if led_to or is_one_twice:
+        # What was led to stood among the sources, and is behind them now.
+        edges, outward = _sorted(edges), _sorted(outward)
+    return FlatGraph([paths[number] for number in numbered], edges, externals, outward)
+
+
+def _outward(part: PathGraph, externals: Sequence[str]) -> Edges:
     number = {name: at for at, name in enumerate(externals)}
-    edges: list[int] = []
-    outward: list[int] = []
-    for part, _ in parts:
-        at = [place[path] for path in part.files]
-        to = [number[name] for name in part.externals]
-        edges += _renumbered(part.edges, at, at)
-        outward += _renumbered(part.external_edges, at, to)
-    edges.sort()
-    outward.sort()
-    return FlatGraph(files, edges_of(edges), externals, edges_of(outward))
+    edges = part.external_edges
+    return Edges(edges.starts, renumbered(edges.ends, [number[name] for name in part.externals]))
+
+
+def _sorted(edges: Edges) -> Edges:
+    return edges_of(sorted(set(numbers_of(edges.starts, edges.ends))))
+
+
+def _interleaved(parts: Sequence[Edges]) -> Edges:
+    """All edges by their starts; a part has many neighbours, which are taken together."""
+    whole = edges_of(())
+    left = [(part.starts[0], at, 0) for at, part in enumerate(parts) if part.starts]
+    heapify(left)
+    while left:
+        _, at, begin = left[0]
+        starts, ends = parts[at].starts, parts[at].ends
+        end = bisect_right(starts, starts[begin], begin)
+        # The next of the others is one of the two behind the first.
+        others = left[1:3]
+        end = bisect_left(starts, min(others)[0], end) if others else len(starts)
+        whole.starts += starts[begin:end]
+        whole.ends += ends[begin:end]
+        if end < len(starts):
+            heapreplace(left, (starts[end], at, end))
+        else:
+            heappop(left)
+    return whole
 
 
 def _renumbered(edges: Edges, starts: Sequence[int], ends: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs.repos.index.analysis import BlobFacts
-from agentjobs.repos.index.graph_data import GraphColumns, from_columns, to_columns
+from agentjobs.repos.index.graph_data import FlatGraph, PathColumns, from_columns
 from agentjobs.repos.index.graph_merge import join_graphs
 from agentjobs.repos.index.model import ManifestFacts
 
@@ -33,7 +33,7 @@ class Portion(msgspec.Struct, array_like=True):
     manifests: dict[str, ManifestFacts] = {}
     contents: dict[str, bytes] = {}
     module_count: int = 0
-    graph: GraphColumns = GraphColumns()
+    graph: PathColumns = PathColumns()
 
     def put(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
         """A file; without facts, one whose blob the repository lacks. Its path is listed apart."""
@@ -66,7 +66,7 @@ class Portion(msgspec.Struct, array_like=True):
 
 
 def merge(portions: Sequence[Portion], paths: list[str]) -> Portion:
-    """The whole, whose paths are these."""
+    """The whole, whose paths are these; it has no graph."""
     whole = Portion(paths=paths)
     for portion in portions:
         whole.line_count += portion.line_count
@@ -76,7 +76,9 @@ def merge(portions: Sequence[Portion], paths: list[str]) -> Portion:
         for name in ("warnings", "manifests", "contents"):
             getattr(whole, name).update(getattr(portion, name))
     whole.module_count = sum(portion.module_count for portion in portions)
-    with_modules = [each for each in portions if each.module_count]
-    parts = [(from_columns(each.graph), each.module_count) for each in with_modules]
-    whole.graph = to_columns(join_graphs(parts))
     return whole
+
+
+def merged_graph(portions: Sequence[Portion], paths: Sequence[str]) -> FlatGraph:
+    """Of portions whose graphs number these paths."""
+    return join_graphs([from_columns(each.graph) for each in portions], paths)

@@ -12,6 +12,7 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -50,11 +51,12 @@ def in_shares(
         assert not yielded
         return
     counts = mmap.mmap(-1, shares * _COUNT.size)
-    notice = _Notice()
-    started = [_start(work, number, counts, notice) for number in range(shares)]
+    notice, end = _Notice(), _Notice()
+    started = [_start(work, number, counts, notice, end) for number in range(shares)]
     notice.give(meanwhile(), shares)
     portions = _received(started, lambda: progress(_sum(counts)))
     yield portions
+    end.give(b"over", shares)
     for share in started:
         os.waitpid(share.pid, 0)
 
@@ -81,7 +83,7 @@ class _Notice:
             return place[:]
 
 
-def _start(work: Work, number: int, counts: mmap.mmap, notice: _Notice) -> _Share:
+def _start(work: Work, number: int, counts: mmap.mmap, notice: _Notice, end: _Notice) -> _Share:
     reading, writing = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -92,21 +94,22 @@ def _start(work: Work, number: int, counts: mmap.mmap, notice: _Notice) -> _Shar
     try:
         os.close(reading)
         end_with_parent()
-        exit_code = 1 if os.getppid() != parent else _do(work, number, counts, notice, writing)
+        if os.getppid() == parent:
+            telling = partial(_COUNT.pack_into, counts, number * _COUNT.size)
+            exit_code = _do(work(number, telling, notice.wait), end, writing)
     except BaseException:  # noqa: BLE001 - nothing of the caller's may run in the copy
         traceback.print_exc(limit=0)
     finally:
         os._exit(exit_code)
 
 
-def _do(work: Work, number: int, counts: mmap.mmap, notice: _Notice, writing: int) -> int:
-    def count(done: int) -> None:
-        _COUNT.pack_into(counts, number * _COUNT.size, done)
-
+def _do(portions: Iterator[Portion], end: _Notice, writing: int) -> int:
     try:
-        for portion in work(number, count, notice.wait):
+        for portion in portions:
             with os.fdopen(writing, "wb") as stream:
                 stream.write(msgspec.msgpack.encode(portion) + _COMPLETE)
+            # What comes behind it can wait, and would keep others from what is waited for.
+            end.wait()
     except MemoryError:
         return _OUT_OF_MEMORY
     return 0

@@ -9,7 +9,8 @@ import msgspec
 
 from agentjobs.repos.index.analysis import fingerprint
 from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.graph_data import GraphColumns
+from agentjobs.repos.index.graph_data import PathColumns
+from agentjobs.repos.index.model import IndexWarning
 from agentjobs.repos.index.portion import Portion
 
 _LEVEL = 1
@@ -25,7 +26,8 @@ class _Summary(msgspec.Struct, frozen=True, array_like=True):
 class State(msgspec.Struct):
     """`whole` has neither its paths nor its graph: they are here, packed.
 
-    `new_paths` are what the paths became, if that is not the same.
+    `new_paths` are what the paths became, if that is not the same. `digest` is that of the
+    dependencies, and empty once they may be others.
     """
 
     whole: Portion
@@ -33,6 +35,8 @@ class State(msgspec.Struct):
     packed_paths: bytes
     graph: bytes
     new_paths: list[str] | None = None
+    digest: str = ""
+    dependency_warnings: tuple[IndexWarning, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -45,6 +49,8 @@ class State(msgspec.Struct):
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
     whole: Portion
     file_count: int
+    digest: str
+    dependency_warnings: tuple[IndexWarning, ...]
 
 
 def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
@@ -61,29 +67,36 @@ def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
         kept = msgspec.msgpack.decode(summary.portion, type=_Kept)
     except msgspec.MsgspecError:
         return None
-    return State(kept.whole, kept.file_count, row[1], row[2])
+    return State(
+        whole=kept.whole,
+        file_count=kept.file_count,
+        packed_paths=row[1],
+        graph=row[2],
+        digest=kept.digest,
+        dependency_warnings=kept.dependency_warnings,
+    )
 
 
-def keep_state(cache: FactsCache, repo_id: str, commit: str, whole: Portion, graph: bytes) -> None:
-    state = State(whole, len(whole.paths), b"", graph, whole.paths)
-    keep_update(cache, repo_id, commit, state)
+def state_of(whole: Portion, graph: bytes) -> State:
+    return State(whole, len(whole.paths), b"", graph, whole.paths)
 
 
-def keep_update(cache: FactsCache, repo_id: str, commit: str, state: State) -> None:
-    """`state` as it became."""
+def keep_state(cache: FactsCache, repo_id: str, commit: str, state: State) -> None:
     if state.new_paths is not None:
         state.packed_paths = zlib.compress("\0".join(state.new_paths).encode(), _LEVEL)
     cache.put_state(repo_id, _summary(state, commit), state.packed_paths, state.graph)
 
 
 def _summary(state: State, commit: str) -> bytes:
-    kept = msgspec.msgpack.encode(_Kept(_without_files(state.whole), state.file_count))
+    whole = _without_files(state.whole)
+    kept = _Kept(whole, state.file_count, state.digest, state.dependency_warnings)
+    packed = msgspec.msgpack.encode(kept)
     checksum = _checksum(state.packed_paths, state.graph)
-    return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, kept))
+    return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, packed))
 
 
 def _without_files(whole: Portion) -> Portion:
-    return msgspec.structs.replace(whole, paths=[], graph=GraphColumns())
+    return msgspec.structs.replace(whole, paths=[], graph=PathColumns())
 
 
 def _checksum(paths: bytes, graph: bytes) -> int:

@@ -7,6 +7,7 @@ import os
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
@@ -24,9 +25,15 @@ from agentjobs.repos.index.analysis import (
     place_of,
 )
 from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.graph_data import to_columns
+from agentjobs.repos.index.graph_data import FlatGraph, to_columns
 from agentjobs.repos.index.model import ManifestFacts
-from agentjobs.repos.index.portion import TOO_MANY_IMPORTS, WHOLE, Portion, merge
+from agentjobs.repos.index.portion import (
+    TOO_MANY_IMPORTS,
+    WHOLE,
+    Portion,
+    merge,
+    merged_graph,
+)
 from agentjobs.repos.index.shares import Wait, in_shares
 
 # Fewer are read sooner by one process than by several.
@@ -48,9 +55,9 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Surroundings(NamedTuple):
-    """What decides, besides a file's own imports, where they lead; the paths are the keys."""
+    """What decides, besides a file's own imports, where they lead; paths have their numbers."""
 
-    paths: Mapping[str, None]
+    paths: Mapping[str, int]
     manifests: Mapping[str, ManifestFacts]
     configs: Mapping[str, bytes]
 
@@ -62,7 +69,7 @@ def survey(
     cache_path: Path,
     progress: OnProgress,
     on_first: Callable[[Portion], None] = lambda _: None,
-) -> Iterator[Portion]:
+) -> Iterator[tuple[Portion, FlatGraph]]:
     """All of a commit; what was found is kept for the next time until the block is left.
 
     `on_first` gets the files that are needed first, while others are still read.
@@ -74,24 +81,24 @@ def survey(
     every: list[str] = []
 
     def read_first() -> bytes:
-        paths = shown(b"\0".join([record.partition(b"\t")[2] for record in records]))
-        every.extend(paths.split("\0") if records else ())
-        first = [at for at, path in enumerate(every) if is_needed_first(path)]
+        text = shown(b"\0".join([record.partition(b"\t")[2] for record in records]))
+        paths = text.split("\0") if records else []
+        first = [at for at, path in enumerate(paths) if is_needed_first(path)]
         plan = [planned(*split_record(records[at])) for at in first]
         known.append(_survey_some(git_dir, plan, cache_path))
-        notice = _pack_around(paths, known[0])
+        every.extend(sorted(paths))
+        notice = _pack_around(every, known[0])
         on_first(known[0])
         return notice
 
-    def read(share: int, count: Callable[[int], None], wait: Wait) -> Iterator[Portion]:
+    def read(share: int, tell: Callable[[int], None], wait: Wait) -> Iterator[Portion]:
         plan = [planned(*split_record(record)) for record in _turns(records, share, shares)]
         own = [one for one in plan if one.analyzer.task in ("module", "lines")]
-        return _read_portion(git_dir, own, cache_path, count, lambda: _unpack_around(wait()))
+        return _read_portion(git_dir, own, cache_path, tell, lambda: _unpack_around(wait()))
 
     with in_shares(read, shares, lambda done: progress(done, len(records)), read_first) as portions:
         progress(len(records), len(records))
-        every.sort()
-        yield merge([*known, *portions], every)
+        yield merge([*known, *portions], every), merged_graph(portions, every)
 
 
 def survey_manifests(git_dir: Path, commit: str, cache_path: Path) -> Portion:
@@ -110,31 +117,34 @@ def _survey_some(git_dir: Path, plan: Sequence[Planned], cache_path: Path) -> Po
 
 def surroundings(paths: Iterable[str], known: Portion) -> Surroundings:
     configs = {path: text for path, text in known.contents.items() if imports.is_config(path)}
-    # Sooner gone through than a set: neighbours lie beside each other.
-    return Surroundings(dict.fromkeys(paths), known.manifests, configs)
+    return Surroundings(_numbered(paths), known.manifests, configs)
 
 
-def _pack_around(paths: str, known: Portion) -> bytes:
+def _numbered(paths: Iterable[str]) -> dict[str, int]:
+    return dict(zip(paths, count(), strict=False))
+
+
+def _pack_around(paths: Sequence[str], known: Portion) -> bytes:
     """Of what is known first, what decides where imports lead."""
     names = {
         path: msgspec.structs.replace(facts, requirements=(), packages=(), roots=())
         for path, facts in known.manifests.items()
     }
     configs = surroundings((), known).configs
-    return msgspec.msgpack.encode((paths, names, configs))
+    return msgspec.msgpack.encode(("\0".join(paths), names, configs))
 
 
 def _unpack_around(data: bytes) -> Surroundings:
     kind = tuple[str, dict[str, ManifestFacts], dict[str, bytes]]
     paths, names, configs = msgspec.msgpack.decode(data, type=kind)
-    return Surroundings(dict.fromkeys(paths.split("\0")), names, configs)
+    return Surroundings(_numbered(paths.split("\0")), names, configs)
 
 
 def _read_portion(
     git_dir: Path,
     plan: Sequence[Planned],
     cache_path: Path,
-    count: Callable[[int], None],
+    tell: Callable[[int], None],
     around: Callable[[], Surroundings],
 ) -> Iterator[Portion]:
     """One portion, and then the facts it took are kept: nobody has to wait for that."""
@@ -149,12 +159,12 @@ def _read_portion(
             fresh[key] = facts
         done += 1
         if not done % _COUNT_EVERY:
-            count(done)
+            tell(done)
         if len(fresh) >= KEPT_EVERY_BLOBS:
             # An index that is ended goes on where it was.
             cache.put(fresh)
             fresh.clear()
-    count(done)
+    tell(done)
     yield _portion(plan, known, around())
     cache.put(fresh)
     cache.close()

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from agentjobs.git.blocking import (
     Change,
     GitReadError,
-    list_changes,
+    begin_changes,
+    changes_of,
     list_files,
     split_record,
 )
@@ -20,7 +21,7 @@ from agentjobs.repos.index import imports
 from agentjobs.repos.index.analysis import BlobFacts
 from agentjobs.repos.index.cache import FactsCache
 from agentjobs.repos.index.graph_data import FlatGraph, pack_flat, unpack_flat
-from agentjobs.repos.index.graph_merge import patch_graph, with_and_without
+from agentjobs.repos.index.graph_merge import join_graphs, patch_graph, with_and_without
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
 from agentjobs.repos.index.portion import WHOLE
 from agentjobs.repos.index.state import State
@@ -52,8 +53,10 @@ class _Edit(NamedTuple):
 
 def update(git_dir: Path, old: str, new: str, state: State, cache: FactsCache) -> bool:
     """Brings `state` from one commit to the other; False: it cannot, and the state is spoilt."""
+    listing = begin_changes(git_dir, old, new)
+    graph = unpack_flat(state.graph)
     try:
-        changes = list_changes(git_dir, old, new)
+        changes = changes_of(listing)
     except GitReadError:
         # After a force-push the old commit may be gone.
         return False
@@ -66,7 +69,6 @@ def update(git_dir: Path, old: str, new: str, state: State, cache: FactsCache) -
         if WHOLE in state.whole.warnings:
             # What was left out of the graph is not known.
             return False
-        graph = unpack_flat(state.graph)
         reached = _reached(state, graph, moved).difference(changed, moved)
         others = _modules_of(git_dir, new, reached, cache)
         if others is None or not _resolve(state, graph, changed | others, moved):
@@ -147,8 +149,9 @@ def _reached(state: State, graph: FlatGraph, moved: frozenset[str]) -> set[str]:
     """The sources whose imports may lead elsewhere because of those paths."""
     if not moved:
         return set()
-    around = surroundings([path for path in state.paths if path not in moved], state.whole)
-    return imports.reached(moved, *around, graph, state.whole.module_count)
+    stayed = [path for path in state.paths if path not in moved]
+    _, manifests, configs = surroundings((), state.whole)
+    return imports.reached(moved, stayed, manifests, configs, graph, state.whole.module_count)
 
 
 def _modules_of(
@@ -169,12 +172,11 @@ def _modules_of(
 def _resolve(
     state: State, graph: FlatGraph, changed: Mapping[str, ModuleFacts], moved: frozenset[str]
 ) -> bool:
-    sources = state.whole.module_count
-    removed = moved.difference(state.paths).intersection(graph.files)
+    sources, paths = state.whole.module_count, state.paths
+    removed = moved.difference(paths).intersection(graph.files) if moved else frozenset[str]()
     if not changed and not removed:
         return True
-    around = surroundings(state.paths, state.whole)
-    part = imports.resolve(changed, *around)
+    part = join_graphs([imports.resolve(changed, *surroundings(paths, state.whole))], paths)
     merged = patch_graph(graph, sources, part, changed, removed)
     if merged is None:
         return False
@@ -183,6 +185,8 @@ def _resolve(
 
 
 def _count(state: State, edit: _Edit) -> None:
+    if any(side is not None and side.facts.manifest is not None for side in edit):
+        state.digest = ""
     if edit.before is not None:
         file, facts = edit.before
         state.whole.take(file.path, file.language, facts)

@@ -8,13 +8,22 @@ from collections.abc import Callable, Mapping
 from agentjobs.repos.index.imports.golang import find_go
 from agentjobs.repos.index.imports.java import find_java
 from agentjobs.repos.index.imports.javascript import find_javascript
-from agentjobs.repos.index.imports.module_graph import is_config, is_full, resolve
+from agentjobs.repos.index.imports.module_graph import CONFIG_MARK, is_config, is_full, resolve
 from agentjobs.repos.index.imports.python import find_python
 from agentjobs.repos.index.imports.reach import reached
 from agentjobs.repos.index.imports.rust import find_rust
 from agentjobs.repos.index.model import ModuleFacts
 
-__all__ = ["LANGUAGES", "VERSION", "find", "is_config", "is_full", "reached", "resolve"]
+__all__ = [
+    "CONFIG_MARK",
+    "LANGUAGES",
+    "VERSION",
+    "find",
+    "is_config",
+    "is_full",
+    "reached",
+    "resolve",
+]
 
 # A language's number goes up when its finder or resolver answers differently: what was kept is then
 # stale.

@@ -6,9 +6,9 @@ never on what other source files say. So the imports of a few files can be resol
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
-from agentjobs.repos.index.graph_data import START, FlatGraph, edges_of
+from agentjobs.repos.index.graph_data import START, Edges, PathGraph, edges_of, numbers
 from agentjobs.repos.index.imports.golang_files import GoFiles
 from agentjobs.repos.index.imports.java_files import JavaFiles
 from agentjobs.repos.index.imports.javascript_files import JavaScriptFiles
@@ -16,10 +16,10 @@ from agentjobs.repos.index.imports.limits import MAX_EDGES
 from agentjobs.repos.index.imports.places import Place, Resolver
 from agentjobs.repos.index.imports.python_files import PythonFiles
 from agentjobs.repos.index.imports.rust_files import RustFiles
-from agentjobs.repos.index.imports.typescript_config import is_config
+from agentjobs.repos.index.imports.typescript_config import CONFIG_MARK, is_config
 from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
 
-__all__ = ["endings_of", "is_config", "is_full", "resolve"]
+__all__ = ["CONFIG_MARK", "endings_of", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -34,15 +34,14 @@ _OUTSIDE = 1 << 62
 
 def resolve(
     files: Mapping[str, ModuleFacts],
-    every_path: Collection[str],
+    paths: Mapping[str, int],
     manifests: Mapping[str, ManifestFacts],
     configs: Mapping[str, bytes],
-) -> FlatGraph:
-    """The graph of `files`; further files that they lead to stand behind them, in no order.
+) -> PathGraph:
+    """The graph of `files`; `paths` has the numbers of all paths in their order, theirs too.
 
     Edges beyond `MAX_EDGES` are left out: ask `is_full` of the graph before it joins another.
     """
-    paths = every_path if isinstance(every_path, set | frozenset | dict) else frozenset(every_path)
     makers: Mapping[str, Callable[[], Resolver]] = {
         "go": lambda: GoFiles(paths, manifests),
         "java": lambda: JavaFiles(paths),
@@ -50,17 +49,17 @@ def resolve(
         "python": lambda: PythonFiles(paths, manifests),
         "rust": lambda: RustFiles(paths, manifests),
     }
-    graph = _Graph(sorted(files))
+    graph = _Graph(paths)
     resolvers: dict[str, Resolver] = {}
-    for at, path in enumerate(graph.sources):
+    for path in sorted(files):
         names = files[path].imports
         family = _FAMILIES.get(path.rpartition(".")[2].lower())
         if names and family is not None:
             resolver = resolvers.get(family)
             if resolver is None:
                 resolver = resolvers[family] = makers[family]()
-            graph.add(at, names, resolver, resolver.scopes_of(path))
-    return graph.finished()
+            graph.add(paths[path], names, resolver, resolver.scopes_of(path))
+    return graph.finished(sorted([paths[path] for path in files]))
 
 
 def endings_of(family: str) -> list[str]:
@@ -68,17 +67,16 @@ def endings_of(family: str) -> list[str]:
     return [f".{ending}" for ending, its in _FAMILIES.items() if its == family]
 
 
-def is_full(graph: FlatGraph) -> bool:
+def is_full(graph: PathGraph) -> bool:
     """Whether `resolve` kept as many edges as it may, and left out what came behind them."""
     return len(graph.edges) + len(graph.external_edges) >= MAX_EDGES
 
 
 class _Graph:
-    """Numbers for places: those of files from 0 up, those outside from `_OUTSIDE` up."""
+    """Numbers for places: those of files as they are given, those outside from `_OUTSIDE` up."""
 
-    def __init__(self, sources: list[str]) -> None:
-        self.sources = sources
-        self._files = {path: at for at, path in enumerate(sources)}
+    def __init__(self, paths: Mapping[str, int]) -> None:
+        self._paths = paths
         self._externals: dict[str, int] = {}
         self._known: dict[Resolver, dict[str, dict[str, tuple[int, ...]]]] = {}
         self._edges: list[int] = []
@@ -114,12 +112,19 @@ class _Graph:
             return ()
         if isinstance(place, str):
             return (self._externals.setdefault(place, _OUTSIDE + len(self._externals)),)
-        return tuple([self._files.setdefault(path, len(self._files)) for path in place])
+        return tuple([self._paths[path] for path in place])
 
-    def finished(self) -> FlatGraph:
+    def finished(self, sources: list[int]) -> PathGraph:
         self._edges.sort()
         outside = bisect_left(self._edges, _OUTSIDE)
         outward = [edge - _OUTSIDE for edge in self._edges[outside:]]
         del self._edges[outside:]
-        files, externals = list(self._files), list(self._externals)
-        return FlatGraph(files, edges_of(self._edges), externals, edges_of(outward))
+        return PathGraph(numbers(sources), edges_of(self._edges), *self._in_order(outward))
+
+    def _in_order(self, outward: list[int]) -> tuple[list[str], Edges]:
+        """The names outside, sorted, and the edges that lead to them."""
+        names = sorted(self._externals)
+        rank = {self._externals[name] - _OUTSIDE: at for at, name in enumerate(names)}
+        return names, edges_of(
+            sorted([edge - edge % START + rank[edge % START] for edge in outward])
+        )

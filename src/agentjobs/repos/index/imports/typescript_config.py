@@ -8,6 +8,8 @@ import msgspec
 
 from agentjobs.repos.index.imports.places import directory_of, join
 
+# It is in the name of any such file.
+CONFIG_MARK = "sconfig"
 _MAX_BYTES = 1 << 20
 _MAX_PATTERNS = 5_000
 _MAX_TARGETS = 8

@@ -22,8 +22,8 @@ READERS = {
     "composer.json": ("Packagist", "composer", "read_composer_json"),
     "composer.lock": ("Packagist", "composer", "read_composer_lock"),
 }
-# How the name of any manifest ends.
-ENDINGS = tuple(sorted({".txt", *(name[max(name.rfind("."), 0) :] for name in READERS)}))
+# How the path of any manifest ends.
+ENDINGS = (".txt", *(name for name in READERS if not name.endswith(".txt")))
 
 # What tools write grows with the packages; these have bounds of their own.
 LARGE = frozenset(
