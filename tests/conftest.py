@@ -13,6 +13,9 @@ from xdist.scheduler import LoadScopeScheduling
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.postgres import PostgresCluster
+from tests.tidy_loop import TidyLoops
+
+asyncio.set_event_loop_policy(TidyLoops())
 
 _ENGINES = ("sqlite", "postgresql")
 
