@@ -4,10 +4,12 @@ Owns the guard and the trusted certificates; time limits, redirects and bodies a
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -69,6 +71,12 @@ def guarded_sockets(
 
 def trusted_certificates(ca_file: str) -> ssl.SSLContext:
     """The machine's, and the operator's own; raises ValueError if those cannot be read."""
+    return _trusted(ca_file, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=4)
+def _trusted(ca_file: str, *_machines: str | None) -> ssl.SSLContext:
+    """Read once: all who ask at the start of a service are given the same."""
     context = ssl.create_default_context()
     context.set_ciphers(_CIPHERS)
     if ca_file:
