@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from tests import warm_program
+
 PROGRAM = str(Path(sys.executable).with_name("agentjobs"))
 AGENTS = '''
 [[agents]]
@@ -176,14 +178,8 @@ class Service:
         return done.stdout
 
     def try_admin(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PROGRAM, *arguments, "--data-dir", str(self.data_dir)],
-            input=typed,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        return warm_program.run(
+            [*arguments, "--data-dir", str(self.data_dir)], self._environment(), typed
         )
 
     def key(self, *options: str) -> str:
