@@ -95,17 +95,17 @@ def _start(work: Work, number: int, counts: mmap.mmap, notice: _Notice, end: _No
         os.close(reading)
         end_with_parent()
         if os.getppid() == parent:
-            telling = partial(_COUNT.pack_into, counts, number * _COUNT.size)
-            exit_code = _do(work(number, telling, notice.wait), end, writing)
+            tell = partial(_COUNT.pack_into, counts, number * _COUNT.size)
+            exit_code = _do(partial(work, number, tell, notice.wait), end, writing)
     except BaseException:  # noqa: BLE001 - nothing of the caller's may run in the copy
         traceback.print_exc(limit=0)
     finally:
         os._exit(exit_code)
 
 
-def _do(portions: Iterator[Portion], end: _Notice, writing: int) -> int:
+def _do(begin: Callable[[], Iterator[Portion]], end: _Notice, writing: int) -> int:
     try:
-        for portion in portions:
+        for portion in begin():
             with os.fdopen(writing, "wb") as stream:
                 stream.write(msgspec.msgpack.encode(portion) + _COMPLETE)
             # What comes behind it can wait, and would keep others from what is waited for.
