@@ -10,25 +10,28 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from typing import IO, Any
 
 _SECONDS = 60
+_one_after_the_other = threading.Lock()
 
 
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], typed: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` of the program would say; from one thread at a time."""
-    warm = _warm()
-    assert warm.stdin is not None
-    assert warm.stdout is not None
+    """What `subprocess.run` of the program would say."""
     asked = {"arguments": list(arguments), "environment": dict(environment), "typed": typed}
-    warm.stdin.write(json.dumps(asked) + "\n")
-    warm.stdin.flush()
-    told = json.loads(warm.stdout.readline())
+    with _one_after_the_other:
+        warm = _warm()
+        assert warm.stdin is not None
+        assert warm.stdout is not None
+        warm.stdin.write(json.dumps(asked) + "\n")
+        warm.stdin.flush()
+        told = json.loads(warm.stdout.readline())
     return subprocess.CompletedProcess(list(arguments), told["code"], told["out"], told["err"])
 
 
