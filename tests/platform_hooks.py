@@ -23,7 +23,7 @@ class Delivery:
 def delivery(
     platform: str, secret: str, event: str, repository: RepositoryRow, number: int
 ) -> Delivery:
-    """`event` is push, pull, comment or repository. Each is another delivery."""
+    """`event` is push, pull, comment, review or repository. Each is another delivery."""
     made = _MAKERS[platform](secret, event, repository, number)
     return Delivery({"Content-Type": "application/json", **made.headers}, made.body)
 
@@ -39,6 +39,7 @@ def _github(secret: str, event: str, repository: RepositoryRow, number: int) -> 
                 "issue": {"number": number, "pull_request": {"url": "https://…"}},
             },
         ),
+        "review": ("pull_request_review", {"action": "submitted", **_pull(number)}),
         "repository": ("repository", {"action": "edited"}),
     }[event]
     body = _written({**more, "repository": _repository(repository), "sender": {"login": "ada"}})
@@ -51,6 +52,8 @@ def _github(secret: str, event: str, repository: RepositoryRow, number: int) -> 
 
 
 def _gitlab(secret: str, event: str, repository: RepositoryRow, number: int) -> Delivery:
+    # What a review says is told as notes.
+    event = "comment" if event == "review" else event
     name, more = {
         "push": ("Push Hook", {"object_kind": "push", **_MOVED}),
         "pull": (
@@ -86,6 +89,7 @@ def _gitea(secret: str, event: str, repository: RepositoryRow, number: int) -> D
             "issue_comment",
             {"action": "created", "is_pull": True, "issue": {"number": number}},
         ),
+        "review": ("pull_request_comment", {"action": "reviewed", **_pull(number)}),
         "repository": ("repository", {"action": "created"}),
     }[event]
     body = _written({**more, "repository": _repository(repository), "sender": {"login": "ada"}})

@@ -13,13 +13,16 @@ from agentjobs.forges import local_repositories
 from agentjobs.forges.connections import Connection, NewConnection, add_connection
 from agentjobs.forges.hints import note_delivery
 from agentjobs.forges.hooks import Hint
+from agentjobs.forges.newer_comments import NewerComments
 from agentjobs.forges.platform_pulls import record_pull
 from agentjobs.forges.platforms import Platforms
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
     Comment,
+    CommentKind,
     ForgeError,
+    Heard,
     Issue,
     Platform,
     PullNow,
@@ -89,9 +92,13 @@ class TownHall:
             raise ForgeError("Not Found", "gone")
         return self.pulls[number]
 
-    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
         self._ask("comments", repo)
-        return [one for on, one in self.said if on == number and one.id > after]
+        after = {"comment": heard.comments, "line": heard.lines, "review": heard.reviews}
+        said = {kind: NewerComments(self.platform, seen) for kind, seen in after.items()}
+        for on, one in self.said:
+            said[one.kind].add([one] if on == number else [])
+        return [one for newer in said.values() for one in newer.oldest_first]
 
     async def check(self) -> Account:
         return Account("agentjobs", is_own=True)
@@ -199,8 +206,8 @@ class PlatformHouse:
     def became(self, number: int, **facts: Any) -> None:
         self.hall.pulls[number] = msgspec.structs.replace(self.hall.pulls[number], **facts)
 
-    def says(self, number: int, comment_id: int, text: str) -> None:
-        self.hall.said.append((number, Comment(comment_id, "ada", text, "https://x")))
+    def says(self, number: int, comment_id: int, text: str, kind: CommentKind = "comment") -> None:
+        self.hall.said.append((number, Comment(comment_id, "ada", text, "https://x", kind)))
 
     def is_seen_as(self, external_id: str = SHOP, **facts: Any) -> None:
         was = self.hall.seen.get(external_id, SeenRepository(external_id, "acme/shop", "main"))

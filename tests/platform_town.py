@@ -118,6 +118,10 @@ class Town:
         pull = self.pull(number)
         return self._do(lambda: self.server.state.add_comment(pull, author, text))
 
+    def comment_on_line(self, number: int, author: str, text: str, path: str, line: int) -> None:
+        pull, state = self.pull(number), self.server.state
+        self._do(lambda: state.add_line(state.add_review(pull, author), text, path, line=line))
+
     def mark_ready(self, number: int) -> None:
         pull = self.pull(number)
         # Gitea tells a draft by its title.
@@ -181,7 +185,7 @@ class Town:
     # Its hooks
 
     def delivery(self, event: str, number: int = 0, secret: str | None = None) -> Delivery:
-        """`event` is push, pull, comment or repository; by default about the shop."""
+        """`event` is push, pull, comment, review or repository; by default about the shop."""
         return self.delivery_about(self.shop, event, number, secret)
 
     def delivery_about(

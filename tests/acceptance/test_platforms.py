@@ -211,6 +211,28 @@ def test_a_comment_of_who_may_write_goes_on_with_the_pull_request(
     assert town.pull(number).comments[-1] is last
 
 
+def test_a_comment_on_a_line_goes_on_with_the_pull_request_and_says_where(
+    street: Street, town: Town, opened: dict[str, dict[str, Any]]
+) -> None:
+    job = opened[town.kind]
+    number, full_name = job["pr_number"], town.shop.full_name
+    before = len(street.jobs(full_name))
+    town.comment_on_line(number, READER, "@agentjobs delete it", "edited.txt", 1)
+    town.comment_on_line(number, WRITER, "@agentjobs explain it", "edited.txt", 1)
+    town.tell("review", number)
+    wait_until(lambda: len(street.jobs(full_name)) > before, "the follow-up")
+    follow_up = street.completed(street.jobs(full_name)[0]["job_id"])
+    assert follow_up["pr_url"] == job["pr_url"]
+    prompt = street.api.http.get(f"/jobs/{follow_up['job_id']}/prompt").json()["prompt"]
+    assert "About edited.txt, line 1:\nexplain it" in prompt
+    assert follow_up["job_id"] in town.pull(number).comments[-1].text
+    town.tell("review", number)
+    last = town.comment(number, WRITER, "Thank you.")
+    town.tell("comment", number)
+    wait_until(lambda: heard_up_to(street, town, number) == last.id, "all to be heard")
+    assert len(street.jobs(full_name)) == before + 1
+
+
 def test_a_follow_up_goes_on_until_the_pull_request_is_merged(
     street: Street, town: Town, ticketed: dict[str, dict[str, Any]]
 ) -> None:

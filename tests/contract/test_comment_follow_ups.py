@@ -14,7 +14,7 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.forges.words import OWN_MARK
 from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.comments import Conversation, answer_comment, instruction_in
+from agentjobs.jobs.comments import Conversation, answer_comment, instruction_in, prompt_of
 from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.review import request_review
@@ -142,6 +142,44 @@ async def test_nobody_else_is_heard_or_answered(
     )
     assert platform.said == []
     assert await world.nothing_to_claim()
+
+
+async def test_each_kind_has_its_own_numbers_and_a_line_says_where_it_is(world: World) -> None:
+    caller = await world.organization()
+    job = await opened(world, caller)
+    platform, text = Talk("ada"), "@agentjobs rename it"
+    at_line = Comment(41, "ada", text, "", "line", "src/a.py, line 12")
+    # Read again after the lines moved, it is still the same.
+    moved = Comment(41, "ada", text, "", "line", "src/a.py")
+    prompts = []
+    for comment in (
+        Comment(41, "ada", text, ""),
+        at_line,
+        moved,
+        Comment(41, "ada", text, "", "review"),
+    ):
+        await answer_comment(
+            world.context,
+            platform,  # type: ignore[arg-type]
+            conversation(job, caller),
+            comment,
+        )
+        if comment is moved:
+            assert await world.nothing_to_claim()
+            continue
+        claimed = await world.claim()
+        prompts.append(claimed.config_override["prompt"])
+        await start_job(world.db, claimed, BASE)
+        assert await finish_job(world.db, claimed, Completed(URL, 7, COMMIT, draft=False))
+    assert prompts == ["rename it", "About src/a.py, line 12:\nrename it", "rename it"]
+    assert len(platform.said) == 3
+
+
+def test_a_place_in_a_prompt_is_one_plain_line_and_both_are_bounded() -> None:
+    assert prompt_of("do it", "") == "do it"
+    assert prompt_of("do it", "a\n\x1b[2Jb\u202e.py, line 1") == "About a [2Jb.py, line 1:\ndo it"
+    assert len(prompt_of("do it", "x" * 5_000)) == len("About :\ndo it") + 400
+    assert len(prompt_of("é" * 6_000, "a.py").encode()) <= 12_000
 
 
 def test_an_instruction_is_plain_and_bounded() -> None:

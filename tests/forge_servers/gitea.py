@@ -140,6 +140,33 @@ class GiteaServer(GiteaGround):
         if repository.is_private and login not in repository.roles:
             raise Refusal(422, "Reviewer can't read")
 
+    @answers(f"GET {PULL}/reviews")
+    async def reviews(self, call: Call) -> Answer:
+        """Those that others only began are counted, and not shown."""
+        repository = self.repository(call)
+        row = self.pull(repository, call)
+        here, headers = self.listed(call, row.reviews)
+        own = self.state.account
+        seen = [one for one in here if not one.is_pending or one.author == own]
+        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        shown = [shapes.review(place, one, self.user_shown(one.author)) for one in seen]
+        return Answer(shown, headers=headers)
+
+    @answers(f"GET {PULL}/reviews/{{id}}/comments")
+    async def review_comments(self, call: Call) -> Answer:
+        """All of them: there are no pages here."""
+        repository = self.repository(call)
+        row = self.pull(repository, call)
+        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        for one in row.reviews:
+            if str(one.id) == call.values["id"]:
+                shown = [
+                    shapes.line_comment(place, one, line, self.user_shown(line.author))
+                    for line in one.lines
+                ]
+                return Answer(shown)
+        raise Refusal(404, "review does not exist")
+
     # Labels
 
     @answers(f"GET {REPO}/labels")

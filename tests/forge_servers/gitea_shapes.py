@@ -3,7 +3,16 @@
 import re
 from typing import Any
 
-from tests.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow, Role, User
+from tests.forge_servers.state import (
+    CommentRow,
+    IssueRow,
+    LineRow,
+    PullRow,
+    RepositoryRow,
+    ReviewRow,
+    Role,
+    User,
+)
 
 _DAY = "2026-01-02T03:04:05Z"
 _DRAFT_MARK = re.compile(r"wip:|\[wip\]", re.IGNORECASE)
@@ -92,6 +101,43 @@ def comment(place: str, row: CommentRow, author: Any) -> dict[str, Any]:
         "body": row.text,
         "user": author,
         "html_url": f"{place}#issuecomment-{row.id}",
+        "created_at": row.written_at,
+        "updated_at": row.written_at,
+    }
+
+
+def review(place: str, row: ReviewRow, author: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "user": author,
+        "body": row.text,
+        "state": "PENDING" if row.is_pending else "COMMENT",
+        "comments_count": len(row.lines),
+        "dismissed": False,
+        "stale": False,
+        "official": False,
+        "commit_id": "5e2c7fd1" * 5,
+        "html_url": "" if row.is_pending else f"{place}#pullrequestreview-{row.id}",
+        "pull_request_url": place,
+        # When it was begun; `updated_at` is when anything of it changed.
+        "submitted_at": row.written_at,
+        "updated_at": row.written_at,
+    }
+
+
+def line_comment(place: str, review_row: ReviewRow, row: LineRow, author: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "body": row.text,
+        "user": author,
+        "pull_request_review_id": review_row.id,
+        "path": row.path,
+        "position": row.line or 0,
+        "original_position": row.old_line or 0,
+        "commit_id": "5e2c7fd1" * 5,
+        "diff_hunk": "@@ -1 +1 @@",
+        "html_url": f"{place}#issuecomment-{row.id}",
+        "pull_request_url": place,
         "created_at": row.written_at,
         "updated_at": row.written_at,
     }

@@ -196,6 +196,31 @@ class GitHubServer(GitHubGround):
         row.team_reviewers += teams
         return Answer(self.pull_shown(repository, row), 201)
 
+    @answers(f"GET {PULL}/reviews")
+    async def reviews(self, call: Call) -> Answer:
+        repository = self.repository(call)
+        row = self.pull(repository, call)
+        own = self.login(call)
+        seen = [one for one in row.reviews if not one.is_pending or one.author == own]
+        here, headers = self.paged(call, seen)
+        shown = [
+            shapes.review(self.url, repository, row.number, one, self.state.user(one.author))
+            for one in here
+        ]
+        return Answer(shown, headers=headers)
+
+    @answers(f"GET {PULL}/comments")
+    async def line_comments(self, call: Call) -> Answer:
+        repository = self.repository(call)
+        row = self.pull(repository, call)
+        is_falling = "sort" in call.query and call.query.get("direction") == "desc"
+        here, headers = self.paged(call, row.lines[::-1] if is_falling else row.lines)
+        shown = [
+            shapes.line_comment(self.url, repository, row, one, self.state.user(one.author))
+            for one in here
+        ]
+        return Answer(shown, headers=headers)
+
     # Issues, which pull requests are too
 
     @answers(f"GET {ISSUE}")

@@ -33,6 +33,8 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     f"GET {PULL}": ("read", ("pull_requests",)),
     f"PATCH {PULL}": ("write", ("pull_requests",)),
     f"POST {PULL}/requested_reviewers": ("write", ("pull_requests",)),
+    f"GET {PULL}/reviews": ("read", ("pull_requests",)),
+    f"GET {PULL}/comments": ("read", ("pull_requests",)),
     f"GET {ISSUE}": ("read", ("issues", "pull_requests")),
     f"GET {ISSUE}/comments": ("read", ("issues", "pull_requests")),
     f"POST {ISSUE}/comments": ("write", ("issues", "pull_requests")),

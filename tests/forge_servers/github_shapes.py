@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from tests.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow, Role, User
+from tests.forge_servers.state import (
+    CommentRow,
+    IssueRow,
+    LineRow,
+    PullRow,
+    RepositoryRow,
+    ReviewRow,
+    Role,
+    User,
+)
 
 _DAY = "2026-01-02T03:04:05Z"
 # The five roles as the older field `permission` has them.
@@ -135,3 +144,48 @@ def comment(
         "created_at": _DAY,
         "updated_at": _DAY,
     }
+
+
+def review(
+    url: str, repo: RepositoryRow, number: int, row: ReviewRow, author: User
+) -> dict[str, Any]:
+    shown = {
+        "id": row.id,
+        "node_id": f"PRR_{row.id}",
+        "user": user(url, author),
+        "body": row.text,
+        "state": "PENDING" if row.is_pending else "COMMENTED",
+        "html_url": f"{url}/{repo.full_name}/pull/{number}#pullrequestreview-{row.id}",
+        "pull_request_url": f"{url}/api/v3/repos/{repo.full_name}/pulls/{number}",
+        "author_association": "MEMBER",
+        "commit_id": "5e2c7fd1" * 5,
+    }
+    return shown if row.is_pending else {**shown, "submitted_at": row.written_at}
+
+
+def line_comment(
+    url: str, repo: RepositoryRow, pull_row: PullRow, row: LineRow, author: User
+) -> dict[str, Any]:
+    """Of a line that is not there any more the number is left out, as the description wants it."""
+    api = f"{url}/api/v3/repos/{repo.full_name}/pulls"
+    line = row.old_line if row.line is None else row.line
+    shown = {
+        "url": f"{api}/comments/{row.id}",
+        "pull_request_review_id": next(one.id for one in pull_row.reviews if row in one.lines),
+        "id": row.id,
+        "node_id": f"PRRC_{row.id}",
+        "diff_hunk": "@@ -1 +1 @@",
+        "path": row.path,
+        "commit_id": "5e2c7fd1" * 5,
+        "original_commit_id": "5e2c7fd1" * 5,
+        "user": user(url, author),
+        "body": row.text,
+        # When it was begun, however late it was sent.
+        "created_at": _DAY,
+        "updated_at": row.written_at,
+        "html_url": f"{url}/{repo.full_name}/pull/{pull_row.number}#discussion_r{row.id}",
+        "pull_request_url": f"{api}/{pull_row.number}",
+        "author_association": "MEMBER",
+        "side": "RIGHT" if row.old_line is None else "LEFT",
+    }
+    return shown if line is None else {**shown, "line": line}

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from tests.forge_servers import gitlab_shapes as shapes
 from tests.forge_servers.calls import Answer, Call, Refusal, answers
 from tests.forge_servers.gitlab_ground import GitLabGround
-from tests.forge_servers.state import IssueRow
+from tests.forge_servers.state import CommentRow, IssueRow, PullRow
 
 _PROJECT = "/projects/{id}"
 _REQUESTS = f"{_PROJECT}/merge_requests"
@@ -145,7 +145,7 @@ class GitLabServer(GitLabGround):
 
     def _notes(self, call: Call, row: IssueRow) -> Answer:
         kept = call.query.get("activity_filter", "all_notes")
-        rows = [one for one in row.comments if not (one.is_system and kept == "only_comments")]
+        rows = [one for one in _notes_on(row) if not (one.is_system and kept == "only_comments")]
         is_rising = call.query.get("sort", "desc") == "asc"
         here, headers = self.paged(call, rows if is_rising else rows[::-1], 20)
         shown = [shapes.note(self.url, row, one, self.state.user(one.author)) for one in here]
@@ -156,3 +156,11 @@ class GitLabServer(GitLabGround):
         comment = self.state.add_comment(row, self.state.account, call.body["body"])
         author = self.state.user(comment.author)
         return Answer(shapes.note(self.url, row, comment, author), 201)
+
+
+def _notes_on(row: IssueRow) -> list[CommentRow]:
+    """What a review says and what is said on lines are notes like others, once they are sent."""
+    if not isinstance(row, PullRow) or not row.reviews:
+        return row.comments
+    words = [one for one in row.reviews if one.text and not one.is_pending]
+    return sorted([*row.comments, *row.lines, *words], key=lambda one: one.id)

@@ -4,7 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tests.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow, Role, User
+from tests.forge_servers.state import (
+    CommentRow,
+    IssueRow,
+    LineRow,
+    PullRow,
+    RepositoryRow,
+    Role,
+    User,
+)
 
 LEVELS: Mapping[Role, int] = {
     "none": 0,
@@ -108,9 +116,9 @@ def issue(url: str, repository: RepositoryRow, row: IssueRow, author: User) -> d
 
 
 def note(url: str, row: IssueRow, comment: CommentRow, author: User) -> dict[str, Any]:
-    return {
+    shown = {
         "id": comment.id,
-        "type": None,
+        "type": "DiffNote" if isinstance(comment, LineRow) else None,
         "body": comment.text,
         "author": user(url, author),
         "created_at": _MOMENT,
@@ -121,3 +129,10 @@ def note(url: str, row: IssueRow, comment: CommentRow, author: User) -> dict[str
         "internal": False,
         "confidential": False,
     }
+    return {**shown, "position": _position(comment)} if isinstance(comment, LineRow) else shown
+
+
+def _position(row: LineRow) -> dict[str, Any]:
+    commits = dict.fromkeys(("base_sha", "start_sha", "head_sha"), "5e2c7fd1" * 5)
+    paths = {"position_type": "text", "new_path": row.path, "old_path": row.path}
+    return {**commits, **paths, "new_line": row.line, "old_line": row.old_line}

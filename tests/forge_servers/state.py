@@ -27,6 +27,23 @@ class CommentRow:
 
 
 @dataclass
+class LineRow(CommentRow):
+    """`old_line` is one that the change took away; neither: the change went on there."""
+
+    path: str = ""
+    line: int | None = None
+    old_line: int | None = None
+
+
+@dataclass
+class ReviewRow(CommentRow):
+    """`text` is what it says beside its lines; until it is sent only its author sees it."""
+
+    lines: list[LineRow] = field(default_factory=list)
+    is_pending: bool = False
+
+
+@dataclass
 class IssueRow:
     number: int
     title: str
@@ -49,6 +66,13 @@ class PullRow(IssueRow):
     is_merged: bool = False
     reviewers: list[str] = field(default_factory=list)
     team_reviewers: list[str] = field(default_factory=list)
+    reviews: list[ReviewRow] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[LineRow]:
+        """That everybody sees, by their numbers."""
+        sent = (line for one in self.reviews if not one.is_pending for line in one.lines)
+        return sorted(sent, key=lambda line: line.id)
 
 
 @dataclass
@@ -155,3 +179,15 @@ class State:
         comment = CommentRow(self.next_id(), author, text, **fields)  # type: ignore[arg-type]
         row.comments.append(comment)
         return comment
+
+    def add_review(self, row: PullRow, author: str, text: str = "", **fields: object) -> ReviewRow:
+        review = ReviewRow(self.next_id(), author, text, **fields)  # type: ignore[arg-type]
+        row.reviews.append(review)
+        return review
+
+    def add_line(self, review: ReviewRow, text: str, path: str, **fields: object) -> LineRow:
+        """By the review's author, unless `author` is another, who answers."""
+        given = {"author": review.author, "written_at": review.written_at, **fields}
+        line = LineRow(self.next_id(), text=text, path=path, **given)  # type: ignore[arg-type]
+        review.lines.append(line)
+        return line

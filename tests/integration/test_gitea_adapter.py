@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Account
+from agentjobs.forges.protocol import Account, Heard
 from tests.forge_bench import BRANCHES, PlatformBench, make_template, platform_bench
 from tests.forge_servers.gitea import GiteaServer
 
@@ -184,7 +184,7 @@ async def test_of_a_long_conversation_only_the_end_is_read(
     async def newer(than: int) -> tuple[list[int], list[str]]:
         server.calls.clear()
         await bench.platform.pull(bench.repo, opened.number)
-        found = await bench.platform.comments(bench.repo, opened.number, than)
+        found = await bench.platform.comments(bench.repo, opened.number, Heard(than))
         since = [call.query.get("since", "") for call in server.calls_of(f"GET {COMMENTS}")]
         return [one.id for one in found], since
 

@@ -15,7 +15,7 @@ from agentjobs.forges.connections import Connection
 from agentjobs.forges.github import GitHub
 from agentjobs.forges.github_app import TokenCache
 from agentjobs.forges.gitway import GitWay
-from agentjobs.forges.protocol import ForgeError, PullRequestRequest, RepoAddress
+from agentjobs.forges.protocol import ForgeError, Heard, PullRequestRequest, RepoAddress
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
 from agentjobs.outbound.addresses import Allowed
@@ -319,9 +319,9 @@ async def test_comments_and_issues_are_read_and_written_once(house: House) -> No
     row = house.row.pulls[pull.number]
     for number in range(130):
         state.add_comment(row, "ann", f"{number}")
-    seen = await github.comments(house.repo, pull.number, 0)
+    seen = await github.comments(house.repo, pull.number, Heard())
     assert [one.text for one in seen] == [str(number) for number in range(130)]
-    newer = await github.comments(house.repo, pull.number, seen[127].id)
+    newer = await github.comments(house.repo, pull.number, Heard(seen[127].id))
     assert [(one.author, one.text) for one in newer] == [("ann", "128"), ("ann", "129")]
     house.server.next(cut(on="POST /repos/{owner}/{repo}/issues", after=True))
     await github.comment(house.repo, pull.number, "Done \x00" + "x" * 70_000)
@@ -356,9 +356,10 @@ async def test_a_conversation_is_read_from_its_end(house: House) -> None:
     row = house.row.pulls[pull.number]
     written = [house.server.state.add_comment(row, "ada", f"word {at}") for at in range(130)]
     ids = [one.id for one in written]
-    for after, requests in ((0, 6), (ids[-3], 2), (ids[100], 3), (ids[-1], 2)):
+    # One of each is for reviews, of which there are none.
+    for after, requests in ((0, 7), (ids[-3], 3), (ids[100], 4), (ids[-1], 3)):
         house.server.calls.clear()
-        found = await github.comments(house.repo, pull.number, after)
+        found = await github.comments(house.repo, pull.number, Heard(after))
         assert [one.id for one in found] == [number for number in ids if number > after]
         assert len(house.server.calls) == requests
     # What was written all the same is found at the end too.

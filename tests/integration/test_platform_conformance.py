@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import RepoAddress, SeenRepository
+from agentjobs.forges.protocol import Comment, Heard, RepoAddress, SeenRepository
 from agentjobs.git.process import GitError, GitResult, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, refuses_access
 from tests.forge_bench import BRANCHES, PLATFORMS, PlatformBench, make_template, platform_bench
@@ -67,7 +67,7 @@ async def test_a_repository_is_found_after_it_was_renamed(bench: PlatformBench) 
     assert again.number == pull.number
     second = await bench.open(BRANCHES[1])
     await bench.platform.comment(bench.repo, second.number, "Still here.")
-    assert len(await bench.platform.comments(bench.repo, second.number, 0)) == 1
+    assert len(await bench.platform.comments(bench.repo, second.number, Heard())) == 1
 
 
 async def test_a_repository_tells_what_stands_in_its_way(bench: PlatformBench) -> None:
@@ -174,14 +174,73 @@ async def test_comments_come_once_and_in_their_order(bench: PlatformBench) -> No
     state = bench.server.state
     row = bench.row.pulls[opened.number]
     written = [state.add_comment(row, "ada", f"Nr. {at} <b>ü</b>") for at in range(130)]
-    found = await bench.platform.comments(bench.repo, opened.number, 0)
+    found = await bench.platform.comments(bench.repo, opened.number, Heard())
     assert [(one.id, one.author, one.text) for one in found] == [
         (one.id, "ada", one.text) for one in written
     ]
     assert all(one.url.startswith(bench.server.url) for one in found)
-    later = await bench.platform.comments(bench.repo, opened.number, written[127].id)
+    later = await bench.platform.comments(bench.repo, opened.number, Heard(written[127].id))
     assert [one.id for one in later] == [one.id for one in written[128:]]
-    assert await bench.platform.comments(bench.repo, opened.number, written[-1].id) == []
+    assert await bench.platform.comments(bench.repo, opened.number, Heard(written[-1].id)) == []
+
+
+def heard_up_to(found: list[Comment]) -> Heard:
+    highest = {one.kind: one.id for one in sorted(found, key=lambda one: one.id)}
+    return Heard(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
+
+
+async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    state = bench.server.state
+    row = bench.row.pulls[opened.number]
+    state.add_comment(row, "ada", "In general")
+    review = state.add_review(row, "grace", "All in all")
+    state.add_line(review, "Here", "src/a b.py", line=12)
+    state.add_line(review, "There", "old.py", old_line=3)
+    state.add_line(review, "Nowhere now", "src/gone.py")
+    state.add_review(row, "rita")
+    for login in ("rita", (await bench.platform.check()).login):
+        begun = state.add_review(row, login, "Not sent yet", is_pending=True)
+        state.add_line(begun, "Neither is this", "old.py", line=1)
+    found = await bench.platform.comments(bench.repo, opened.number, Heard())
+    # GitLab has one sequence for all that is said.
+    review_kind, line_kind = ("comment",) * 2 if bench.kind == "gitlab" else ("review", "line")
+    assert {(one.kind, one.author, one.text, one.place) for one in found} == {
+        ("comment", "ada", "In general", ""),
+        (review_kind, "grace", "All in all", ""),
+        (line_kind, "grace", "Here", "src/a b.py, line 12"),
+        (line_kind, "grace", "There", "old.py, line 3 before the change"),
+        (line_kind, "grace", "Nowhere now", "src/gone.py"),
+    }
+    assert len({one.url for one in found}) == len(found) == 5
+    assert all(one.url.startswith(f"{opened.url}#") for one in found)
+    heard = heard_up_to(found)
+    assert await bench.platform.comments(bench.repo, opened.number, heard) == []
+    state.add_line(review, "An answer", "src/a b.py", line=12, author="ada")
+    state.add_review(row, "grace", "Once more")
+    later = await bench.platform.comments(bench.repo, opened.number, heard)
+    assert sorted((one.author, one.text) for one in later) == [
+        ("ada", "An answer"),
+        ("grace", "Once more"),
+    ]
+
+
+async def test_where_nobody_listened_before_only_the_newest_of_a_kind_is_told(
+    bench: PlatformBench,
+) -> None:
+    opened = await bench.open()
+    state = bench.server.state
+    row = bench.row.pulls[opened.number]
+    for at in range(60):
+        state.add_line(state.add_review(row, "ada", f"words {at}"), f"line {at}", "a.py", line=1)
+    found = await bench.platform.comments(bench.repo, opened.number, Heard(10**9, None, None))
+    expected = [] if bench.kind == "gitlab" else ["line 59", "words 59"]
+    assert [one.text for one in found] == expected
+    heard = heard_up_to(found)
+    state.add_line(state.add_review(row, "ada", "new words"), "new line", "a.py", line=1)
+    if expected:
+        newer = await bench.platform.comments(bench.repo, opened.number, heard)
+        assert [one.text for one in newer] == ["new line", "new words"]
 
 
 async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
@@ -190,7 +249,7 @@ async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
     (comment,) = bench.row.pulls[opened.number].comments
     assert comment.text.startswith("Done: ")
     assert comment.text.endswith("`x` ü")
-    (found,) = await bench.platform.comments(bench.repo, opened.number, 0)
+    (found,) = await bench.platform.comments(bench.repo, opened.number, Heard())
     assert found.author == (await bench.platform.check()).login
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.forges.protocol import Heard
 from tests.forge_bench import PLATFORMS, PlatformBench, make_template, platform_bench
 from tests.forge_servers import faults
 from tests.forge_servers.faults import Fault
@@ -126,7 +127,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
     written = bench.server.state.add_comment(row, "ada", "Hello")
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: bench.platform.pull(bench.repo, opened.number),
-        lambda: bench.platform.comments(bench.repo, opened.number, 0),
+        lambda: bench.platform.comments(bench.repo, opened.number, Heard()),
         lambda: bench.platform.repository(bench.repo),
         lambda: anext(aiter(bench.platform.repositories())),
     ]

@@ -20,7 +20,13 @@ from agentjobs.forges.api import Patience, PlatformApi
 from agentjobs.forges.connections import Connection
 from agentjobs.forges.gitea import Gitea
 from agentjobs.forges.gitway import GitWay
-from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.forges.protocol import (
+    ForgeError,
+    Heard,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
 from agentjobs.outbound.addresses import Allowed
@@ -168,9 +174,9 @@ async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) 
     assert found is not None
     assert (found.number, found.title, found.state) == (opened.number, "Fix <it>", "open")
     await platform.comment(repo, opened.number, "First \x00 ü")
-    (first,) = await platform.comments(repo, opened.number, 0)
+    (first,) = await platform.comments(repo, opened.number, Heard())
     await platform.comment(repo, opened.number, "Second")
-    (second,) = await platform.comments(repo, opened.number, first.id)
+    (second,) = await platform.comments(repo, opened.number, Heard(first.id))
     assert (second.text, second.author) == ("Second", (await platform.check()).login)
     await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"title": "Ready"})
     assert not (await platform.pull(repo, opened.number)).draft

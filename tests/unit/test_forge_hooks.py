@@ -19,6 +19,7 @@ EVENT_HEADERS = {
 }
 GITHUB_COMMENT = {"action": "created", "issue": {"number": 7, "pull_request": {}}}
 ON_SEVEN = {"issue": {"number": 7}}
+PULL_7 = {"pull_request": {"number": 7}}
 PUSH = {"object_kind": "push", "ref": "refs/heads/main", "project_id": 5}
 MERGE_REQUEST = {"project": {"id": 5}, "object_attributes": {"id": 99, "iid": 7}}
 NOTE = {"project_id": 5, "project": {"id": 5}, "merge_request": {"iid": 7}}
@@ -77,6 +78,20 @@ def test_no_secret_is_nobodys_secret(platform: str) -> None:
         ("github", "push", {"ref": "refs/tags/v1"}, None),
         ("github", "pull_request", {"action": "closed", "number": 7}, Hint("pull", "5", 7)),
         ("github", "pull_request_review", {"pull_request": {"number": 7}}, Hint("comment", "5", 7)),
+        (
+            "github",
+            "pull_request_review",
+            {"action": "submitted", **PULL_7},
+            Hint("comment", "5", 7),
+        ),
+        ("github", "pull_request_review", {"action": "edited", **PULL_7}, None),
+        (
+            "github",
+            "pull_request_review_comment",
+            {"action": "created", **PULL_7},
+            Hint("comment", "5", 7),
+        ),
+        ("github", "pull_request_review_comment", {"action": "deleted", **PULL_7}, None),
         ("github", "issue_comment", GITHUB_COMMENT, Hint("comment", "5", 7)),
         ("github", "issue_comment", {"action": "created", "issue": {"number": 7}}, None),
         ("github", "issue_comment", {**GITHUB_COMMENT, "action": "edited"}, None),
@@ -91,6 +106,13 @@ def test_no_secret_is_nobodys_secret(platform: str) -> None:
         ("gitea", "issue_comment", {"is_pull": True, **ON_SEVEN}, Hint("comment", "5", 7)),
         ("gitea", "issue_comment", {"is_pull": False, "issue": {"number": 7}}, None),
         ("gitea", "pull_request_comment", {"issue": {"number": 7}}, Hint("comment", "5", 7)),
+        (
+            "gitea",
+            "pull_request_comment",
+            {"action": "reviewed", **PULL_7},
+            Hint("comment", "5", 7),
+        ),
+        ("gitea", "pull_request_rejected", {"action": "reviewed", **PULL_7}, Hint("pull", "5", 7)),
         ("gitea", "repository", {"action": "deleted"}, Hint("repository", "5")),
         ("gitea", "wiki", {}, None),
     ],

@@ -19,6 +19,7 @@ from agentjobs.forges.protocol import (
     PullRequest,
     SeenRepository,
 )
+from agentjobs.forges.words import place_of
 
 PULL = PullNow(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
 SEEN = SeenRepository("41", "acme/shop", "main")
@@ -133,7 +134,25 @@ def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
     newer = NewerComments("GitHub", 10)
     for numbers in (range(900, 2_000), range(5, 950)):
         said = [msgspec.structs.replace(SAID, id=number, text="ü" * 60_000) for number in (numbers)]
-        newer.add(said, lambda one: one)
+        newer.add(said)
     found = newer.oldest_first
     assert [one.id for one in found] == list(range(11, 11 + MOST_AT_ONCE))
     assert all(len(one.text.encode()) <= MOST_COMMENT_BYTES for one in found)
+
+
+def test_where_nobody_listened_the_newest_comment_says_where_to_begin() -> None:
+    newer = NewerComments("GitHub", None)
+    assert newer.oldest_first == []
+    for numbers in ((3, 900, 7), (20, 4)):
+        newer.add(msgspec.structs.replace(SAID, id=number) for number in numbers)
+    assert [one.id for one in newer.oldest_first] == [900]
+    assert newer.knows(1_000)
+
+
+def test_a_place_is_one_plain_line_of_bounded_length() -> None:
+    assert place_of("src/a.py", 12, 9) == "src/a.py, line 12"
+    assert place_of("src/a.py", None, 9) == "src/a.py, line 9 before the change"
+    assert place_of("src/a.py", 0, -1) == place_of("src/a.py", 10**30) == "src/a.py"
+    assert place_of("a\x00\x1b[2J\nb\u202e.py", 1) == "a\ufffd[2J b.py, line 1"
+    assert place_of("", 12) == ""
+    assert len(place_of("ü" * 5_000, 12)) == 300 + len(", line 12")

@@ -21,6 +21,7 @@ from agentjobs.forges.gitea_answers import (
     User,
 )
 from agentjobs.forges.gitea_pulls import READS, WRITES, Pulls, numbered_pages
+from agentjobs.forges.gitea_reviews import Reviews
 from agentjobs.forges.gitea_wishes import READS_ISSUES, WRITES_ISSUES, Wishes
 from agentjobs.forges.gitway import GitWay
 from agentjobs.forges.newer_comments import NewerComments
@@ -30,6 +31,7 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     ForgeError,
+    Heard,
     Issue,
     PullNow,
     PullRequest,
@@ -151,17 +153,20 @@ class Gitea:
         now = found.now(await pulls.head_of(found), self._page(full_name, number))
         return plausible(_NAME, now)
 
-    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
         full_name = await self._full_name(repo)
         path = f"{_path_of(full_name)}/issues/{number}/comments"
         # Gitea has no pages here: all at once, or all since a time.
         since = None
+        after = heard.comments
         if after and self._comment_counts.get((full_name, number), 0) > _MOST_READ_AGAIN:
             since = await self._time_before(full_name, after)
         told = await self._api.get_as(list[CommentAnswer], path, needs=READS_ISSUES, since=since)
         newer = NewerComments(_NAME, after)
-        newer.add(told, lambda one: one.at(self._page(full_name, number)))
-        return newer.oldest_first
+        page = self._page(full_name, number)
+        newer.add(one.at(page) for one in told)
+        reviews = Reviews(self._api, f"{_path_of(full_name)}/pulls/{number}", page)
+        return [*newer.oldest_first, *await reviews.said(heard)]
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self.comment_on_issue(await self._full_name(repo), number, text)

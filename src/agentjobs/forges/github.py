@@ -30,6 +30,7 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     ForgeError,
+    Heard,
     Issue,
     PullNow,
     PullRequest,
@@ -134,8 +135,8 @@ class GitHub:
         found = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
         return plausible(_NAME, found.now)
 
-    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
-        return await self._pulls(repo, repo.full_name).comments(number, after)
+    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+        return await self._pulls(repo, repo.full_name).comments(number, heard)
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self._where_it_is(repo, lambda pulls: pulls.comment(number, text, PULLS))

@@ -6,10 +6,17 @@ from typing import NamedTuple
 from agentjobs.forges.adoption import Existing, is_wanted
 from agentjobs.forges.api import ApiError, Patience, PlatformApi, path_of
 from agentjobs.forges.api_pages import Bounds
+from agentjobs.forges.github_reviews import PullReviews
 from agentjobs.forges.github_shapes import IssueComment, Pull, newest_of_branch
 from agentjobs.forges.newer_comments import NewerComments
 from agentjobs.forges.plausible import plausible
-from agentjobs.forges.protocol import Comment, ForgeError, PullRequest, PullRequestRequest
+from agentjobs.forges.protocol import (
+    Comment,
+    ForgeError,
+    Heard,
+    PullRequest,
+    PullRequestRequest,
+)
 from agentjobs.forges.words import body_of, cut, shown, title_of
 
 MOST_BODY_CHARACTERS = 65_536
@@ -67,15 +74,16 @@ class RepositoryPulls:
         opened = PullRequest(pull.number, pull.html_url, pull.draft, tuple(notes))
         return plausible("GitHub", opened)
 
-    async def comments(self, number: int, after: int) -> list[Comment]:
+    async def comments(self, number: int, heard: Heard) -> list[Comment]:
         """From the end, so that a long conversation is not read from its beginning."""
-        newer = NewerComments("GitHub", after)
+        newer = NewerComments("GitHub", heard.comments)
         async for page in self._latest(number):
-            newer.add(page, lambda one: one.comment)
+            newer.add(one.comment for one in page)
             # They are listed by ascending numbers.
-            if any(one.id <= after for one in page):
+            if any(newer.knows(one.id) for one in page):
                 break
-        return newer.oldest_first
+        reviews = PullReviews(self._api, f"{self.path}/pulls/{number}", PULLS)
+        return [*newer.oldest_first, *await reviews.said(heard)]
 
     async def comment(self, number: int, text: str, needs: str) -> None:
         written = cut(text, MOST_BODY_CHARACTERS)

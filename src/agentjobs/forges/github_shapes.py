@@ -1,6 +1,7 @@
 """What of GitHub's answers is read, and what it means here. Pure."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -14,9 +15,12 @@ from agentjobs.forges.protocol import (
     PullState,
     SeenRepository,
 )
+from agentjobs.forges.words import place_of
 
 # What GitHub itself shows as the author of what somebody wrote who is gone.
 NOBODY = "ghost"
+# Of a number, what tells apart those that were sent in one second.
+_WITHIN_A_SECOND = 2**20
 
 
 class User(msgspec.Struct, frozen=True):
@@ -110,6 +114,60 @@ class IssueComment(msgspec.Struct, frozen=True):
     def comment(self) -> Comment:
         author = NOBODY if self.user is None else self.user.login
         return Comment(self.id, author, self.body or "", self.html_url)
+
+
+class Review(msgspec.Struct, frozen=True):
+    """`submitted_at` is missing as long as it is only written, not sent."""
+
+    id: int
+    state: str
+    html_url: str
+    body: str | None = None
+    user: User | None = None
+    submitted_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        return self.state != "PENDING" and self.submitted_at is not None
+
+    @property
+    def text(self) -> str:
+        return (self.body or "").strip()
+
+    @property
+    def number(self) -> int:
+        return self.number_of(self.id)
+
+    def number_of(self, identifier: int) -> int:
+        """By when it was sent: GitHub's own identifiers are given when somebody begins to write,
+        and what is begun first may be sent last."""
+        sent = 0 if self.submitted_at is None else int(self.submitted_at.timestamp())
+        return sent * _WITHIN_A_SECOND + identifier % _WITHIN_A_SECOND
+
+    @property
+    def comment(self) -> Comment:
+        author = NOBODY if self.user is None else self.user.login
+        return Comment(self.number, author, self.body or "", self.html_url, "review")
+
+
+class LineComment(msgspec.Struct, frozen=True):
+    """`line` is missing once the change went on there, and of a comment on a whole file."""
+
+    id: int
+    path: str
+    html_url: str
+    pull_request_review_id: int | None = None
+    body: str | None = None
+    user: User | None = None
+    line: int | None = None
+    side: str | None = None
+
+    def of(self, review: Review) -> Comment:
+        author = NOBODY if self.user is None else self.user.login
+        is_old = self.side == "LEFT"
+        place = place_of(self.path, None if is_old else self.line, self.line if is_old else None)
+        number = review.number_of(self.id)
+        return Comment(number, author, self.body or "", self.html_url, "line", place)
 
 
 class Label(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     ForgeError,
+    Heard,
     Issue,
     PullNow,
     PullRequest,
@@ -132,14 +133,17 @@ class GitLab:
         found = await self._api.get_as(MergeRequest, path, needs=NEEDS)
         return plausible(_NAME, found.now)
 
-    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
-        """The newest first, so that a long conversation is not read from its beginning."""
+    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+        """The newest first, so that a long conversation is not read from its beginning.
+
+        Notes on lines and those of a review are among them, in one sequence.
+        """
         page_url = f"{self._url}/{repo.full_name}/-/merge_requests/{number}"
-        newer = NewerComments(_NAME, after)
+        newer = NewerComments(_NAME, heard.comments)
         known = 0
         async for page in self._newest_notes(_merge_request(repo, number)):
-            newer.add((note for note in page if not note.system), lambda note: note.at(page_url))
-            known += sum(note.id <= after for note in page)
+            newer.add(note.at(page_url) for note in page if not note.system)
+            known += sum(newer.knows(note.id) for note in page)
             if known >= _KNOWN_BEFORE_THE_END:
                 break
         return newer.oldest_first

@@ -18,7 +18,7 @@ from agentjobs.forges.protocol import (
     PullState,
     SeenRepository,
 )
-from agentjobs.forges.words import MOST_TITLE_CHARACTERS, cut, title_of
+from agentjobs.forges.words import MOST_TITLE_CHARACTERS, cut, place_of, title_of
 
 # Whoever has at least the role Developer may push and open merge requests.
 DEVELOPER = 30
@@ -133,16 +133,32 @@ class MergeRequest(msgspec.Struct, frozen=True):
         )
 
 
+class Position(msgspec.Struct, frozen=True):
+    """A line that is neither new nor gone has a number in both versions."""
+
+    new_path: str | None = None
+    old_path: str | None = None
+    new_line: int | None = None
+    old_line: int | None = None
+
+    @property
+    def place(self) -> str:
+        return place_of(self.new_path or self.old_path or "", self.new_line, self.old_line)
+
+
 class Note(msgspec.Struct, frozen=True):
-    """`system`: GitLab itself tells what somebody did."""
+    """`system`: GitLab itself tells what somebody did; `position` is that of a note on a line."""
 
     id: int
     body: str
     author: User
     system: bool = False
+    position: Position | None = None
 
     def at(self, page_url: str) -> Comment:
-        return Comment(self.id, self.author.username, self.body, f"{page_url}#note_{self.id}")
+        url = f"{page_url}#note_{self.id}"
+        place = "" if self.position is None else self.position.place
+        return Comment(self.id, self.author.username, self.body, url, place=place)
 
 
 class IssueAnswer(msgspec.Struct, frozen=True):

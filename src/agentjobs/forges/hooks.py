@@ -25,11 +25,7 @@ _SIGNATURE_HEADERS: Mapping[str, tuple[str, ...]] = {
     "github": ("x-hub-signature-256",),
     "gitea": ("x-gitea-signature", "x-forgejo-signature", "x-hub-signature-256"),
 }
-_ON_GITHUB_PULLS: Mapping[str, HintKind] = {
-    "pull_request": "pull",
-    "pull_request_review": "comment",
-    "pull_request_review_comment": "comment",
-}
+_GITHUB_COMMENTS = ("issue_comment", "pull_request_review", "pull_request_review_comment")
 _GITEA_EVENTS = ("x-gitea-event", "x-forgejo-event", "x-github-event")
 
 
@@ -133,10 +129,10 @@ def _github_hint(event: str, payload: _Payload) -> Hint | None:
     if event == "installation":
         # It was suspended, restored or given other permissions: all repositories are concerned.
         return Hint("repository")
-    if event == "issue_comment":
-        return _new_comment(repository, payload, is_on_pull=_is_pull(payload))
-    kind = _ON_GITHUB_PULLS.get(event)
-    return None if kind is None else _hint(kind, repository, _number_in(payload))
+    if event in _GITHUB_COMMENTS:
+        is_on_pull = event != "issue_comment" or _is_pull(payload)
+        return _new_comment(repository, payload, is_on_pull=is_on_pull)
+    return _hint("pull", repository, _number_in(payload)) if event == "pull_request" else None
 
 
 def _gitlab_hint(event: str, payload: _Payload) -> Hint | None:

@@ -22,9 +22,10 @@ async def record_pull(
     )
     await tx.execute(
         "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch, head_commit,"
-        " base_commit, state, draft, created_at, url)"
+        " base_commit, state, draft, created_at, url, line_comment_seen, review_seen)"
         " VALUES (:repo_id, :number, :title, '', :head_branch, :base_branch, :head_commit,"
-        " :base_commit, 'open', :draft, :now, :url)"
+        # Nothing was said on it yet; of a row from before there were these columns nobody knows.
+        " :base_commit, 'open', :draft, :now, :url, 0, 0)"
         " ON CONFLICT (repo_id, number) DO UPDATE SET head_commit = excluded.head_commit,"
         " draft = excluded.draft, url = excluded.url",
         repo_id=repo_id,

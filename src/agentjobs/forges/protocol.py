@@ -16,6 +16,8 @@ from agentjobs.git.remote import Remote
 # credential itself is not accepted; gone: it is not there (any more); away: may pass by itself.
 ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away"]
 PullState = Literal["open", "merged", "closed"]
+# On the pull request as a whole, on a line of its changes, or what a review says beside its lines.
+CommentKind = Literal["comment", "line", "review"]
 
 
 class ForgeError(Exception):
@@ -89,12 +91,24 @@ class PullNow(msgspec.Struct, frozen=True):
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """`id` grows with time; `author` is a login."""
+    """`id` grows with time among those of its kind; `author` is a login; `place` is what a comment
+    on a line is about, such as `src/a.py, line 12`."""
 
     id: int
     author: str
     text: str
     url: str
+    kind: CommentKind = "comment"
+    place: str = ""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The highest number of each kind that was heard; None: nobody ever listened, and only the
+    newest is told, as where to begin."""
+
+    comments: int = 0
+    lines: int | None = 0
+    reviews: int | None = 0
 
 
 class Issue(msgspec.Struct, frozen=True):
@@ -164,8 +178,8 @@ class Platform(Forge, Protocol):
 
     async def pull(self, repo: RepoAddress, number: int) -> PullNow: ...
 
-    async def comments(self, repo: RepoAddress, number: int, after: int) -> list[Comment]:
-        """Those on a pull request with a higher number than `after`, oldest first."""
+    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+        """Those on a pull request that were not heard yet; of each kind the oldest first."""
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         """On a pull request."""

@@ -8,6 +8,8 @@ from agentjobs.forges.protocol import PullRequestRequest
 # In all that the service writes on a platform, so that it knows its own words again.
 OWN_MARK = "<!-- agentjobs -->"
 MOST_TITLE_CHARACTERS = 255
+_MOST_PATH_CHARACTERS = 300
+_MOST_LINE = 10**9
 _CUT_SHORT = "\n\n… (cut short here)"
 
 
@@ -40,6 +42,18 @@ def shown(text: str, most: int = 300) -> str:
     """Somebody else's words as a part of a message: one printable line."""
     visible = "".join(filter(_is_visible, plain(text)))
     return " ".join(visible.split())[:most].rstrip()
+
+
+def place_of(path: str, line: int | None, old_line: int | None = None) -> str:
+    """Of a comment on a line: `old_line` is one that the change took away. Empty without a path."""
+    shown_path = shown(path, _MOST_PATH_CHARACTERS)
+    if not shown_path:
+        return ""
+    if line is not None and 0 < line < _MOST_LINE:
+        return f"{shown_path}, line {line}"
+    if old_line is not None and 0 < old_line < _MOST_LINE:
+        return f"{shown_path}, line {old_line} before the change"
+    return shown_path
 
 
 def _is_visible(character: str) -> bool:

@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from agentjobs.agents.plain_text import plain_text
+from agentjobs.agents.plain_text import plain_line, plain_text
 from agentjobs.forges.protocol import Comment, ForgeError, Platform, RepoAddress
 from agentjobs.forges.words import OWN_MARK
 from agentjobs.jobs.context import JobsContext
@@ -23,6 +23,7 @@ from agentjobs.repos.sync_claims import PlatformRepo
 
 # What a job is asked for is bounded as a whole, in JSON.
 _MOST_PROMPT_BYTES = 12_000
+_MOST_PLACE_CHARACTERS = 400
 _log = logging.getLogger(__name__)
 
 
@@ -69,13 +70,13 @@ async def answer_comment(
     context: JobsContext, platform: Platform, conversation: Conversation, comment: Comment
 ) -> None:
     """Starts what is asked for, once, and says so under it. Raises ForgeError."""
-    prompt = instruction_in(comment.text, context.settings.mention)
-    if prompt is None or comment.author == conversation.own_login:
+    instruction = instruction_in(comment.text, context.settings.mention)
+    if instruction is None or comment.author == conversation.own_login:
         return
     repo, number = conversation.address, conversation.number
     if not await _may_write(platform, repo, comment):
         return
-    said = await _start(context, platform.platform, conversation, comment, prompt)
+    said = await _start(context, platform.platform, conversation, comment, instruction)
     if said is not None:
         await platform.comment(repo, number, f"{OWN_MARK}\n{said}")
 
@@ -103,8 +104,17 @@ def instruction_in(text: str, mention: str) -> str | None:
     asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
     if asked is None:
         return None
-    prompt = plain_text(asked[1]).strip().encode()[:_MOST_PROMPT_BYTES]
-    return prompt.decode(errors="ignore") or None
+    return _bounded(plain_text(asked[1]).strip()) or None
+
+
+def prompt_of(instruction: str, place: str) -> str:
+    """What the job is asked for: of a comment on a line, with where it stands."""
+    about = plain_line(place)[:_MOST_PLACE_CHARACTERS]
+    return _bounded(f"About {about}:\n{instruction}") if about else instruction
+
+
+def _bounded(text: str) -> str:
+    return text.encode()[:_MOST_PROMPT_BYTES].decode(errors="ignore")
 
 
 async def _start(
@@ -112,7 +122,7 @@ async def _start(
     platform: str,
     conversation: Conversation,
     comment: Comment,
-    prompt: str,
+    instruction: str,
 ) -> str | None:
     """The words of the answer; None when it was given before."""
     job_id = await _latest_job(context, conversation)
@@ -132,13 +142,13 @@ async def _start(
     )
     # A service that is killed in between reads the comment again.
     claim = IdempotencyClaim(
-        f"comment:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
-        hashlib.sha256(prompt.encode(errors="replace")).digest(),
+        f"{comment.kind}:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
+        # Without its place: the lines may have moved when it is read again.
+        hashlib.sha256(instruction.encode(errors="replace")).digest(),
     )
+    request = FollowUpRequest(prompt_of(instruction, comment.place))
     try:
-        made = await follow_up_job(
-            context, caller, job_id, FollowUpRequest(prompt), idempotency=claim
-        )
+        made = await follow_up_job(context, caller, job_id, request, idempotency=claim)
     except Problem as problem:
         return f"No follow-up was started: {problem.message}"
     if made.replayed:

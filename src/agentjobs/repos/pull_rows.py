@@ -3,12 +3,12 @@
 Asks nobody anything; `pull_sync` does.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.forges.protocol import PullNow
+from agentjobs.forges.protocol import CommentKind, Heard, PullNow
 from agentjobs.store.database import Database, Row, Transaction
 
 # In the transaction that writes it down: a draft was marked ready.
@@ -18,6 +18,11 @@ MOST_TOLD = 50
 MOST_NEWEST = 50
 # Of those that are no longer among the newest, and of those that may have been opened again.
 MOST_IN_TURN = 10
+_SEEN: Mapping[CommentKind, str] = {
+    "comment": "comment_seen",
+    "line": "line_comment_seen",
+    "review": "review_seen",
+}
 _CLOSED_FOR_MS = 14 * DAY_MS
 _CLOSED_ASKED_MS = 3_600 * SECOND_MS
 
@@ -30,11 +35,22 @@ class PullRow(msgspec.Struct, frozen=True, kw_only=True):
     head_commit: str
     url: str | None
     comment_seen: int
+    # None: the row is older than the column, and nobody ever looked.
+    line_comment_seen: int | None
+    review_seen: int | None
     missing_looks: int = 0
     created_at: int = 0
     closed_at: int | None = None
     asked_at: int | None = None
     told_at: int | None = None
+
+    @property
+    def heard(self) -> Heard:
+        return Heard(self.comment_seen, self.line_comment_seen, self.review_seen)
+
+    def seen(self, kind: CommentKind) -> int | None:
+        number: int | None = getattr(self, _SEEN[kind])
+        return number
 
 
 _FIELDS = ", ".join(PullRow.__struct_fields__)
@@ -103,10 +119,13 @@ async def update(
     return bool(changed)
 
 
-async def mark_heard(tx: Transaction, repo_id: str, number: int, comment_id: int) -> None:
+async def mark_heard(
+    tx: Transaction, repo_id: str, number: int, kind: CommentKind, comment_id: int
+) -> None:
+    column = _SEEN[kind]
     await tx.execute(
-        "UPDATE pulls SET comment_seen = :comment_id WHERE repo_id = :repo_id"
-        " AND number = :number AND comment_seen < :comment_id",
+        f"UPDATE pulls SET {column} = :comment_id WHERE repo_id = :repo_id"
+        f" AND number = :number AND COALESCE({column}, -1) < :comment_id",
         repo_id=repo_id,
         number=number,
         comment_id=comment_id,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.protocol import Comment, ForgeError, Platform, PullNow
+from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, PullNow
 from agentjobs.forges.words import MOST_TITLE_CHARACTERS, shown
 from agentjobs.problems import Problem
 from agentjobs.repos import pull_rows
@@ -34,7 +34,8 @@ _MOST_REMEMBERED = 10_000
 _SLOW = "Its platform is slow: not all pull requests were read within 2 minutes, the rest is later."
 _log = logging.getLogger(__name__)
 
-_Key = tuple[str, int, int]
+_KINDS: tuple[CommentKind, ...] = ("comment", "line", "review")
+_Key = tuple[str, int, CommentKind, int]
 
 
 class HeardLater(Exception):
@@ -152,15 +153,27 @@ class PullSync:
             tx.announce(f"events:{repo.organization_id}")
 
     async def _hear(self, look: _Look, row: PullRow) -> bool:
-        repo, platform = look.repo, look.platform
         if row.number in look.gone:
             return True
-        comments = await platform.comments(repo.address, row.number, row.comment_seen)
-        is_behind = False
-        for comment in sorted(comments, key=lambda one: one.id):
-            if comment.id <= row.comment_seen:
+        told = await look.platform.comments(look.repo.address, row.number, row.heard)
+        is_all_heard = True
+        for kind in _KINDS:
+            comments = sorted((one for one in told if one.kind == kind), key=lambda one: one.id)
+            seen = row.seen(kind)
+            if seen is None:
+                # What was said before anybody listened is no order of today.
+                newest = comments[-1].id if comments else 0
+                await self.db.transact(pull_rows.mark_heard, look.repo.id, row.number, kind, newest)
                 continue
-            key = (repo.id, row.number, comment.id)
+            newer = [one for one in comments if one.id > seen]
+            is_all_heard = await self._hear_newer(look, row, newer) and is_all_heard
+        return is_all_heard
+
+    async def _hear_newer(self, look: _Look, row: PullRow, comments: Sequence[Comment]) -> bool:
+        """Of one kind, the oldest first."""
+        is_behind = False
+        for comment in comments:
+            key = (look.repo.id, row.number, comment.kind, comment.id)
             try:
                 is_heard = await self._hear_one(look, key, comment)
             except HeardLater:
@@ -197,7 +210,7 @@ class PullSync:
             self.tries.clear()
             self.ahead.clear()
         tries = self.tries[key] = self.tries.get(key, 0) + weight
-        fields = {"repo_id": key[0], "pull": key[1], "comment": key[2], "tries": tries}
+        fields = {"repo_id": key[0], "pull": key[1], key[2]: key[3], "tries": tries}
         if tries < MOST_TRIES:
             _log.warning("a comment was not handled", exc_info=error, extra={"fields": fields})
             return True
