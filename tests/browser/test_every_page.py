@@ -57,10 +57,6 @@ async def faults_of(page: Page, address: str) -> list[str]:
     found = await faults_of_accessibility(page)
     shift = await shift_of(page)
     if shift >= MOST_SHIFT:
-        # News may have come in the very moment; what is wrong with the page itself moves again.
-        await page.reload()
-        shift = min(shift, await shift_of(page))
-    if shift >= MOST_SHIFT:
         found.append(f"moved by {shift:.3f} while it was loaded")
     found += await widths_that_overflow(page)
     return [f"{address}: {fault}" for fault in found]
