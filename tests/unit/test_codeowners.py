@@ -1,5 +1,9 @@
 """Who is asked to review a change, by the rules that GitHub and GitLab document."""
 
+import threading
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from agentjobs.repos.codeowners import MOST_OWNERS, CostlyOwners, owners_of
@@ -69,3 +73,20 @@ def test_what_would_take_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     text = ("**/a*" * 1 + "/**/a*" * 10 + "/zz @x\n") * 2_000
     with pytest.raises(CostlyOwners):
         owners_of(text, [b"a/" * 60 + b"a"] * 1_000)
+
+
+def test_time_that_other_threads_take_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentjobs.repos.codeowners.MOST_SECONDS", 0.1)
+
+    def paths() -> Iterator[bytes]:
+        other = threading.Thread(target=_spend_cpu_seconds, args=(0.3,))
+        other.start()
+        other.join()
+        yield b"file"
+
+    assert owners_of("* @all", paths()) == ("@all",)
+
+
+def _spend_cpu_seconds(seconds: float) -> None:
+    while time.thread_time() < seconds:
+        pass
