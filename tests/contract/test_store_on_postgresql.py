@@ -234,6 +234,28 @@ async def test_callers_that_give_up_waiting_for_a_connection_take_none_with_them
         assert {f"o{n}" for n in range(1, 40, 2)} <= set(found)
 
 
+async def test_closing_finishes_what_runs_and_refuses_what_waits(postgres_url: str) -> None:
+    async def wait_for_lock(tx: Transaction) -> None:
+        await tx.execute("SELECT pg_advisory_xact_lock_shared(1)")
+
+    db = await PostgresqlDatabase.open(postgres_url)
+    operator = await asyncpg.connect(postgres_url)
+    await operator.execute("SELECT pg_advisory_lock(1)")
+    callers = [asyncio.create_task(db.transact(wait_for_lock)) for _ in range(12)]
+    while await operator.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 10:
+        assert not any(caller.done() for caller in callers)
+    closing = asyncio.create_task(db.close())
+    await asyncio.sleep(0)
+    await operator.execute("SELECT pg_advisory_unlock(1)")
+    await closing
+
+    outcomes = await asyncio.gather(*callers, return_exceptions=True)
+    assert outcomes[:10] == [None] * 10
+    assert [str(outcome) for outcome in outcomes[10:]] == ["the database is closed"] * 2
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes[10:])
+    await operator.close()
+
+
 async def _invalidate_keys(tx: Transaction) -> None:
     await tx.invalidate("keys")
 

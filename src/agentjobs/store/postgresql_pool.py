@@ -1,137 +1,102 @@
-"""A few PostgreSQL connections, handed out one at a time.
+"""A few PostgreSQL connections, each lent to one caller at a time.
 
-Smaller than asyncpg's own pool on purpose: that one spends a round trip and a task on every
-return to reset a session, and no session here is ever left changed.
+asyncpg's own pool was measured against it: see docs/decisions/0001-sql-written-once.md.
 """
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.postgresql_connection import Connection, close
 
 ACQUIRE_SECONDS = 10.0
 LONGEST_USE_SECONDS = 30.0
-"""Whoever has not got an answer by then gets none: the connection is cut."""
+"""A connection in use for longer is terminated."""
 _STALE_SECONDS = 300.0
-"""A firewall may have forgotten a connection that was silent for long."""
+"""A firewall may have dropped a connection that was idle for longer."""
 
 
 class Pool:
-    """At most `most` connections, opened when first needed; the last one used is used next."""
+    """At most `max_size` connections, opened on demand; the last one released is used next."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], max_size: int) -> None:
         self._connect = connect
-        self._most = most
-        self._open = 0
+        self._max_size = max_size
+        self._available = asyncio.Semaphore(max_size)
         self._idle: list[tuple[Connection, float]] = []
-        self._in_use: dict[Connection, asyncio.TimerHandle] = {}
-        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._timers: dict[Connection, asyncio.TimerHandle] = {}
         self._closed = False
 
     async def acquire(self) -> Connection:
-        connection = await self._take()
+        await self._reserve()
+        try:
+            connection = self._pop_idle() or await self._connect()
+        except BaseException:
+            self._available.release()
+            raise
         # One timer for all statements of a transaction; asyncpg's own would be one for each.
-        self._in_use[connection] = asyncio.get_running_loop().call_later(
+        self._timers[connection] = asyncio.get_running_loop().call_later(
             LONGEST_USE_SECONDS, connection.terminate
         )
         return connection
 
-    async def _take(self) -> Connection:
-        while True:
-            if self._closed:
-                raise StoreUnavailable("the database is closed")
-            while self._idle:
-                connection, since = self._idle.pop()
-                if not connection.is_closed() and time.monotonic() - since < _STALE_SECONDS:
-                    return connection
-                self._forget(connection)
-            if self._open < self._most:
-                return await self._open_one()
-            handed = await self._wait()
-            if handed is not None:
-                return handed
-
     def release(self, connection: Connection) -> None:
-        """Give back a connection that is outside any transaction."""
-        self._stop_timer(connection)
+        """Return a connection that is outside any transaction."""
         if self._closed or connection.is_closed():
             self.discard(connection)
-        elif not self._hand_over(connection):
-            self._idle.append((connection, time.monotonic()))
+            return
+        self._timers.pop(connection).cancel()
+        self._idle.append((connection, time.monotonic()))
+        self._available.release()
 
     def discard(self, connection: Connection) -> None:
-        """Give back a connection whose state is not known."""
-        self._stop_timer(connection)
-        self._forget(connection)
-        self._hand_over(None)
+        """Return a connection whose state is unknown."""
+        self._timers.pop(connection).cancel()
+        connection.terminate()
+        self._available.release()
 
     async def close(self, within_seconds: float) -> None:
-        """Wait for what is under way, but not for ever."""
+        """Wait up to `within_seconds` for the connections in use."""
         self._closed = True
-        while self._hand_over(None):
-            pass
         give_up_at = time.monotonic() + within_seconds
         while self._idle:
             connection, _ = self._idle.pop()
-            self._open -= 1
             await close(connection, max(give_up_at - time.monotonic(), 0.1))
-        while self._open and (left := give_up_at - time.monotonic()) > 0:
-            returned: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(returned)
-            await asyncio.wait([returned], timeout=left)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(give_up_at - time.monotonic()):
+                for _ in range(self._max_size):
+                    await self._available.acquire()
 
-    async def _open_one(self) -> Connection:
-        self._open += 1
-        try:
-            return await self._connect()
-        except BaseException:
-            self._open -= 1
-            self._hand_over(None)
-            raise
+    async def _reserve(self) -> None:
+        self._refuse_when_closed()
+        if self._available.locked():
+            await self._wait()
+        else:
+            await self._available.acquire()
 
-    async def _wait(self) -> Connection | None:
-        """A connection, or None when one may be opened in the place of another."""
-        waiting: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+    async def _wait(self) -> None:
         try:
             async with asyncio.timeout(ACQUIRE_SECONDS):
-                return await waiting
-        except BaseException as error:
-            self._stop_waiting(waiting)
-            if isinstance(error, TimeoutError):
-                raise StoreUnavailable(
-                    f"all {self._most} connections to the database were busy "
-                    f"for {ACQUIRE_SECONDS:g} s"
-                ) from None
-            raise
+                await self._available.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self._max_size} connections to the database were busy"
+                f" for {ACQUIRE_SECONDS:g} s"
+            ) from None
+        if self._closed:
+            self._available.release()
+            self._refuse_when_closed()
 
-    def _stop_waiting(self, waiting: asyncio.Future[Connection | None]) -> None:
-        if waiting in self._waiting:
-            self._waiting.remove(waiting)
-        elif waiting.done() and not waiting.cancelled():
-            # It was handed a connection in the very moment it gave up.
-            connection = waiting.result()
-            if connection is None:
-                self._hand_over(None)
-            else:
-                self.release(connection)
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the database is closed")
 
-    def _hand_over(self, connection: Connection | None) -> bool:
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(connection)
-                return True
-        return False
-
-    def _stop_timer(self, connection: Connection) -> None:
-        timer = self._in_use.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _forget(self, connection: Connection) -> None:
-        self._open -= 1
-        connection.terminate()
+    def _pop_idle(self) -> Connection | None:
+        while self._idle:
+            connection, since = self._idle.pop()
+            if not connection.is_closed() and time.monotonic() - since < _STALE_SECONDS:
+                return connection
+            connection.terminate()
+        return None
