@@ -1,4 +1,4 @@
-"""Deletes what is left of sign-ins that are over: sessions, links, counts of failures."""
+"""Deletes what past sign-ins left behind: sessions, links, counts of failures, form tokens."""
 
 from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.organizations.throttle import WINDOW_MS
@@ -9,12 +9,14 @@ _BATCH = 500
 _OVER = (
     ("sessions", "hash", "expires_at <= :now OR seen_at <= :idle OR created_at <= :oldest"),
     ("sign_in_links", "hash", "expires_at <= :now"),
+    # No session that could send one again is older than this.
+    ("used_form_tokens", "hash", "used_at <= :oldest"),
     ("sign_in_failures", "subject", "since <= :window"),
 )
 
 
 async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_days: float) -> int:
-    """Delete sessions, links and counts that are over; a batch of each. How many those were."""
+    """Delete what is over, a batch of each kind; returns how many rows that were."""
     bounds = {
         "now": now,
         "idle": now - int(idle_hours * _HOUR_MS),

@@ -1,5 +1,6 @@
 """The dashboard's cookies: names, and how scripts, other sites and listeners are kept out."""
 
+from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote, unquote, urlsplit
 
 from starlette.requests import Request
@@ -9,9 +10,18 @@ from agentjobs.settings import Settings
 
 SESSION = "session"
 SAID = "said"
+ZONE = "zone"
 OPENID = "openid"
 
 _MOST_SAID_LENGTH = 2_000
+
+# How a banner looks: what was asked for happened, failed, or was not necessary.
+Tone = Literal["good", "bad", "warn"]
+
+
+class Banner(NamedTuple):
+    tone: Tone
+    text: str
 
 
 def is_https(settings: Settings) -> bool:
@@ -48,11 +58,16 @@ def drop_cookie(response: Response, settings: Settings, what: str) -> None:
     set_cookie(response, settings, what, "", 0)
 
 
-def say_next(response: Response, settings: Settings, text: str) -> None:
+def say_next(response: Response, settings: Settings, banner: Banner) -> None:
     """A sentence for the page that follows a redirect."""
     # Browsers drop a cookie that is too long as a whole.
-    set_cookie(response, settings, SAID, quote(text)[:_MOST_SAID_LENGTH], 60)
+    text = quote(banner.text)[:_MOST_SAID_LENGTH]
+    set_cookie(response, settings, SAID, f"{banner.tone}.{text}", 60)
 
 
-def said_before(request: Request, settings: Settings) -> str:
-    return unquote(read_cookie(request, settings, SAID))
+def said_before(request: Request, settings: Settings) -> Banner | None:
+    tone, _, text = read_cookie(request, settings, SAID).partition(".")
+    for known in get_args(Tone):
+        if tone == known and text:
+            return Banner(known, unquote(text))
+    return None

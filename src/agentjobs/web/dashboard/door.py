@@ -2,8 +2,8 @@
 change was really asked for by them. Knows no page from the inside."""
 
 import contextlib
-import hmac
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import msgspec
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.form_tokens import is_token_of, return_token, use_token
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.memberships import memberships_of
 from agentjobs.organizations.organizations import find_organization
@@ -32,12 +33,14 @@ from agentjobs.web.dashboard.visits import Guest, Visit
 
 _Answer = Callable[[Request], Awaitable[Response]]
 _NO_FORM = Form([])
+_SENT_BEFORE = "This form was already submitted, so nothing was created or changed again."
 
 
 def routes_of(context: WebContext, places: list[Place | OpenPlace]) -> list[BaseRoute]:
     """One route per address, so that a wrong method is told which there are."""
     let_routes_read_names()
-    door = _Door(context)
+    pages = {place.path for place in places if place.method == "GET"}
+    door = _Door(context, pages)
     by_path: dict[str, dict[str, Place | OpenPlace]] = {}
     for place in places:
         by_path.setdefault(place.path, {})[place.method] = place
@@ -48,8 +51,9 @@ def routes_of(context: WebContext, places: list[Place | OpenPlace]) -> list[Base
 
 
 class _Door:
-    def __init__(self, context: WebContext) -> None:
+    def __init__(self, context: WebContext, pages: set[str]) -> None:
         self._context = context
+        self._pages = pages
         self._settings = context.settings
         self._addresses = ClientAddresses(context.settings.trusted_proxies)
 
@@ -79,17 +83,41 @@ class _Door:
             )
         viewer = visit.viewer
         with acting_as(Actor("user", viewer.called, viewer.user_id, visit.origin.address)):
+            if request.method == "POST":
+                return await self._answer_form(place, visit)
             return await place.handler(visit)
+
+    async def _answer_form(self, place: Place, visit: Visit) -> Response:
+        """A form that was accepted is not accepted again, such as when its answer is reloaded."""
+        token, address = visit.form.text("csrf"), visit.request.url.path
+        if not await use_token(visit.db, token, address):
+            return visit.redirect(self._page_of(place, visit), said=_SENT_BEFORE, tone="warn")
+        is_accepted = False
+        try:
+            response = await place.handler(visit)
+            is_accepted = response.status_code < HTTPStatus.BAD_REQUEST
+            return response
+        finally:
+            if not is_accepted:
+                with contextlib.suppress(StoreUnavailable):
+                    await return_token(visit.db, token, address)
+
+    def _page_of(self, place: Place, visit: Visit) -> str:
+        """The page that a form belongs to: the nearest one above its address."""
+        path, address = place.path, visit.request.url.path
+        while path and path not in self._pages:
+            path, address = path.rpartition("/")[0], address.rpartition("/")[0]
+        return address or "/"
 
     async def _visit(self, place: Place, request: Request) -> Visit:
         viewer = await self._viewer(place, request)
         request.scope[CALLER] = viewer.caller
         guest = await self._guest(request)
-        if request.method == "POST" and not _is_token_of(viewer, guest.form):
+        if request.method == "POST" and not is_token_of(viewer.csrf, guest.form.text("csrf")):
             raise Problem(
                 "form_expired",
-                "This form was made for another visit, so nothing was changed. Go back, reload "
-                "the page and send it again.",
+                "This form belongs to another session, so nothing was changed. Go back, reload "
+                "the page and submit it again.",
             )
         visit = Visit(guest.context, guest.request, guest.origin, guest.form, viewer)
         return await self._in_named_organization(visit)
@@ -139,11 +167,6 @@ class _Door:
         agent = request.headers.get("user-agent", "")
         origin = Origin(self._addresses.of(request.scope), agent[:300])
         return Guest(self._context, request, origin, form)
-
-
-def _is_token_of(viewer: Viewer, form: Form) -> bool:
-    given = form.text("csrf")
-    return bool(viewer.csrf) and hmac.compare_digest(given.encode(), viewer.csrf.encode())
 
 
 def _is_opened(request: Request) -> bool:

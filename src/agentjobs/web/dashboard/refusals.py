@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from agentjobs.organizations.form_tokens import form_token, new_nonce
 from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.sessions import Viewer, find_viewer
 from agentjobs.problems import Problem
@@ -81,9 +82,10 @@ def _surroundings(request: Request, viewer: Viewer | None) -> dict[str, Any]:
     """As a page has them, but for what would have to be looked up."""
     return {
         "viewer": viewer,
-        "csrf": viewer.csrf if viewer else "",
+        "csrf": form_token(viewer.csrf, new_nonce()) if viewer else "",
+        "form_nonce": "",
         "may": partial(allows, viewer.role if viewer else ""),
         "place": request.url.path,
         "notices": (),
-        "said": "",
+        "said": None,
     }

@@ -1,12 +1,13 @@
 """A person's request on its way to a page: who asks, what was sent, and how to answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from agentjobs.organizations.form_tokens import form_token, new_nonce, nonce_from
 from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.sessions import Origin, Viewer
 from agentjobs.problems import Problem
@@ -14,7 +15,14 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.api.errors import status_of
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard.cookies import SAID, drop_cookie, said_before, say_next
+from agentjobs.web.dashboard.cookies import (
+    SAID,
+    Banner,
+    Tone,
+    drop_cookie,
+    said_before,
+    say_next,
+)
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.notices import notices_for
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
@@ -72,19 +80,25 @@ class Guest:
         """A part of a page that the script asked for."""
         return html_response(html)
 
-    def redirect(self, path: str, *, said: str = "", **query: str) -> Response:
-        """To a place of ours, which shows `said` once."""
+    def redirect(self, path: str, *, said: str = "", tone: Tone = "good", **query: str) -> Response:
+        """To a page of ours, which shows `said` once in a banner of this tone."""
         address = prefix_of(self.settings) + path
         if query:
             address += f"?{urlencode(query)}"
         response = RedirectResponse(address, status_code=303, headers=HEADERS)
         if said:
-            say_next(response, self.settings, said)
+            say_next(response, self.settings, Banner(tone, said))
         return response
 
     def _self(self) -> dict[str, Any]:
         place = self.request.url.path
-        return {"prefix": prefix_of(self.settings), "place": place, "viewer": None, "csrf": ""}
+        return {
+            "prefix": prefix_of(self.settings),
+            "place": place,
+            "viewer": None,
+            "csrf": "",
+            "form_nonce": "",
+        }
 
     async def _surroundings(self) -> dict[str, Any]:
         return {**self._self(), "notices": []}
@@ -95,6 +109,12 @@ class Visit(Guest):
     """Of somebody who is signed in."""
 
     viewer: Viewer
+    # All forms of a page share one. A stream names that of the page it belongs to, so that the
+    # parts it sends stay the same.
+    form_nonce: str = field(default_factory=new_nonce)
+
+    def __post_init__(self) -> None:
+        self.form_nonce = nonce_from(self.query("form")) or self.form_nonce
 
     @property
     def organization_id(self) -> str:
@@ -111,7 +131,8 @@ class Visit(Guest):
         return {
             **Guest._self(self),
             "viewer": self.viewer,
-            "csrf": self.viewer.csrf,
+            "csrf": form_token(self.viewer.csrf, self.form_nonce),
+            "form_nonce": self.form_nonce,
             "may": self.may,
         }
 

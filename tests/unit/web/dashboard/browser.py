@@ -150,6 +150,10 @@ class Browser:
         """Follows redirects inside the service, as a browser does."""
         return Page(await self.http.get(path, follow_redirects=True, **options))
 
+    async def open_twice(self, path: str) -> tuple[Page, Page]:
+        """In two windows: what is done in one makes the other stale."""
+        return await self.open(path), await self.open(path)
+
     async def get(self, path: str, **options: Any) -> httpx.Response:
         """Without following anything."""
         return await self.http.get(path, **options)

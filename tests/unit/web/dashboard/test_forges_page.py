@@ -261,10 +261,11 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     names = [repo.full_name for repo in repos]
     assert "group/sub/project" in names
     assert "acme/old" not in names
+    csrf = page.form("/sign-out").value("csrf")
     page = await admin.post(place, [("csrf", csrf), ("repo", "acme/app")])
     assert "1 repository connected." in page.text
     assert "group/sub/project" in page.text
-    page = await admin.post(place, [("csrf", csrf)])
+    page = await admin.post(place, [("csrf", page.form("/sign-out").value("csrf"))])
     assert page.status == 400
     assert "Choose repositories, or write their names." in page.text
 
@@ -279,6 +280,7 @@ async def test_all_that_can_be_are_connected_at_once(dashboard, table, connectio
     assert "151 repositories connected." in page.text
     assert "The first 100 of 151" in page.text
     # Those that are connected already are no refusals.
+    csrf = page.form("/sign-out").value("csrf")
     page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
     assert "0 repositories connected." in page.text
 

@@ -26,14 +26,14 @@ async def importing(dashboard):
 
 async def test_what_runs_is_cancelled_by_an_administrator(importing):
     action = f"/repos/imports/{IMPORT}/cancel"
-    page = await importing.admin.open("/repos")
+    page, stale = await importing.admin.open_twice("/repos")
     assert "Receiving objects: 3 %" in page.text
     assert not page.has_form("/dismiss")
     done = await importing.admin.send(page, action)
     assert "acme/big is not being fetched any more." in done.text
     assert not done.has_form(action)
     assert await list_imports(importing.db, importing.caller.organization_id) == []
-    assert (await importing.admin.send(page, action)).status == 404
+    assert (await importing.admin.send(stale, action)).status == 404
 
 
 async def test_nobody_else_is_offered_it(importing):

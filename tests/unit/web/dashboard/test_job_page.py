@@ -102,9 +102,9 @@ async def test_a_follow_up_goes_on_with_the_pull_request(furnished):
 @pytest.mark.parametrize(("prompt", "status"), [("  ", 422), ("Once more", 409)])
 async def test_a_refused_follow_up_keeps_what_was_typed(furnished, prompt, status):
     here = place(furnished.things["acme"])
-    page = await furnished.member.open(here)
+    page, other = await furnished.member.open_twice(here)
     if status == 409:
-        await furnished.member.send(page, f"{here}/follow-up", prompt="The first")
+        await furnished.member.send(other, f"{here}/follow-up", prompt="The first")
     page = await furnished.member.send(page, f"{here}/follow-up", prompt=prompt)
     assert page.status == status
     assert page.form("/follow-up").value("prompt") == prompt

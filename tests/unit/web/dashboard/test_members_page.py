@@ -48,47 +48,47 @@ async def test_a_refused_invitation_keeps_what_was_typed(furnished, email, role)
 
 async def test_a_withdrawn_invitation_opens_nothing(furnished):
     things = furnished.things["acme"]
-    page = await furnished.admin.open(HERE)
+    page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{things.invitation}/withdraw")
     assert "its link opens nothing" in done.text
     assert "new@acme.example" not in done.text
     address = f"/invitation?token={things.invitation_token}"
     assert (await furnished.nobody.open(address)).status == 400
-    again = await furnished.admin.send(page, f"{things.invitation}/withdraw")
+    again = await furnished.admin.send(stale, f"{things.invitation}/withdraw")
     assert again.status == 404
 
 
 async def test_a_changed_role_holds_at_once(furnished):
     row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'viewer@acme.example'")
-    page = await furnished.admin.open(HERE)
+    page, stale = await furnished.admin.open_twice(HERE)
     assert (await furnished.viewer.open("/jobs/new")).status == 403
     done = await furnished.admin.send(page, f"{row['id']}/role", role="member")
     assert "The role is changed." in done.text
     assert (await furnished.viewer.open("/jobs/new")).status == 200
-    refused = await furnished.admin.send(page, f"{row['id']}/role", role="owner")
+    refused = await furnished.admin.send(stale, f"{row['id']}/role", role="owner")
     assert refused.status == 400
     assert "There is no role" in refused.text
 
 
 async def test_who_is_removed_is_out_at_once(furnished):
     row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
-    page = await furnished.admin.open(HERE)
+    page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{row['id']}/remove")
     assert "They are removed" in done.text
     assert "member@acme.example" not in done.text
     assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
-    again = await furnished.admin.send(page, f"{row['id']}/remove")
+    again = await furnished.admin.send(stale, f"{row['id']}/remove")
     assert again.status == 404
 
 
 async def test_a_member_is_signed_out_by_an_administrator(furnished):
     row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
-    page = await furnished.admin.open(HERE)
+    page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{row['id']}/sign-out")
     assert "They are signed out." in done.text
     assert "member@acme.example" in done.text
     assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
-    again = await furnished.admin.send(page, f"{row['id']}/sign-out")
+    again = await furnished.admin.send(stale, f"{row['id']}/sign-out")
     assert "They were not signed in to acme." in again.text
     log = await furnished.admin.open("/settings/audit-log?action=member.signed_out")
     assert log.text.count("signed a member out: member@acme.example") == 1

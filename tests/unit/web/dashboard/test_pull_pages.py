@@ -87,13 +87,13 @@ async def test_a_refused_comment_keeps_what_was_typed(furnished, body):
 
 async def test_merging_makes_a_commit_and_says_who_did_it(furnished):
     member = furnished.member
-    page = await member.open(at(OPEN))
+    page, stale = await member.open_twice(at(OPEN))
     assert "Makes a merge commit on main ." in page.text
     merged = await member.send(page, f"{at(OPEN)}/merge")
     assert "Merged into main." in merged.text
     assert "by Grace as" in merged.text
     assert not merged.has_form("/merge")
-    again = await member.send(page, f"{at(OPEN)}/merge")
+    again = await member.send(stale, f"{at(OPEN)}/merge")
     assert again.status == 409
     assert "is merged already" in again.text
 
@@ -110,11 +110,11 @@ async def test_a_conflict_names_the_files_and_changes_nothing(furnished):
 
 async def test_a_closed_one_stays_readable(furnished):
     member = furnished.member
-    page = await member.open(at(OPEN))
+    page, stale = await member.open_twice(at(OPEN))
     closed = await member.send(page, f"{at(OPEN)}/close")
     assert "Closed without merging." in closed.text
     assert "by Grace" in closed.text
-    again = await member.send(page, f"{at(OPEN)}/close")
+    again = await member.send(stale, f"{at(OPEN)}/close")
     assert again.status == 409
     assert "PRICE = 3" in again.text
 
@@ -179,9 +179,11 @@ async def test_an_address_may_name_another_of_ones_own_organizations(furnished):
 
 async def test_of_those_who_merge_and_close_at_once_one_did_it_and_the_others_are_told(furnished):
     member = furnished.member
-    page = await member.open(at(OPEN))
-    actions = [f"{at(OPEN)}/{verb}" for verb in ("merge", "close", "merge", "close")]
-    answers = await asyncio.gather(*(member.send(page, action) for action in actions))
+    windows = await member.open_twice(at(OPEN))
+    actions = [f"{at(OPEN)}/{verb}" for verb in ("merge", "close")]
+    answers = await asyncio.gather(
+        *(member.send(page, action) for page in windows for action in actions)
+    )
     done = [each for each in answers if each.status == 200]
     assert len(done) == 1
     state = (await member.open(at(OPEN))).text

@@ -67,10 +67,10 @@ async def test_a_refused_connection_keeps_what_was_typed(dashboard, address, nam
 
 
 async def test_a_failed_import_is_dismissed_once(furnished):
-    page = await furnished.admin.open("/repos")
+    page, stale = await furnished.admin.open_twice("/repos")
     done = await furnished.admin.send(page, "/dismiss")
     assert "acme/elsewhere" not in done.text
-    gone = await furnished.admin.send(page, "/dismiss")
+    gone = await furnished.admin.send(stale, "/dismiss")
     assert gone.status == 404
 
 
@@ -104,6 +104,7 @@ async def test_a_path_is_lifted_and_protected_again(furnished):
     page = await admin.post(f"{HERE}/protect", fields)
     assert "It is protected again." in page.text
     assert "renovate.json" not in page.text
+    fields[0] = ("csrf", page.form(f"{HERE}/lift").value("csrf"))
     page = await admin.post(f"{HERE}/protect", fields)
     assert page.status == 400
     assert "was not lifted" in page.text

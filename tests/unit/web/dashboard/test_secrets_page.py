@@ -69,9 +69,9 @@ async def test_a_secret_is_removed(dashboard: Dashboard) -> None:
 
 async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
     await set_secret(dashboard.db, dashboard.context.keys, "acme", "MODEL_KEY", VALUE)
-    before = await dashboard.admin.open(PATH)
-    await dashboard.admin.send(before, f"{PATH}/remove")
-    page = await dashboard.admin.send(before, f"{PATH}/remove")
+    page, stale = await dashboard.admin.open_twice(PATH)
+    await dashboard.admin.send(page, f"{PATH}/remove")
+    page = await dashboard.admin.send(stale, f"{PATH}/remove")
     assert page.status == 404
     assert "not there any more" in page.text
 

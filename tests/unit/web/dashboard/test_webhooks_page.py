@@ -9,6 +9,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
 from agentjobs.webhooks.endpoints import disable, list_endpoints
+from tests.people import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 
 URL = "https://192.0.2.10/hook"
@@ -206,3 +207,12 @@ async def test_one_and_all_failed_are_sent_again(dashboard):
     page = await dashboard.member.send(log, "/redeliver-failed", days="7")
     assert "1 failed deliveries are being sent again." in page.text
     assert (await dashboard.outsider.open(place)).status == 404
+
+
+async def test_a_failed_ping_is_shown_as_a_failure(furnished):
+    # An address that may not be dialled, so that nothing is sent.
+    await write(furnished.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
+    here = f"/settings/webhooks/{furnished.things['acme'].endpoint}"
+    page = await furnished.admin.send(await furnished.admin.open(here), "/test")
+    assert '<p class="alert bad" role="alert">The ping was not delivered.</p>' in page.html
+    assert "alert good" not in page.html

@@ -138,8 +138,11 @@ async def csrf_of(browser: Browser) -> str:
 
 
 async def stored(db: Database) -> dict[str, list[str]]:
-    """All that is in the store, but when somebody was seen last."""
-    tables = await db.fetch_all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    """All that is in the store, but when somebody was seen last and which forms were sent."""
+    tables = await db.fetch_all(
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        " AND name <> 'used_form_tokens' ORDER BY name"
+    )
     found = {}
     for table in (row["name"] for row in tables):
         rows = [dict(row) for row in await db.fetch_all(f"SELECT * FROM {table}")]

@@ -70,7 +70,7 @@ async def cancel(visit: Visit) -> Response:
     except Problem as problem:
         if problem.code != "job_finished":
             raise
-        return visit.redirect(f"/jobs/{job_id}", said=problem.message)
+        return visit.redirect(f"/jobs/{job_id}", said=problem.message, tone="warn")
     return visit.redirect(f"/jobs/{job_id}", said="The job is being cancelled.")
 
 

@@ -78,7 +78,9 @@ async def edit(visit: Visit) -> Response:
     except Problem as problem:
         refused = _for_people(problem)
         return await _detail_page(visit, endpoint, problem=refused, **typed, wanted=wanted)
-    return visit.redirect(_place(endpoint), said=f"Saved. {warning or ''}".strip())
+    if warning:
+        return visit.redirect(_place(endpoint), said=f"Saved. {warning}", tone="warn")
+    return visit.redirect(_place(endpoint), said="Saved.")
 
 
 async def ping(visit: Visit) -> Response:
@@ -87,8 +89,10 @@ async def ping(visit: Visit) -> Response:
     delivery_id, attempt = await send_ping(
         visit.db, visit.context.keys, visit.settings, endpoint.id, allowed
     )
-    said = "The ping was delivered." if attempt.succeeded else "The ping was not delivered."
-    return visit.redirect(f"{HERE}/delivery-log/{delivery_id}", said=said)
+    log = f"{HERE}/delivery-log/{delivery_id}"
+    if attempt.succeeded:
+        return visit.redirect(log, said="The ping was delivered.")
+    return visit.redirect(log, said="The ping was not delivered.", tone="bad")
 
 
 async def rotate(visit: Visit) -> Response:

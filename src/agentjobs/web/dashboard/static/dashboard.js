@@ -216,7 +216,9 @@ addEventListener("pageshow", () => {
 });
 
 prepare(document);
-for (const each of document.querySelectorAll("[data-live]")) follow(() => each.dataset.live, { part: swap });
+// The stream makes its forms with the nonce of this page, so that parts are the same as here.
+const live = (address) => `${address}${address.includes("?") ? "&" : "?"}form=${document.documentElement.dataset.form}`;
+for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
 const log = document.getElementById("log");
 if (log) {
   followLog(log);

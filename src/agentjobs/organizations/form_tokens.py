@@ -1,0 +1,66 @@
+"""Form tokens: each belongs to one session and is accepted once per form address.
+
+A token is a random number with a MAC that only its session can make. Which tokens were used is
+stored, so that a reload on another server does not repeat a change either.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Database, Transaction
+
+_NONCE_BYTES = 12
+_is_nonce = re.compile(r"[A-Za-z0-9_-]{16}").fullmatch
+
+
+def new_nonce() -> str:
+    return secrets.token_urlsafe(_NONCE_BYTES)
+
+
+def form_token(key: str, nonce: str) -> str:
+    """`key` is the session's own; see `Viewer.csrf`."""
+    digest = hmac.digest(key.encode(), nonce.encode(), "sha256")
+    return f"{nonce}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+def nonce_from(text: str) -> str:
+    """`text` if it can be a nonce, else the empty text."""
+    return text if _is_nonce(text) else ""
+
+
+def is_token_of(key: str, token: str) -> bool:
+    nonce = nonce_from(token.partition(".")[0])
+    expected = form_token(key, nonce)
+    return bool(key and nonce) and hmac.compare_digest(token.encode(), expected.encode())
+
+
+async def use_token(db: Database, token: str, address: str) -> bool:
+    """False when this token was used for this form before."""
+    return await db.transact(_insert, _hash(token, address), now_ms())
+
+
+async def return_token(db: Database, token: str, address: str) -> None:
+    """The form was refused: it may be sent again."""
+    await db.transact(_delete, _hash(token, address))
+
+
+def _hash(token: str, address: str) -> bytes:
+    return hashlib.sha256(f"{token} {address}".encode("utf-8", "replace")).digest()
+
+
+async def _insert(tx: Transaction, hashed: bytes, now: int) -> bool:
+    inserted = await tx.execute(
+        "INSERT INTO used_form_tokens (hash, used_at) VALUES (:hash, :now)"
+        " ON CONFLICT (hash) DO NOTHING",
+        hash=hashed,
+        now=now,
+    )
+    return inserted == 1
+
+
+async def _delete(tx: Transaction, hashed: bytes) -> None:
+    await tx.execute("DELETE FROM used_form_tokens WHERE hash = :hash", hash=hashed)

@@ -1,0 +1,33 @@
+"""Which form tokens were used, on both databases."""
+
+import asyncio
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.organizations.form_tokens import return_token, use_token
+from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
+from agentjobs.store.database import Database
+
+
+async def test_a_token_is_used_once_per_form(database: Database) -> None:
+    assert await use_token(database, "token", "/jobs")
+    assert not await use_token(database, "token", "/jobs")
+    assert await use_token(database, "token", "/repos")
+    assert await use_token(database, "other", "/jobs")
+
+
+async def test_of_those_who_send_it_at_once_one_is_accepted(database: Database) -> None:
+    sent = [use_token(database, "token", "/jobs") for _ in range(8)]
+    assert sum(await asyncio.gather(*sent)) == 1
+
+
+async def test_a_returned_token_can_be_used_again(database: Database) -> None:
+    await use_token(database, "token", "/jobs")
+    await return_token(database, "token", "/jobs")
+    assert await use_token(database, "token", "/jobs")
+
+
+async def test_used_tokens_are_kept_as_long_as_a_session_can_last(database: Database) -> None:
+    await use_token(database, "token", "/jobs")
+    limits = {"idle_hours": 1.0, "session_days": 2.0}
+    assert await prune_sign_ins(database, now_ms() + DAY_MS, **limits) == 0
+    assert await prune_sign_ins(database, now_ms() + 3 * DAY_MS, **limits) == 1
