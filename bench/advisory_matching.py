@@ -11,7 +11,7 @@ from typing import Any
 from agentjobs.advisories import matching, versions
 from agentjobs.advisories.exposure import find
 from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
-from agentjobs.repos.index.model import Dependency
+from agentjobs.inventory.model import Dependency
 from bench.report import verdict
 
 DEPENDENCIES, ADVISORIES, PACKAGES, GOAL_MS, RUNS = 1_000, 10_000, 4_000, 100, 7

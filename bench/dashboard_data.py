@@ -16,8 +16,8 @@ from typing import Any
 import uvloop
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.jobs.listing import JobFilter, list_lines
-from agentjobs.jobs.statistics import SPANS, Statistics
+from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.jobs.views.statistics import SPANS, Statistics
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from bench.cluster import durable_cluster

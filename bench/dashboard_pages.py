@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs.clock import DAY_MS, iso_utc, now_ms
-from agentjobs.forges.local_repositories import path as git_path
+from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.sessions import Origin, start_session
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database

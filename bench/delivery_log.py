@@ -21,11 +21,11 @@ from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.claim import Terms, claim, release
+from agentjobs.webhooks.concurrency import Lanes
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
-from agentjobs.webhooks.lanes import Lanes
+from agentjobs.webhooks.fairness import Cursor
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.retention import prune_deliveries
-from agentjobs.webhooks.turns import Cursor
 from bench.cluster import durable_cluster
 from bench.report import verdict
 from bench.webhook_history import ORGANIZATIONS, History, load_postgresql, load_sqlite

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentjobs.inventory.indexing import SpareChild, claim_due, index_repository
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.repos.indexing import SpareChild, claim_due, index_repository
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.repos.index import manifests
+from agentjobs.inventory import manifests
 from bench.report import verdict
 
 BYTES, RUNS = 3_000_000, 7

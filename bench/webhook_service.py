@@ -1,6 +1,6 @@
 """A service as far as webhooks go, in a process of its own: it writes events and sends them.
 
-The sender is the one of every service (`worker/delivery_loop`), with its settings.
+The sender is the one of every service (`loops/delivery_loop`), with its settings.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ import asyncpg
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.loops.delivery_loop import sending
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from agentjobs.webhooks.allowance import effective_allowance
+from agentjobs.webhooks.allowed_addresses import effective_allowance
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
 from agentjobs.webhooks.registration import add_endpoint
-from agentjobs.worker.delivery_loop import sending
 from tests.stores import add
 
 REPO = "acme/shop"

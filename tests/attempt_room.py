@@ -7,8 +7,8 @@ from typing import Any
 
 import uvloop
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.lookups import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, system_addresses
 from agentjobs.webhooks.connections import Connections
 from agentjobs.webhooks.model import Attempt
 from tests.bad_receivers import Authority, Behaviour, Receiver, receiver

@@ -8,12 +8,12 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.claim import Terms, claim
+from agentjobs.webhooks.concurrency import Kind, Lanes
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
-from agentjobs.webhooks.lanes import Kind, Lanes
+from agentjobs.webhooks.fairness import Cursor
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Disabled, Finished, record
-from agentjobs.webhooks.schedule import judge
-from agentjobs.webhooks.turns import Cursor
+from agentjobs.webhooks.retry_policy import judge
 
 LEASE_MS = 30_000
 RETRY_SECONDS = (5, 60, 720)

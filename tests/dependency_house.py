@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import Finding, FoundAdvisory
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.repos.dependencies import DependencyView
-from agentjobs.repos.index.graph_data import pack_graph
-from agentjobs.repos.index.model import Dependency, ModuleGraph
-from agentjobs.repos.index.wire import Result
-from agentjobs.repos.index_rows import prepare, store_result
-from agentjobs.repos.purl import purl_of
+from agentjobs.advisories.version_choice import Choice
+from agentjobs.inventory.dependencies import DependencyView
+from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.index.wire import Result
+from agentjobs.inventory.model import Dependency, ModuleGraph
+from agentjobs.inventory.purl import purl_of
+from agentjobs.inventory.rows import prepare, store_result
 from agentjobs.store.database import Database
 
 COMMIT = "c" * 40

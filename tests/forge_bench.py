@@ -12,13 +12,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agentjobs.forges.api import Patience
-from agentjobs.forges.connections import Connection
-from agentjobs.forges.gitea import Gitea
-from agentjobs.forges.github import GitHub
-from agentjobs.forges.gitlab import GitLab
-from agentjobs.forges.gitway import GitWay
-from agentjobs.forges.platforms import NewPlatform
+from agentjobs.connections.adapters import NewPlatform
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.gitea.adapter import Gitea
+from agentjobs.forges.github.adapter import GitHub
+from agentjobs.forges.gitlab.adapter import GitLab
+from agentjobs.forges.http.client import Patience
 from agentjobs.forges.protocol import (
     Forge,
     ForgeError,
@@ -27,8 +27,8 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import guarded_sockets
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import guarded_sockets
 from agentjobs.store.opening import open_database
 from tests.forge_servers.frame import ContractServer
 from tests.forge_servers.git_remote import GitRemote

@@ -13,8 +13,8 @@ from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
 from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Database, Transaction
 from tests.model_server import ModelServer, model_server

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from agentjobs.repos.index.graph_data import FlatGraph
-from agentjobs.repos.index.graph_merge import join_graphs
-from agentjobs.repos.index.imports import resolve
-from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.graph_data import FlatGraph
+from agentjobs.inventory.graph_merge import join_graphs
+from agentjobs.inventory.imports import resolve
+from agentjobs.inventory.model import ManifestFacts, ModuleFacts
 
 
 def graph_of(

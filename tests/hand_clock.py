@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from agentjobs.forges.api import Patience
+from agentjobs.forges.http.client import Patience
 
 
 class HandClock:

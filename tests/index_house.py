@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentjobs.repos.index.running import SpareChild, run_child
-from agentjobs.repos.index.wire import Request, Result
+from agentjobs.inventory.index.process import SpareChild, run_child
+from agentjobs.inventory.index.wire import Request, Result
 from tests.workspace_house import ENVIRONMENT, run_git
 
 MEMORY_MIB = 1_024

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from agentjobs.forges.connections import Connection
-from agentjobs.forges.gitway import GitWay
-from agentjobs.forges.platforms import NewPlatform, Platforms
+from agentjobs.connections.adapters import NewPlatform, Platforms
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
 from agentjobs.forges.protocol import (
     Account,
     ForgeError,
@@ -16,7 +16,7 @@ from agentjobs.forges.protocol import (
     SeenRepository,
 )
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.store.database import Database
 
 

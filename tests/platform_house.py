@@ -9,13 +9,12 @@ from typing import Any, cast
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges import local_repositories
-from agentjobs.forges.connections import Connection, NewConnection, add_connection
-from agentjobs.forges.hints import note_delivery
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.repositories import connect_from
+from agentjobs.forges.comments import NewerComments
+from agentjobs.forges.connection import Connection
 from agentjobs.forges.hooks import Hint
-from agentjobs.forges.newer_comments import NewerComments
-from agentjobs.forges.platform_pulls import record_pull
-from agentjobs.forges.platforms import Platforms
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -32,16 +31,18 @@ from agentjobs.forges.protocol import (
     SeenRepository,
 )
 from agentjobs.git.remote import Remote
+from agentjobs.local_git import repositories as local_repositories
+from agentjobs.loops.platform_loop import ForgeLoop
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.repos.platform_repos import connect_from
-from agentjobs.repos.platform_sync import PlatformSync
-from agentjobs.repos.sync_claims import PlatformRepo
+from agentjobs.platform_sync.claims import PlatformRepo
+from agentjobs.platform_sync.hook_events import note_delivery
+from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.pulls.platform_rows import record_pull
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.worker.forge_loop import ForgeLoop
 
 ORGANIZATION = "default"
 SHOP = "41"

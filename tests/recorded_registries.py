@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
-from agentjobs.advisories.registries.published import Published
+from agentjobs.advisories.registries.versions import Published
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 

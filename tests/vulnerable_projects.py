@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from agentjobs.advisories.registries.hosts import hosts_of
-from agentjobs.agents.builtin_agents import BUILTIN_DIRECTORY
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 
@@ -82,7 +82,7 @@ def poetry_project(directory: Path) -> None:
     write(directory, {"pyproject.toml": exact})
     # Through the fixer's own starter, because it can be told the index without a trace: a mirror
     # may speak another form of the index's protocol than Poetry expects of the public one.
-    starter = BUILTIN_DIRECTORY / "cve_fixer" / "poetry_without_builds.py"
+    starter = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
     told = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
     _run(directory, POETRY / "python", "-I", starter, "lock", "--no-interaction", **told)
     lock = directory / "poetry.lock"

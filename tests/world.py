@@ -7,12 +7,12 @@ from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.definitions import Agent
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
-from agentjobs.jobs.claim import ClaimedJob, claim_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
-from agentjobs.jobs.queries import get_job, list_events
+from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.key_ring import Caller, KeyRing
 from agentjobs.organizations.organizations import create_organization

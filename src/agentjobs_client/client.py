@@ -26,7 +26,7 @@ from agentjobs_client.models import (
     Repo,
     RepoList,
 )
-from agentjobs_client.patience import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
+from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from agentjobs_client import calls
 from agentjobs_client.errors import ClientError
 from agentjobs_client.models import Job
-from agentjobs_client.patience import Clock, Patience, pause_before_asking_again
+from agentjobs_client.retry import Clock, Patience, pause_before_asking_again
 
 
 class JobWatch:

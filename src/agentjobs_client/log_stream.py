@@ -6,7 +6,7 @@ import httpx
 
 from agentjobs_client import calls
 from agentjobs_client.errors import ClientError, ServiceUnreachable
-from agentjobs_client.patience import Patience, pause_before_asking_again
+from agentjobs_client.retry import Patience, pause_before_asking_again
 from agentjobs_client.server_sent_events import EventParser
 
 # The service sends a sign of life more often than this while a job is silent.

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentjobs_client.errors import ClientError
-from agentjobs_client.patience import Clock
+from agentjobs_client.retry import Clock
 
 DEFAULT_TOLERANCE_SECONDS = 300.0
 # The second one is there only while a new secret waits for its turn.

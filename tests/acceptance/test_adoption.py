@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 from agentjobs.agents.catalog import build_catalog
-from agentjobs.jobs.claim import ClaimedJob, claim_job
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.finish import finish_job
-from agentjobs.jobs.outcomes import Released
-from agentjobs.jobs.start import start_job
-from agentjobs.jobs.verification import Verification, record_verification
+from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.outcomes import Released
+from agentjobs.jobs.run.verification import Verification, record_verification
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from tests.service import Service, StartService, connected, git, pull_requests

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.choice import Choice, choose_version
 from agentjobs.advisories.findings import (
     FindingView,
     count_by_severity,
@@ -15,8 +14,9 @@ from agentjobs.advisories.findings import (
 )
 from agentjobs.advisories.model import Advisory, parse_advisory
 from agentjobs.advisories.scans import ScanClaim, claim_due_scan, make_all_due
+from agentjobs.advisories.version_choice import Choice, choose_version
+from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.store.database import Database, Transaction
-from agentjobs.worker.scan_loop import ScanLoop
 from tests.advisory_world import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.osv_records import CVSS_HIGH, LATER, record
 

@@ -9,13 +9,13 @@ import pytest
 
 from agentjobs.advisories import feeds, rows, sync
 from agentjobs.advisories.feeds import Claim, Feed, claim_due_feed, claim_feed, list_feeds
-from agentjobs.advisories.holding import ClaimLost, while_held
+from agentjobs.advisories.lease import ClaimLost, while_held
 from agentjobs.advisories.sources.local import LocalSource
 from agentjobs.advisories.sources.source import SourceError
 from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
+from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
-from agentjobs.worker.advisory_loop import AdvisoryLoop
 from tests.advisory_world import add_repo, due_scans
 from tests.osv_records import LATER, packed, record, write_bucket
 
@@ -236,7 +236,7 @@ async def test_only_one_at_a_time_synchronizes_a_feed(house: House) -> None:
 
 
 async def test_work_whose_claim_is_lost_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.advisories.holding._RENEW_SECONDS", 0.001)
+    monkeypatch.setattr("agentjobs.advisories.lease._RENEW_SECONDS", 0.001)
 
     async def lost() -> bool:
         return False

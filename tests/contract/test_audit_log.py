@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from agentjobs.clock import iso_utc
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.pulls import close_pull, get_pull, ready_pull
 from agentjobs.organizations.api_keys import create_key, list_keys, revoke_key
 from agentjobs.organizations.audit import (
     SERVICE,
@@ -33,15 +31,17 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
 from agentjobs.organizations.users import add_user
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import close_pull, get_pull, ready_pull
 from agentjobs.repos.connect import connect_repository, disconnect_repository
-from agentjobs.repos.lifting import lift, protect
+from agentjobs.repos.protected_paths import lift, protect
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreError, Transaction
-from agentjobs.webhooks.allowance import effective_allowance
+from agentjobs.webhooks.allowed_addresses import effective_allowance
 from agentjobs.webhooks.endpoints import (
     disable_endpoint,
     enable_endpoint,
@@ -51,7 +51,7 @@ from agentjobs.webhooks.endpoints import (
 from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
-from agentjobs.webhooks.secret_exchange import promote_secret, rotate_secret
+from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 from tests.delivery_world import Deliveries, attempt, known
 from tests.local_platform import Platform, make_platform, make_repository
 from tests.receiver import receiver

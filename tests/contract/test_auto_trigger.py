@@ -7,19 +7,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import find
 from agentjobs.advisories.findings import findings_of_repo, replace_findings
+from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
-from agentjobs.jobs.again import run_again
+from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.auto_trigger import reconcile, wanted_triggers
+from agentjobs.jobs.auto_trigger_rows import take_over
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.claim import claim_job
-from agentjobs.jobs.triggered import take_over
+from agentjobs.jobs.queue.claim import claim_job
+from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
-from agentjobs.repos.index.model import Dependency
 from agentjobs.repos.thresholds import (
     set_organization_threshold,
     set_repo_threshold,

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.platform_pulls import record_pull
 from agentjobs.forges.protocol import (
     Comment,
     ForgeError,
@@ -12,15 +11,16 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.forges.words import OWN_MARK
-from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.comments import Conversation, answer_comment, instruction_in, prompt_of
-from agentjobs.jobs.finish import finish_job
-from agentjobs.jobs.outcomes import Completed
+from agentjobs.forges.text import OWN_MARK
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
-from agentjobs.jobs.start import start_job
+from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.organizations.key_ring import Caller
-from agentjobs.repos.pull_sync import HeardLater
+from agentjobs.platform_sync.comments import Conversation, answer_comment, instruction_in, prompt_of
+from agentjobs.platform_sync.pulls import HeardLater
+from agentjobs.pulls.platform_rows import record_pull
 from agentjobs.store.database import Transaction
 from tests.world import World
 

@@ -9,8 +9,8 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import closing, upkeep
 from agentjobs.webhooks.claim import release
+from agentjobs.webhooks.concurrency import Lane, Lanes
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
-from agentjobs.webhooks.lanes import Lane, Lanes
 from agentjobs.webhooks.upkeep import keep_up
 from tests.delivery_world import Deliveries, attempt
 
@@ -227,7 +227,7 @@ async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
 
 async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Deliveries) -> None:
     from agentjobs.webhooks.record import Finished, record
-    from agentjobs.webhooks.schedule import judge
+    from agentjobs.webhooks.retry_policy import judge
 
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.retention import prune
+from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories.dependency_advisories import advisories_of
+from agentjobs.inventory.dependencies import count_dependencies, indexed_repo, list_dependencies
 from agentjobs.problems import Problem
-from agentjobs.repos.dependencies import count_dependencies, indexed_repo, list_dependencies
 from agentjobs.store.database import Database
 from tests.advisory_world import ORGANIZATION, add_repo
 from tests.dependency_house import COMMIT, fault, package, store_findings, store_index, views

@@ -6,21 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.forges.local import LocalForge
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
-from agentjobs.forges.pulls import close_pull
-from agentjobs.jobs.again import run_again
-from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.credentials import may_write_branch
-from agentjobs.jobs.earlier_work import pull_so_far
-from agentjobs.jobs.finish import finish_job
 from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
-from agentjobs.jobs.outcomes import Completed, Failed, Stopped
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
-from agentjobs.jobs.start import start_job
+from agentjobs.jobs.run.follow_up_base import pull_so_far
+from agentjobs.jobs.run.outcomes import Completed, Failed, Stopped
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction
 from tests.world import World, insert_repo
 

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.connecting import add_checked, check_connection, replace_checked
-from agentjobs.forges.connections import (
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import (
     NewConnection,
     add_connection,
     all_connections,
@@ -24,7 +24,7 @@ from agentjobs.forges.connections import (
     replace_credential,
     rotate_hook_secret,
 )
-from agentjobs.forges.platforms import Platforms
+from agentjobs.connections.verify import add_checked, check_connection, replace_checked
 from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.identifiers import new_id
 from agentjobs.organizations.audit import AuditFilter, list_entries

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.forges import hints
-from agentjobs.forges.hints import Noted, note_delivery, prune_hints, work_off_hints
 from agentjobs.forges.hooks import Hint
 from agentjobs.git.remote import Remote
-from agentjobs.repos.sync_claims import claim_sync_due, next_due_at
+from agentjobs.platform_sync import hook_events
+from agentjobs.platform_sync.claims import claim_sync_due, next_due_at
+from agentjobs.platform_sync.hook_events import Noted, note_delivery, prune_hints, work_off_hints
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Row, Transaction
 from tests.platform_house import SHOP, PlatformHouse, platform_house
@@ -98,19 +98,19 @@ async def test_a_flood_is_worked_off_a_hundred_at_a_time(at: PlatformHouse) -> N
 async def test_a_hint_that_fails_holds_up_no_other_and_is_given_up_in_the_end(
     at: PlatformHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = hints._mark
+    mark = hook_events._mark
 
     async def failing(tx: Transaction, connection_id: str, hint: Hint) -> None:
         if hint.kind == "repository":
             raise ValueError("a fault of ours")
         await mark(tx, connection_id, hint)
 
-    monkeypatch.setattr(hints, "_mark", failing)
+    monkeypatch.setattr(hook_events, "_mark", failing)
     await resting(at)
     await told(at, "bad", Hint("repository", SHOP))
     assert await made_due(at, "good", PUSH)
     assert await work_off_hints(at.db) == 0
-    for _ in range(hints.MOST_TRIES):
+    for _ in range(hook_events.MOST_TRIES):
         await at.execute("UPDATE forge_hints SET due_at = 1 WHERE due_at IS NOT NULL")
         await at.loop.work_off_hints()
     row = await at.db.fetch_one("SELECT due_at, error FROM forge_hints WHERE tries > 0")
@@ -152,7 +152,7 @@ async def test_hints_are_forgotten_after_a_day_but_not_before_they_are_done_with
     assert await prune_hints(at.db, now_ms() + DAY_MS + 1000) == 1
     assert len(await at.db.fetch_all("SELECT id FROM forge_hints")) == 1
     # Of very many the oldest go earlier.
-    monkeypatch.setattr(hints, "MOST_REMEMBERED", 0)
+    monkeypatch.setattr(hook_events, "MOST_REMEMBERED", 0)
     assert await prune_hints(at.db) == 0
     await work_off_hints(at.db)
     assert await prune_hints(at.db) == 1

@@ -8,20 +8,20 @@ from typing import cast
 
 import pytest
 
-from agentjobs.forges.connections import NewConnection, add_connection
-from agentjobs.forges.platforms import Platforms
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.repositories import connect_from
 from agentjobs.forges.protocol import Platform, RepoAddress, SeenRepository
 from agentjobs.git.remote import Remote
+from agentjobs.loops import platform_loop
+from agentjobs.loops.platform_loop import ForgeLoop
 from agentjobs.organizations.organizations import create_organization, ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.repos.platform_repos import connect_from
-from agentjobs.repos.platform_sync import PlatformSync
+from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.settings import Settings, load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
-from agentjobs.worker import forge_loop
-from agentjobs.worker.forge_loop import ForgeLoop
 from tests.platform_house import TownHall
 from tests.stores import until
 
@@ -101,18 +101,18 @@ async def test_the_platforms_of_one_organization_do_not_keep_the_others_waiting(
     running.append(asyncio.create_task(halls.loop().run()))
     await until(lambda: quick.asked["repository"] == 5)
     asked = [hall.asked["repository"] for hall in slow]
-    assert sum(asked) == forge_loop.MOST_OF_AN_ORGANIZATION
-    assert max(asked) == forge_loop.MOST_OF_A_CONNECTION
+    assert sum(asked) == platform_loop.MOST_OF_AN_ORGANIZATION
+    assert max(asked) == platform_loop.MOST_OF_A_CONNECTION
 
 
 async def test_what_takes_very_long_holds_a_place_of_its_organization_only(
     halls: Halls, running: list[asyncio.Task[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forge_loop, "MOST_AT_ONCE", 1)
-    monkeypatch.setattr(forge_loop, "LONG_SECONDS", -1.0)
+    monkeypatch.setattr(platform_loop, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(platform_loop, "LONG_SECONDS", -1.0)
     slow = await halls.open("slow", "c", 4)
     slow.is_slow = True
     quick = await halls.open("quick", "q", 2)
     running.append(asyncio.create_task(halls.loop().run()))
     await until(lambda: quick.asked["repository"] == 2)
-    assert slow.asked["repository"] == forge_loop.MOST_OF_A_CONNECTION
+    assert slow.asked["repository"] == platform_loop.MOST_OF_A_CONNECTION

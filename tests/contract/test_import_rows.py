@@ -5,8 +5,8 @@ import pytest
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.repos import import_rows
-from agentjobs.repos.import_rows import ImportView, dismiss, list_imports
+from agentjobs.repos.imports import rows
+from agentjobs.repos.imports.rows import ImportView, dismiss, list_imports
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
 
@@ -31,12 +31,12 @@ def an_import(number: int, name: str = "") -> ImportView:
 
 async def begin(db: Database, owner: Organization, number: int, name: str = "") -> ImportView:
     view = an_import(number, name)
-    await db.transact(import_rows.insert, owner.id, view)
+    await db.transact(rows.insert, owner.id, view)
     return view
 
 
 async def fail(db: Database, view: ImportView, message: str = "no") -> bool:
-    return await db.transact(import_rows.note, view.id, message, "failed")
+    return await db.transact(rows.note, view.id, message, "failed")
 
 
 async def test_an_import_is_listed_with_how_far_it_is(
@@ -45,7 +45,7 @@ async def test_an_import_is_listed_with_how_far_it_is(
     first, second = await begin(database, acme, 1), await begin(database, acme, 2)
     assert await list_imports(database, acme.id) == [second, first]
     assert await list_imports(database, "org_other") == []
-    assert await database.transact(import_rows.note, first.id, "half", "running")
+    assert await database.transact(rows.note, first.id, "half", "running")
     told = (await list_imports(database, acme.id))[1]
     assert (told.state, told.message, told.updated_at > first.updated_at) == (
         "running",
@@ -83,7 +83,7 @@ async def test_what_has_failed_neither_runs_nor_ends_again(
     view = await begin(database, acme, 1)
     assert await fail(database, view, "the first reason")
     assert not await fail(database, view, "another")
-    assert not await database.transact(import_rows.end, acme.id, view.id)
+    assert not await database.transact(rows.end, acme.id, view.id)
     assert [one.message for one in await list_imports(database, acme.id)] == ["the first reason"]
 
 
@@ -101,7 +101,7 @@ async def test_a_name_is_imported_once_at_a_time_and_forgets_its_failure(
 async def test_an_organization_has_a_bounded_number_of_imports(
     database: Database, acme: Organization
 ) -> None:
-    for number in range(import_rows.MOST_RUNNING):
+    for number in range(rows.MOST_RUNNING):
         await begin(database, acme, number)
     with pytest.raises(Problem) as refused:
         await begin(database, acme, 100)
@@ -109,10 +109,10 @@ async def test_an_organization_has_a_bounded_number_of_imports(
 
 
 async def test_of_many_failures_the_newest_are_kept(database: Database, acme: Organization) -> None:
-    for number in range(import_rows.MOST_FAILED + 3):
+    for number in range(rows.MOST_FAILED + 3):
         await fail(database, await begin(database, acme, number))
     kept = [view.created_at for view in await list_imports(database, acme.id)]
-    assert kept == list(range(import_rows.MOST_FAILED + 2, 2, -1))
+    assert kept == list(range(rows.MOST_FAILED + 2, 2, -1))
 
 
 async def test_what_a_killed_service_left_running_is_told_as_failed(
@@ -120,6 +120,6 @@ async def test_what_a_killed_service_left_running_is_told_as_failed(
 ) -> None:
     left, failed = await begin(database, acme, 1), await begin(database, acme, 2)
     await fail(database, failed, "its own reason")
-    assert await database.transact(import_rows.fail_all_running) == [left.id]
+    assert await database.transact(rows.fail_all_running) == [left.id]
     told = {view.id: view.message for view in await list_imports(database, acme.id)}
-    assert told == {left.id: import_rows.STOPPED, failed.id: "its own reason"}
+    assert told == {left.id: rows.STOPPED, failed.id: "its own reason"}

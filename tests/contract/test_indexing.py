@@ -5,11 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.organizations.organizations import ensure_default, find_organization
-from agentjobs.organizations.plans import Plans
-from agentjobs.repos.graph import load_graph, load_summary
-from agentjobs.repos.index.model import LanguageLines
-from agentjobs.repos.indexing import (
+from agentjobs.inventory.graph import load_graph, load_summary
+from agentjobs.inventory.indexing import (
     DueRepo,
     Indexed,
     IndexFailure,
@@ -19,6 +16,9 @@ from agentjobs.repos.indexing import (
     read_dependencies,
     store_failure,
 )
+from agentjobs.inventory.model import LanguageLines
+from agentjobs.organizations.organizations import ensure_default, find_organization
+from agentjobs.organizations.plans import Plans
 from agentjobs.settings import load
 from agentjobs.settings.model import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS

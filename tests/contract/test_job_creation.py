@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agentjobs.jobs.create import create_job
-from agentjobs.jobs.leases import WorkerCard, renew
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.queries import list_events, list_jobs
+from agentjobs.jobs.queue.leases import WorkerCard, renew
+from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from tests.world import AGENTS, World, insert_repo, world_of

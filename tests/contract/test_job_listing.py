@@ -6,12 +6,12 @@ import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at, new_id
-from agentjobs.jobs import walks
-from agentjobs.jobs.again import run_again
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.listing import JobFilter, JobPage, list_lines
-from agentjobs.jobs.page_facts import event_deliveries, job_facts
-from agentjobs.jobs.queries import list_jobs
+from agentjobs.jobs.rerun import run_again
+from agentjobs.jobs.views import job_search
+from agentjobs.jobs.views.detail_queries import event_deliveries, job_facts
+from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
+from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
@@ -182,7 +182,7 @@ async def test_the_search_finds_a_part_of_anything_in_any_case_of_ascii(world: W
 async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walks, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
     caller = await world.organization()
     oldest = await world.job(caller, ticket_id="NEEDLE-1")
     for _ in range(4):
@@ -200,7 +200,7 @@ async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
 async def test_of_two_filters_the_rarer_leads_however_many_jobs_fit_the_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walks, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
     caller = await world.organization()
     rare = await world.job(caller, agent="pro-fixer")
     for _ in range(8):

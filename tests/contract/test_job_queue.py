@@ -5,24 +5,24 @@ import asyncio
 import pytest
 
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.claim import claim_job
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.credentials import may_write_branch
 from agentjobs.jobs.disconnect import disconnect_repository
-from agentjobs.jobs.finish import finish_job
-from agentjobs.jobs.leases import (
+from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
+from agentjobs.jobs.queue.claim import claim_job
+from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.leases import (
     WorkerCard,
     cancel_requests,
     forget_dead_workers,
     renew,
     sign_off,
 )
-from agentjobs.jobs.logs import append_chunk, read_chunks
-from agentjobs.jobs.outcomes import Cancelled, ClaimLost, Completed, Failed, Released
-from agentjobs.jobs.queries import get_job
-from agentjobs.jobs.rescue import rescue_lost_jobs
-from agentjobs.jobs.start import start_job
-from agentjobs.jobs.wait import wait_for_change
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.outcomes import Cancelled, ClaimLost, Completed, Failed, Released
+from agentjobs.jobs.views.queries import get_job
+from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database

@@ -7,7 +7,7 @@ import pytest
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.repos.lifting import lift, protect
+from agentjobs.repos.protected_paths import lift, protect
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.jobs.log_writer import LogWriter
-from agentjobs.jobs.logs import read_chunks
+from agentjobs.jobs.logs.chunks import read_chunks
+from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
 from tests.world import World
 

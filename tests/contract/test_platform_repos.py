@@ -10,13 +10,10 @@ import aiohttp
 import pytest
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.connections import (
-    Connection,
-    NewConnection,
-    add_connection,
-    remove_connection,
-)
-from agentjobs.forges.platforms import Platforms
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection, remove_connection
+from agentjobs.connections.repositories import connect_from, list_seen
+from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import ForgeError, SeenRepository
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
@@ -24,7 +21,6 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import disconnect_repository
-from agentjobs.repos.platform_repos import connect_from, list_seen
 from agentjobs.repos.queries import list_repos
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from agentjobs.clock import SECOND_MS, now_ms
-from agentjobs.forges.hints import note_delivery
 from agentjobs.forges.hooks import Hint
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.repos import platform_sync, pull_sync
-from agentjobs.repos.indexing import claim_due
-from agentjobs.repos.pull_sync import HeardLater
-from agentjobs.repos.sync_claims import LEASE_MS, claim_sync_due
+from agentjobs.inventory.indexing import claim_due
+from agentjobs.platform_sync import pulls, sync
+from agentjobs.platform_sync.claims import LEASE_MS, claim_sync_due
+from agentjobs.platform_sync.hook_events import note_delivery
+from agentjobs.platform_sync.pulls import HeardLater
 from agentjobs.settings import load
 from agentjobs.store.database import Database
 from tests.platform_house import SHOP, PlatformHouse, platform_house
@@ -297,7 +297,7 @@ async def test_after_a_hint_only_that_is_asked_about(at: PlatformHouse) -> None:
 async def test_a_look_ends_however_slow_the_platform_is(
     at: PlatformHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room in (platform_sync, pull_sync):
+    for room in (sync, pulls):
         monkeypatch.setattr(room, "ANSWER_SECONDS", 0.5)
     await at.opened(1)
     await at.opened(2)

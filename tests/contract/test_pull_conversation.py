@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges import conversation
-from agentjobs.forges.conversation import add_comment, list_comments
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.pulls import PullPlace, close_pull, get_pull, list_pulls
 from agentjobs.organizations.audit import SERVICE, Actor, AuditFilter, acting_as, list_entries
 from agentjobs.problems import Problem
+from agentjobs.pulls import comments
+from agentjobs.pulls.comments import add_comment, list_comments
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import PullPlace, close_pull, get_pull, list_pulls
 from agentjobs.store.database import Database, StoreError, Transaction
 from tests.local_platform import Platform, make_platform
 
@@ -86,7 +86,7 @@ async def test_a_pull_request_of_others_takes_none(
 async def test_there_are_at_most_so_many_also_when_they_come_at_once(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "MOST_COMMENTS", 3)
+    monkeypatch.setattr(comments, "MOST_COMMENTS", 3)
     adding = [add_comment(platform.db, *HERE, 1, f"{number}") for number in range(8)]
     results = await asyncio.gather(*adding, return_exceptions=True)
     problems = [one for one in results if isinstance(one, Problem)]

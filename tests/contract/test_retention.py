@@ -2,12 +2,12 @@
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.gateway.ledger import Account, Ledger
-from agentjobs.jobs.finish import finish_job
-from agentjobs.jobs.logs import append_chunk, read_chunks
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queries import list_jobs
-from agentjobs.jobs.retention import prune
-from agentjobs.jobs.usage import usage_writer
+from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.retention import prune
+from agentjobs.jobs.run.outcomes import Failed
+from agentjobs.jobs.run.usage import usage_writer
+from agentjobs.jobs.views.queries import list_jobs
 from tests.world import World
 
 

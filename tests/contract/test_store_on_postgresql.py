@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from agentjobs.store import postgresql, postgresql_pool
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
-from agentjobs.store.postgresql import PostgresqlDatabase
+from agentjobs.store.postgresql import database, pool
+from agentjobs.store.postgresql.database import PostgresqlDatabase
 from tests.postgres import PostgresCluster
 from tests.stores import add, names, opened, until
 
@@ -207,8 +207,8 @@ async def test_a_statement_that_gets_no_answer_is_given_up(
 
     async with opened(postgres_url) as db:
         with monkeypatch.context() as shortened:
-            shortened.setattr(postgresql_pool, "LONGEST_USE_SECONDS", 0.2)
-            shortened.setattr(postgresql, "ACQUIRE_SECONDS", 0.1)
+            shortened.setattr(pool, "LONGEST_USE_SECONDS", 0.2)
+            shortened.setattr(database, "ACQUIRE_SECONDS", 0.1)
             with pytest.raises(StoreUnavailable):
                 await db.transact(take_long)
             with pytest.raises(StoreUnavailable):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.store import sqlite_connection
 from agentjobs.store.database import StoreError, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
+from agentjobs.store.sqlite import connection as sqlite_connection
 from tests.stores import INSERT, add, names, opened, process, read_line
 
 

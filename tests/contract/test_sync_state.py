@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agentjobs.git.remote import Remote
-from agentjobs.repos.sync_state import count_by_connection, repos_of_connection, sync_state
+from agentjobs.platform_sync.state import count_by_connection, repos_of_connection, sync_state
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from tests.platform_house import SHOP, platform_house

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.api import Patience
+from agentjobs.forges.http.client import Patience
 from agentjobs.forges.protocol import ForgeError, Issue
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization

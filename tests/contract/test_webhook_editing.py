@@ -11,7 +11,7 @@ from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_en
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction

@@ -11,13 +11,17 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks import closing, endpoints, secret_exchange
-from agentjobs.webhooks.allowance import effective_allowance, store_allowance, stored_allowance
+from agentjobs.webhooks import closing, endpoints, secret_rotation
+from agentjobs.webhooks.allowed_addresses import (
+    effective_allowance,
+    store_allowance,
+    stored_allowance,
+)
 from agentjobs.webhooks.endpoints import (
     disable,
     disable_endpoint,
@@ -30,8 +34,8 @@ from agentjobs.webhooks.endpoints import (
 from agentjobs.webhooks.events import EVENTS, record_event
 from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
-from agentjobs.webhooks.rotation import SecretBox
-from agentjobs.webhooks.secret_exchange import promote_secret, rotate_secret
+from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
+from agentjobs.webhooks.signing_secrets import SecretBox
 
 URL = "https://hooks.example.com/agentjobs"
 HOUR_MS = 3_600_000
@@ -226,7 +230,7 @@ async def test_a_pending_secret_whose_time_has_come_is_the_old_one_of_the_next_r
     endpoint = (await house.add()).endpoint
     _, second = await rotate_secret(house.db, house.keys, "acme", URL, 1)
     later = now_ms() + HOUR_MS + 1
-    for module in (endpoints, secret_exchange):
+    for module in (endpoints, secret_rotation):
         monkeypatch.setattr(module, "now_ms", lambda: later)
     assert not (await find_endpoint(house.db, "acme", URL)).has_pending_secret
     with pytest.raises(Problem) as problem:

@@ -15,8 +15,8 @@ from agentjobs.advisories.feeds import Feed, claim_feed, list_feeds
 from agentjobs.advisories.sources import download, open_source
 from agentjobs.advisories.sources.source import SourceError
 from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.osv_records import LATER, changes, packed, record

@@ -10,8 +10,8 @@ import pytest
 
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.agents.certificates import known_system_files, make_bundle, trusting
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.egress import PROXY_PORT, Egress
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door, SandboxReport
 from tests.sandbox_room import Room

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.cli.repository_copy import copy_repository
+from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.store import backup as store_backup
 from agentjobs.store.backup import POSTGRESQL_COPY
 from agentjobs.store.database import StoreError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.cli.doctor_forges import look_at_forges
+from agentjobs.cli.doctor.forges import look_at_forges
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database

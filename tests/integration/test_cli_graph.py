@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from agentjobs.inventory.model import ModuleGraph
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.repos.index.model import ModuleGraph
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.opening import open_database
 from tests.cli_process import CommandLineInside, make_repository

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories.registries.hosts import hosts_of
-from agentjobs.agents.builtin_agents import BUILTIN_DIRECTORY, python_files
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
 from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.egress import PROXY_PORT, Egress
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door
 from agentjobs.settings import Settings
@@ -29,7 +29,7 @@ from tests.sandbox_room import Room
 
 REGISTRY = public_registry("npm")
 NPM_TESTS_BIN = Path(__file__).parents[2] / ".npm-tests" / "node_modules" / ".bin"
-ENTRY = BUILTIN_DIRECTORY / "cve_fixer" / "__main__.py"
+ENTRY = CVE_FIXER_DIRECTORY / "__main__.py"
 LODASH = ("lodash", "4.17.15", "4.17.21")
 MINIMIST = ("minimist", "0.0.8", "0.2.4")
 NPMRC = """\

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories.registries.hosts import hosts_of
-from agentjobs.agents.builtin_agents import BUILTIN_DIRECTORY, python_files
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
 from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.egress import PROXY_PORT, Egress
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door
 from agentjobs.settings import Settings
@@ -26,7 +26,7 @@ from tests.sandbox_room import Room
 
 REGISTRY = public_registry("pypi")
 AGENTS_BIN = Path(__file__).parents[2] / ".venv-agents" / "bin"
-ENTRY = BUILTIN_DIRECTORY / "cve_fixer" / "__main__.py"
+ENTRY = CVE_FIXER_DIRECTORY / "__main__.py"
 HASHES = (
     "sha256:58cd2187c01e70e6e26505bca751777aa9f2ee0b7f4300988b709f44e013003f",
     "sha256:942c5a758f98d790eaed1a29cb6eefc7ffb0d1cf7af05c3d2791656dbd6ad1e1",

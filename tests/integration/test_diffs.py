@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges import diffs
-from agentjobs.forges.diffs import diff_between, file_diff_between
-from agentjobs.forges.patch import Entry
+from agentjobs.local_git import diffs
+from agentjobs.local_git.diffs import diff_between, file_diff_between
+from agentjobs.local_git.patch import Entry
 from tests.local_platform import git_now
 
 MEBIBYTE = 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from agentjobs.sandbox.doors import MOST_DOORS, Doors
+from agentjobs.sandbox.ports import MOST_DOORS, Doors
 from agentjobs.sandbox.protocol import Door, SandboxError
 from tests.bare_bwrap import bare_sandbox
 

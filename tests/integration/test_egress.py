@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from agentjobs.outbound import dial, egress, gate, proxy
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.egress import PROXY_PORT, Egress
-from agentjobs.outbound.lookups import LOOKUPS_OF_A_JOB, LookUp
+from agentjobs.outbound.egress import egress, policy, proxy
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard import dial
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, LookUp
 from tests.sandbox_room import eventually
 from tests.silent_names import silent_names
 
@@ -373,7 +374,7 @@ def test_connections_are_bounded_and_too_many_are_noted_once(
 def test_refusals_are_noted_once_each_and_not_without_end(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "MOST_NOTES", 2)
+    monkeypatch.setattr(policy, "MOST_NOTES", 2)
 
     async def check() -> None:
         async with way_to(_hang_up) as way:

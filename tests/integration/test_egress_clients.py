@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from agentjobs.agents.builtin_agents import python_files
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.egress import PROXY_PORT, Egress
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Door, SandboxReport

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.local import LocalForge
-from agentjobs.forges.pulls import get_pull
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.pulls import get_pull
 from agentjobs.store.database import Database
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.mirror import Mirrors

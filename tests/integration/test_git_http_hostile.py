@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from agentjobs.store.opening import open_database
-from agentjobs.web.git_backend import MAX_NEGOTIATION_BYTES
-from agentjobs.web.git_opening import MAX_OPENING_BYTES, pkt_line
+from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
+from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
 from tests.git_server import GitServer, running_backends, serving, until
 from tests.local_platform import commit_files, git_now, make_platform
 

@@ -11,15 +11,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.forges.connections import Connection
-from agentjobs.forges.github import GitHub
-from agentjobs.forges.github_app import TokenCache
-from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.github.adapter import GitHub
+from agentjobs.forges.github.app import TokenCache
 from agentjobs.forges.protocol import ForgeError, Heard, PullRequestRequest, RepoAddress
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from tests.forge_servers.faults import Fault, cut, forbidden, server_error, too_many
 from tests.forge_servers.github import GitHubServer, secondary_limit
 from tests.forge_servers.state import RepositoryRow

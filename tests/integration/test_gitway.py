@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.git_transport import GitWay
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from tests.git_server import until
 from tests.https_origin import SecureOrigin, https_origin, silent_server
 from tests.local_platform import git_now, make_repository

@@ -9,18 +9,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agentjobs.outbound import connector
-from agentjobs.outbound.addresses import Allowed, BlockedAddress
-from agentjobs.outbound.connector import new_session, trusted_certificates
-from agentjobs.outbound.lookups import LOOKUPS_OF_A_JOB, job_lookups
+from agentjobs.outbound.guard import sessions
+from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress
+from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, job_lookups
+from agentjobs.outbound.guard.sessions import new_session, trusted_certificates
 from tests.silent_names import silent_names
 from tests.web_server import WebServer, web_server
 
 ENDS_WITH_LOOKUPS_UNDER_WAY = """
 import asyncio, threading, uvloop
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
-from agentjobs.outbound.lookups import job_lookups
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.outbound.guard.resolver import job_lookups
 
 begun = []
 
@@ -84,14 +84,14 @@ async def test_a_permitted_address_is_reached(server: WebServer) -> None:
 async def test_a_name_without_an_answer_keeps_no_other_waiting(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connector, "LOOKUP_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "LOOKUP_SECONDS", 0.05)
     with silent_names() as names:
 
         def look_up(host: str) -> Sequence[str]:
             return names.look_up(host) if host == "silent.test" else ["127.0.0.1"]
 
         async with asyncio.timeout(30), new_session(LOOPBACK, look_up=look_up) as session:
-            for _ in range(connector.LOOKUPS_AT_ONCE + 1):
+            for _ in range(sessions.LOOKUPS_AT_ONCE + 1):
                 with pytest.raises(aiohttp.ClientConnectorError, match="was not resolved within"):
                     await session.get("http://silent.test/")
             url = f"http://good.test:{server.http_port}/hello"

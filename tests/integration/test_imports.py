@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.forges import local_repositories
 from agentjobs.git.remote import Remote
+from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.repos import import_rows, imports
-from agentjobs.repos.import_progress import Pace
-from agentjobs.repos.import_rows import ImportView, list_imports
-from agentjobs.repos.imports import Imports
+from agentjobs.repos.imports import imports, rows
+from agentjobs.repos.imports.imports import Imports
+from agentjobs.repos.imports.progress import Pace
+from agentjobs.repos.imports.rows import ImportView, list_imports
 from agentjobs.repos.queries import find_repo, list_repos
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
@@ -68,7 +68,7 @@ class House:
         return failed.message
 
     def files(self) -> list[str]:
-        root = local_repositories.repositories_root(self.settings.data_path)
+        root = repositories.repositories_root(self.settings.data_path)
         return sorted(place.name for place in root.iterdir()) if root.is_dir() else []
 
 
@@ -105,7 +105,7 @@ async def test_a_repository_is_connected_in_the_background_by_the_one_who_asked(
     await importing.close()
     repo = await find_repo(house.db, house.acme.id, "acme/shop")
     assert (repo.default_branch, repo.index_status) == ("unusual", "indexing")
-    git_dir = local_repositories.present_path(house.settings.data_path, repo.id)
+    git_dir = repositories.present_path(house.settings.data_path, repo.id)
     assert git_now("tag", cwd=git_dir) == "v1"
     (entry,) = await list_entries(
         house.db, house.acme.id, AuditFilter(action="repo.connected"), limit=9
@@ -228,7 +228,7 @@ async def test_the_end_of_the_service_ends_an_import_in_its_middle(house: House)
         await importing.close()
     await until(lambda: not _git_children(house))
     (view,) = await list_imports(house.db, house.acme.id)
-    assert (view.state, view.message) == ("failed", import_rows.STOPPED)
+    assert (view.state, view.message) == ("failed", rows.STOPPED)
     with pytest.raises(Problem, match="stopping"):
         await importing.start(house.acme, house.origin.url("shop.git"))
     assert house.files() == []
@@ -256,13 +256,13 @@ async def test_what_a_killed_service_left_is_cleaned_at_the_next_start(house: Ho
         repo_id = view.id.replace("imp_", "repo_")
         assert house.files() == [f".incoming-{repo_id}.git"]
         # As if it had been killed when all was fetched and nothing was written yet.
-        target = local_repositories.path(house.settings.data_path, repo_id)
-        shutil.copytree(local_repositories.incoming_path(target), target)
+        target = repositories.path(house.settings.data_path, repo_id)
+        shutil.copytree(repositories.incoming_path(target), target)
         await house.imports().recover()
         assert house.files() == []
         await killed.close()
     (left,) = await list_imports(house.db, house.acme.id)
-    assert (left.state, left.message) == ("failed", import_rows.STOPPED)
+    assert (left.state, left.message) == ("failed", rows.STOPPED)
 
 
 async def test_an_organizations_imports_follow_each_other(house: House) -> None:
@@ -278,7 +278,7 @@ async def test_an_organizations_imports_follow_each_other(house: House) -> None:
                 assert await signal.wait(60)
         assert [repo.full_name for repo in await list_repos(house.db, other.id)] == ["other/shop"]
         views = {view.id: view.message for view in await list_imports(house.db, house.acme.id)}
-        assert views[waiting.id] == import_rows.WAITING
+        assert views[waiting.id] == rows.WAITING
         assert views[stuck.id] == "Waiting for the server's answer"
         await importing.close()
 
@@ -298,7 +298,7 @@ async def test_a_name_that_was_taken_meanwhile_is_told(house: House) -> None:
 async def test_git_tells_how_far_it_is_while_it_fetches(house: House, tmp_path: Path) -> None:
     heard: list[bytes] = []
     source = Remote(str(house.origin.origin.root / "shop.git"))
-    await local_repositories.import_from(
+    await repositories.import_from(
         source, tmp_path / "git" / "r.git", protocols="file", on_stderr=heard.append
     )
     assert b"\nReceiving objects: 100%" in b"".join(heard).replace(b"\r", b"\n")
@@ -377,7 +377,7 @@ async def test_four_organizations_import_at_once(house: House) -> None:
         with house.db.changes.listen("index") as signal:
             while (await messages()).count("Waiting for the server's answer") < 4:
                 assert await signal.wait(60)
-        assert (await messages()).count(import_rows.WAITING) == 1
+        assert (await messages()).count(rows.WAITING) == 1
         await importing.close()
 
 
@@ -388,7 +388,7 @@ async def test_what_was_left_by_a_cancel_that_was_cut_off_is_cleaned_at_the_next
         killed = house.imports("127.0.0.0/8")
         view = await killed.start(house.acme, f"https://127.0.0.1:{port}/a/b")
         await asyncio.wait_for(came.wait(), 20)
-        await house.db.transact(import_rows.cancel, house.acme.id, view.id)
+        await house.db.transact(rows.cancel, house.acme.id, view.id)
         assert house.files()
         await house.imports().recover()
         assert house.files() == []

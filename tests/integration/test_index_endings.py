@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.running import IndexFailure, SpareChild
+from agentjobs.inventory.index.cache import FactsCache
+from agentjobs.inventory.index.process import IndexFailure, SpareChild
 from tests.index_house import IndexHouse, index_house
 from tests.service import wait_until
 

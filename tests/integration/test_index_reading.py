@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.repos.index.graph_data import unpack_graph
-from agentjobs.repos.index.model import LanguageLines
-from agentjobs.repos.index.running import IndexFailure
-from agentjobs.repos.index.wire import Result
+from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.inventory.index.wire import Result
+from agentjobs.inventory.model import LanguageLines
 from tests.index_house import IndexHouse, index_house
 from tests.workspace_house import run_git
 

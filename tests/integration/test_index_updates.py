@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.repos.index.graph_data import unpack_graph
-from agentjobs.repos.index.model import ModuleGraph
-from agentjobs.repos.index.wire import Result
+from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.index.wire import Result
+from agentjobs.inventory.model import ModuleGraph
 from tests.index_house import IndexHouse, index_house
 from tests.workspace_house import run_git
 

@@ -8,16 +8,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.forges.api import Patience
+from agentjobs.forges.http.client import Patience
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.opening import open_database
-from agentjobs.tickets.jira import JiraTracker
+from agentjobs.tickets.jira.tracker import JiraTracker
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound
 from agentjobs.tickets.resolve import Tickets, WantedTicket
 from agentjobs.tickets.trackers import NewTracker, add_tracker, find_tracker
@@ -114,7 +114,7 @@ async def test_a_ticket_is_found_by_its_key_its_page_or_a_former_key(
 async def test_a_token_with_scopes_goes_through_the_gateway_and_links_to_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentjobs.tickets.jira.GATEWAY_HOST", "127.0.0.1")
+    monkeypatch.setattr("agentjobs.tickets.jira.tracker.GATEWAY_HOST", "127.0.0.1")
     server = JiraServer(tmp_path / "jira", is_cloud=True)
     monkeypatch.setattr(server, "api_path", "/ex/jira/11-22", raising=False)
     server.add_issue("SHOP-17")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.history import commits_between
-from agentjobs.forges.local_repositories import import_repository
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.proposal import patch_of, proposal_of
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
-from agentjobs.forges.pushes import record_push
+from agentjobs.local_git.history import commits_between
+from agentjobs.local_git.repositories import import_repository
 from agentjobs.problems import Problem
+from agentjobs.pulls.comparison import patch_of, proposal_of
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
+from agentjobs.pulls.pushes import record_push
 from agentjobs.store.database import Database, Transaction
 from tests.local_platform import (
     CREDENTIAL,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.local_repositories import import_repository, path
-from agentjobs.repos.page_facts import (
+from agentjobs.local_git.repositories import import_repository, path
+from agentjobs.repos.configuration_status import (
     MOST_CHARACTERS,
     ConfigurationStatus,
     ConfiguredValue,

@@ -11,12 +11,12 @@ import pytest
 import trustme
 from aiohttp import web
 
-from agentjobs.forges import api as api_module
-from agentjobs.forges.api import ApiError, Patience, PlatformApi
-from agentjobs.forges.api_pages import ALL_REPOSITORIES, Bounds
+from agentjobs.forges.http import client as api_module
+from agentjobs.forges.http.client import ApiError, Patience, PlatformApi
+from agentjobs.forges.http.pagination import ALL_REPOSITORIES, Bounds
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from tests.hand_clock import HandClock
 from tests.https_origin import certified
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.gitea_reviews import MOST_READ_AGAIN
+from agentjobs.forges.gitea.reviews import MOST_READ_AGAIN
 from agentjobs.forges.protocol import Comment, Heard
 from tests.forge_bench import PlatformBench, make_template, platform_bench
 from tests.forge_servers.faults import Fault

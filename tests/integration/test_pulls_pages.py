@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.pulls import close_pull
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.opening import open_database
 from tests.git_server import GitServer, serving
 from tests.local_platform import CREDENTIAL, git_now, make_platform

@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.forges.api import Patience, PlatformApi
-from agentjobs.forges.connections import Connection
-from agentjobs.forges.gitea import Gitea
-from agentjobs.forges.gitway import GitWay
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.gitea.adapter import Gitea
+from agentjobs.forges.http.client import Patience, PlatformApi
 from agentjobs.forges.protocol import (
     ForgeError,
     Heard,
@@ -29,8 +29,8 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from tests.local_platform import commit_files, git_now
 
 URL = os.environ.get("AGENTJOBS_TEST_GITEA_URL", "")

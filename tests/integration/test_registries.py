@@ -12,8 +12,8 @@ from yarl import URL
 
 from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.model import parse_advisory
-from agentjobs.advisories.registries import asking, dialect, registry
-from agentjobs.advisories.registries.published import Published, RegistryUnavailable
+from agentjobs.advisories.registries import dialect, registry
+from agentjobs.advisories.registries import request as asking
 from agentjobs.advisories.registries.registry import (
     ASKED_AT_ONCE,
     FAILURES_BEFORE_REST,
@@ -21,8 +21,9 @@ from agentjobs.advisories.registries.registry import (
     REST_MS,
     Registry,
 )
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings
 from tests.recorded_registries import (
     ANSWERS,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs.git.process import GitError
+from agentjobs.inventory.repo_facts import MOST_FILE_BYTES, FactsCache, RepoFacts, read_facts
 from agentjobs.repos.configuration import Configuration, ConfigurationError
-from agentjobs.repos.facts import MOST_FILE_BYTES, FactsCache, RepoFacts, read_facts
 from tests.workspace_house import Origin, open_house
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.facts import RLIMITS, sandbox_facts
+from agentjobs.sandbox.description import RLIMITS, sandbox_facts
 from agentjobs.settings import Settings
 
 

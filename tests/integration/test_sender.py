@@ -15,14 +15,14 @@ import pytest
 from standardwebhooks import Webhook
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import sender
-from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.send import connections_of
 from agentjobs.webhooks.sender import Sender
 from agentjobs.webhooks.signature import new_secret
+from agentjobs.webhooks.signing_secrets import SecretBox
 from tests.delivery_world import Deliveries
 from tests.receiver import Received, Receiver, receiver
 from tests.stores import opened, until

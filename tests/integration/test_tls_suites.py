@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 import trustme
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
 from tests.attempt_room import connections, send
 from tests.bad_receivers import Authority, answers, receiver
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.tunnel import MOST_CONNECTIONS, Tunnel, open_tunnel
+from agentjobs.outbound.egress.tunnel import MOST_CONNECTIONS, Tunnel, open_tunnel
+from agentjobs.outbound.guard.addresses import Allowed
 
 HERE = Allowed.parse(["127.0.0.0/8"])
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agentjobs.outbound import idle
+from agentjobs.outbound.untrusted_http import pool
 from tests import bad_receivers as bad
 from tests.attempt_room import BODY, LOOPS, Run, connections, send
 from tests.bad_receivers import answer, in_turn, receiver
@@ -122,8 +122,8 @@ async def test_what_is_said_before_the_request_is_no_answer() -> None:
 def test_an_idle_connection_is_closed_after_a_while(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle, "KEEPALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(idle, "_SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(pool, "_SWEEP_SECONDS", 0.02)
 
     async def check() -> None:
         was_left = asyncio.Event()
@@ -143,7 +143,7 @@ def test_an_idle_connection_is_closed_after_a_while(
 
 
 async def test_an_old_connection_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "KEEPALIVE_SECONDS", -1)
+    monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", -1)
     async with receiver(in_turn(OK)) as served, connections() as opened:
         for _ in range(3):
             assert (await send(opened, served.url())).succeeded

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace import survey as survey_module
+from agentjobs.workspace import tree_scan as survey_module
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import UnsafeChange
 from tests.workspace_house import House, open_house, run_git

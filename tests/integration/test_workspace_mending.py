@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace import mending
+from agentjobs.workspace import tree_repair
 from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree
-from agentjobs.workspace.mending import mend_tree
+from agentjobs.workspace.tree_repair import mend_tree
 from tests.workspace_house import House, open_house, run_git
 
 LARGE = {f"d{number % 9}/f{number}": b"%d\n" % number for number in range(IN_PROCESS_ENTRIES + 50)}
@@ -161,7 +161,7 @@ async def test_as_many_as_were_used_at_once_are_kept(house: House) -> None:
 async def test_a_tree_not_worth_mending_is_replaced(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mending, "MOST_REPAIRS", 10)
+    monkeypatch.setattr(tree_repair, "MOST_REPAIRS", 10)
     async with house.checkout() as first:
         shutil.rmtree(first.tree / ".git")
         for number in range(20):

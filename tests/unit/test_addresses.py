@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.addresses import (
+from agentjobs.outbound.guard.addresses import (
     Allowed,
     BlockedAddress,
     permitted_addresses,

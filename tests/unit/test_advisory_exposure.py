@@ -4,7 +4,7 @@ from typing import Any
 
 from agentjobs.advisories.exposure import Finding, find
 from agentjobs.advisories.model import Advisory, parse_advisory
-from agentjobs.repos.index.model import Dependency
+from agentjobs.inventory.model import Dependency
 from tests.osv_records import CVSS_HIGH, record
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from agentjobs.advisories import reading
+from agentjobs.advisories import parse
 from agentjobs.advisories.rows import Known
 from agentjobs.advisories.sources import archive as archives
 from agentjobs.advisories.sources import shown_source
 from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.download import wanted_md5
-from agentjobs.advisories.sources.places import open_place
+from agentjobs.advisories.sources.locations import open_place
 from agentjobs.advisories.sources.source import (
     MOST_RECORD_BYTES,
     FeedWarning,
@@ -283,7 +283,7 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
         "GHSA-gone": Known(FIRST, "PyPI", is_current_format=True),
         "GHSA-same": Known(FIRST, "PyPI", is_current_format=True),
     }
-    batch = reading.read(reading.look(pieces), known, "PyPI")
+    batch = parse.read(parse.look(pieces), known, "PyPI")
     assert [one.id for one in batch.changed] == ["GHSA-aaaa"]
     assert batch.gone == ("GHSA-gone",)
     assert batch.seen == {"GHSA-aaaa", "GHSA-same", "GHSA-broken", "GHSA-large", "nul", "late"}
@@ -305,11 +305,11 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
 def test_a_feed_corrects_itself_but_not_what_is_newer_from_another(
     modified: str, known: Known | None, is_news: bool
 ) -> None:
-    assert reading.is_news(modified, known, "PyPI") is is_news
+    assert parse.is_news(modified, known, "PyPI") is is_news
 
 
 def test_a_time_in_the_future_does_not_end_all_news() -> None:
-    newest = reading.newest(["2999-01-01T00:00:00Z", "no time"], FIRST)
+    newest = parse.newest(["2999-01-01T00:00:00Z", "no time"], FIRST)
     assert newest is not None
     assert datetime.fromisoformat(newest) <= datetime.now(UTC)
-    assert reading.newest([], None) is None
+    assert parse.newest([], None) is None

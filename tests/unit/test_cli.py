@@ -15,7 +15,7 @@ from agentjobs.cli.pulls import _answer_conflict
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.postgresql_address import is_on_this_machine, place
+from agentjobs.store.postgresql.address import is_on_this_machine, place
 from agentjobs_client import ApiError, Job
 
 

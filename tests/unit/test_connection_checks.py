@@ -10,14 +10,14 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from agentjobs.forges.connection_checks import (
+from agentjobs.connections.connections import NewConnection
+from agentjobs.connections.validate import (
     checked_credential,
     checked_installation,
     checked_name,
     checked_platform,
     checked_url,
 )
-from agentjobs.forges.connections import NewConnection
 from agentjobs.problems import Problem
 from agentjobs.repos.names import platform_name
 

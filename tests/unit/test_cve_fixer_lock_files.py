@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin.cve_fixer import (
-    claimed_python,
-    lock_blocks,
-    poetry_lock,
-    static_metadata,
-    uv_lock,
-)
-from agentjobs.agents.builtin.cve_fixer.model import CannotFix
+from cve_fixer import lock_blocks
+from cve_fixer.model import CannotFix
+from cve_fixer.python import claimed_python, poetry_lock, static_metadata, uv_lock
 
 UV_OLD = """\
 version = 1

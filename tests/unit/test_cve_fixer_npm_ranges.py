@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.agents.builtin.cve_fixer.npm_ranges import admits, exactly, raised
+from cve_fixer.npm.ranges import admits, exactly, raised
 
 
 @pytest.mark.parametrize(

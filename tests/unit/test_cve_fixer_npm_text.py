@@ -2,12 +2,14 @@
 
 import pytest
 
-from agentjobs.agents.builtin.cve_fixer import json_text, package_json, pnpm_text, yaml_text
-from agentjobs.agents.builtin.cve_fixer.model import CannotFix
-from agentjobs.agents.builtin.cve_fixer.npm_style import in_style_of
-from agentjobs.agents.builtin.cve_fixer.npm_tree import asks_for, copies_of
-from agentjobs.agents.builtin.cve_fixer.pnpm_catalogs import with_catalog
-from agentjobs.agents.builtin.cve_fixer.pnpm_overrides import Settings, keeping
+from cve_fixer import json_text, yaml_text
+from cve_fixer.model import CannotFix
+from cve_fixer.npm import package_json
+from cve_fixer.npm.style import in_style_of
+from cve_fixer.npm.tree import asks_for, copies_of
+from cve_fixer.pnpm import text as pnpm_text
+from cve_fixer.pnpm.catalogs import with_catalog
+from cve_fixer.pnpm.overrides import Settings, keeping
 
 NAME = "pnpm-workspace.yaml"
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from agentjobs.agents.builtin.cve_fixer import fixing, report, tree
-from agentjobs.agents.builtin.cve_fixer.model import Advisory, CannotFix, Fix, Outcome, read_fixes
-from agentjobs.agents.builtin_agents import BUILTIN_DIRECTORY
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from cve_fixer import fix as fixing
+from cve_fixer import report, tree
+from cve_fixer.model import Advisory, CannotFix, Fix, Outcome, read_fixes
 
 ADVISORY = {
     "id": "GHSA-1",
@@ -40,7 +41,7 @@ def run(directory: Path, fixes: object) -> tuple[int, str, str]:
     tree_dir = directory / "tree"
     tree_dir.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-I", "-u", str(BUILTIN_DIRECTORY / "cve_fixer" / "__main__.py")],
+        [sys.executable, "-I", "-u", str(CVE_FIXER_DIRECTORY / "__main__.py")],
         cwd=tree_dir,
         env={
             "PATH": os.environ["PATH"],
@@ -103,10 +104,10 @@ def test_nothing_fixed_is_a_failure_whose_last_line_says_why(
 @pytest.mark.parametrize(
     ("ecosystem", "manifest", "module"),
     [
-        ("PyPI", "a/requirements-dev.txt", "requirements"),
-        ("PyPI", "requirements/base.in", "requirements"),
-        ("PyPI", "x/uv.lock", "uv_lock"),
-        ("npm", "web/package-lock.json", "npm_lock"),
+        ("PyPI", "a/requirements-dev.txt", "python.requirements"),
+        ("PyPI", "requirements/base.in", "python.requirements"),
+        ("PyPI", "x/uv.lock", "python.uv_lock"),
+        ("npm", "web/package-lock.json", "npm.package_lock"),
         ("npm", "yarn.lock", None),
         ("PyPI", "Pipfile.lock", None),
         ("Maven", "a/pom.xml", "pom"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.agents.builtin.cve_fixer import pyproject, requirements, versions
-from agentjobs.agents.builtin.cve_fixer.model import CannotFix, Fix
+from cve_fixer.model import CannotFix, Fix
+from cve_fixer.python import pyproject, requirements, versions
 
 FIX = Fix(
     "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")

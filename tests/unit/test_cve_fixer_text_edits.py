@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin.cve_fixer import go_mod, pom
-from agentjobs.agents.builtin.cve_fixer.model import CannotFix, Fix
+from cve_fixer import go_mod, pom
+from cve_fixer.model import CannotFix, Fix
 
 GO = Fix("Go", "go.mod", "golang.org/x/text", "0.3.7", "0.3.8")
 

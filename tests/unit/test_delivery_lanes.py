@@ -1,4 +1,4 @@
-from agentjobs.webhooks.lanes import SLOW_MS, Candidate, Kind, Lane, Lanes
+from agentjobs.webhooks.concurrency import SLOW_MS, Candidate, Kind, Lane, Lanes
 
 
 def candidates(endpoint: str, count: int, organization: str = "org_a") -> list[Candidate]:

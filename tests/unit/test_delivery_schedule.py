@@ -5,7 +5,7 @@ from email.utils import format_datetime
 import pytest
 
 from agentjobs.webhooks.model import Attempt
-from agentjobs.webhooks.schedule import Verdict, judge
+from agentjobs.webhooks.retry_policy import Verdict, judge
 from tests.delivery_world import attempt
 
 WAITS = (5, 60, 720)

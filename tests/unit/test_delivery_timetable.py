@@ -1,8 +1,8 @@
 import pytest
 
 from agentjobs.clock import now_ms
-from agentjobs.webhooks import timetable
-from agentjobs.webhooks.timetable import POLL_MS, Timetable
+from agentjobs.webhooks import retry_schedule
+from agentjobs.webhooks.retry_schedule import POLL_MS, Timetable
 
 
 def test_it_is_time_at_once_and_then_after_a_poll() -> None:
@@ -42,6 +42,6 @@ def test_a_clock_that_is_set_back_delays_no_look(monkeypatch: pytest.MonkeyPatch
     table.looked()
     hour_ago = now_ms() - 3_600_000
 
-    monkeypatch.setattr(timetable, "now_ms", lambda: hour_ago)
+    monkeypatch.setattr(retry_schedule, "now_ms", lambda: hour_ago)
 
     assert table.wait_ms <= POLL_MS

@@ -1,5 +1,5 @@
-from agentjobs.webhooks.lanes import Candidate
-from agentjobs.webhooks.turns import Cursor, Look
+from agentjobs.webhooks.concurrency import Candidate
+from agentjobs.webhooks.fairness import Cursor, Look
 
 
 def look(organization: str, *endpoints: str, was_cut: bool = False) -> Look:

@@ -1,6 +1,6 @@
 import pytest
 
-from agentjobs.jobs.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
 
 
 def estimate(

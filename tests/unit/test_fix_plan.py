@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import find
-from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.exposure import Exposure
-from agentjobs.jobs.fix_plan import Fix, FixPlan, make_plan, of_this_job, wanted_findings
+from agentjobs.advisories.version_choice import Choice
+from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.jobs.model import Cause
-from agentjobs.jobs.outcomes import Stopped
-from agentjobs.jobs.recheck import faults_in, recheck
-from agentjobs.repos.index.model import Dependency, IndexWarning
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.exposure import Exposure
+from agentjobs.jobs.run.fix_plan import Fix, FixPlan, make_plan, of_this_job, wanted_findings
+from agentjobs.jobs.run.outcomes import Stopped
+from agentjobs.jobs.run.recheck import faults_in, recheck
 from tests.recorded_advisories import every_advisory
 
 ADVISORIES = tuple(every_advisory())

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.agents.fixable import can_fix
-from agentjobs.repos.index.manifests.kinds import READERS, kind_of
+from agentjobs.inventory.manifests.kinds import READERS, kind_of
 
 REPORTED_ONLY = {
     *("setup.cfg", "Pipfile", "Pipfile.lock", "yarn.lock", "Cargo.toml", "Cargo.lock"),

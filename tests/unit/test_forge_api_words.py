@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.forges.github_pulls import adopted, reviewers_of
-from agentjobs.forges.github_shapes import Head, Pull, Repository, Role, newest_of_branch
+from agentjobs.forges.github.pulls import adopted, reviewers_of
+from agentjobs.forges.github.responses import Head, Pull, Repository, Role, newest_of_branch
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
-from agentjobs.forges.words import body_of, shown, title_of
+from agentjobs.forges.text import body_of, shown, title_of
 
 
 def request(title: str = "A change", body: str = "", **fields: object) -> PullRequestRequest:

@@ -4,13 +4,12 @@ import msgspec
 import pytest
 from multidict import CIMultiDict
 
-from agentjobs.forges.api_answers import Answer, ApiError, fault_of, linked
-from agentjobs.forges.api_values import shaped, value_of
-from agentjobs.forges.gitea_answers import CommentTime
-from agentjobs.forges.github_app import Granted
-from agentjobs.forges.github_shapes import RepositoryPage
-from agentjobs.forges.newer_comments import MOST_AT_ONCE, NewerComments
-from agentjobs.forges.plausible import MOST_COMMENT_BYTES, count_in, plausible
+from agentjobs.forges.comments import MOST_AT_ONCE, NewerComments
+from agentjobs.forges.gitea.responses import CommentTime
+from agentjobs.forges.github.app import Granted
+from agentjobs.forges.github.responses import RepositoryPage
+from agentjobs.forges.http.decode import shaped, value_of
+from agentjobs.forges.http.responses import Answer, ApiError, fault_of, linked
 from agentjobs.forges.protocol import (
     Account,
     Comment,
@@ -19,7 +18,8 @@ from agentjobs.forges.protocol import (
     PullRequest,
     SeenRepository,
 )
-from agentjobs.forges.words import place_of
+from agentjobs.forges.text import place_of
+from agentjobs.forges.validate import MOST_COMMENT_BYTES, count_in, plausible
 
 PULL = PullNow(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
 SEEN = SeenRepository("41", "acme/shop", "main")

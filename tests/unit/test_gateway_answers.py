@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.gateway import answers
-from agentjobs.gateway.answers import EventReader, WholeReader, reader_for
+from agentjobs.gateway import responses
 from agentjobs.gateway.endpoints import CHAT, ENDPOINTS, MESSAGES, RESPONSES, Endpoint
+from agentjobs.gateway.responses import EventReader, WholeReader, reader_for
 from agentjobs.gateway.usage import Usage
 from tests.model_wire import Answer, Event, Tokens, streamed, whole
 
@@ -173,7 +173,7 @@ def test_nonsense_passes_and_has_no_usage(text: bytes) -> None:
 def test_a_line_without_end_passes_unread_and_is_not_hoarded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answers, "MOST_READ", 100)
+    monkeypatch.setattr(responses, "MOST_READ", 100)
     reader = EventReader(CHAT, withhold=True)
     piece = b"data: " + b"x" * 60
 

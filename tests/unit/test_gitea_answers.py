@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from agentjobs.forges.gitea_answers import (
+from agentjobs.forges.gitea.responses import (
     Access,
     Pull,
     Repository,

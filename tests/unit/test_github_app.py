@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from agentjobs.forges.github_access import api_address
-from agentjobs.forges.github_app import (
+from agentjobs.forges.github.access import api_address
+from agentjobs.forges.github.app import (
     TO_LIST,
     TO_WORK,
     Granted,

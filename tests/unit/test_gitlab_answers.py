@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentjobs.forges.gitlab_answers import (
+from agentjobs.forges.gitlab.pulls import Wishes, adopted, reviewer_names
+from agentjobs.forges.gitlab.responses import (
     Access,
     MergeRequest,
     Permissions,
@@ -13,7 +14,6 @@ from agentjobs.forges.gitlab_answers import (
     newest_of_branch,
     title_for,
 )
-from agentjobs.forges.gitlab_opening import Wishes, adopted, reviewer_names
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 
 

@@ -5,10 +5,16 @@ import re
 
 import pytest
 
-from agentjobs.repos.dependencies import asked_by
-from agentjobs.repos.graph_text import dot_lines, json_pieces
-from agentjobs.repos.graph_views import Module, Neighbours, around, most_imported, search_modules
-from agentjobs.repos.index.model import ModuleGraph
+from agentjobs.inventory.dependencies import asked_by
+from agentjobs.inventory.graph_text import dot_lines, json_pieces
+from agentjobs.inventory.graph_views import (
+    Module,
+    Neighbours,
+    around,
+    most_imported,
+    search_modules,
+)
+from agentjobs.inventory.model import ModuleGraph
 from tests.dependency_house import package, views
 
 # app → shop → core → base, cli → core; `three.js` is a file and a package.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.hosts import plain_spelling, why_host_refused
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.hosts import plain_spelling, why_host_refused
 
 NOTHING = Allowed()
 EVERYTHING = Allowed.parse(["0.0.0.0/0", "::/0"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.repos.how_to_test import RootFiles, guess_test_command
-from agentjobs.repos.languages import language_of
+from agentjobs.inventory.languages import language_of
+from agentjobs.inventory.test_command import RootFiles, guess_test_command
 
 
 def guess(**files: bytes | None) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.import_progress import ImportProgress, Pace
+from agentjobs.repos.imports.progress import ImportProgress, Pace
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from agentjobs.problems import Problem
-from agentjobs.repos.import_progress import ImportProgress
-from agentjobs.repos.import_source import authorization, checked_source
+from agentjobs.repos.imports.progress import ImportProgress
+from agentjobs.repos.imports.source import authorization, checked_source
 
 
 @pytest.mark.parametrize(

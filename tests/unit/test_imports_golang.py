@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.index.imports import find
+from agentjobs.inventory.imports import find
 
 
 @pytest.mark.parametrize(

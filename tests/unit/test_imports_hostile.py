@@ -5,8 +5,8 @@ A quadratic reader would take minutes for these and run into the suite's time li
 
 import pytest
 
-from agentjobs.repos.index.imports import LANGUAGES, VERSION, find
-from agentjobs.repos.index.imports.limits import MAX_IMPORTS
+from agentjobs.inventory.imports import LANGUAGES, VERSION, find
+from agentjobs.inventory.imports.limits import MAX_IMPORTS
 
 SIZE = 1 << 19
 FOR_ALL = ['"', "\\", "/*", "import a,"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.index.imports import find
+from agentjobs.inventory.imports import find
 
 
 def imports(source: str, language: str = "JavaScript") -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.repos.index.imports import find
+from agentjobs.inventory.imports import find
 
 SAMPLED_FILES = 100
 

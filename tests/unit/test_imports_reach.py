@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.repos.index.graph_data import FlatGraph
-from agentjobs.repos.index.imports import reached
-from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.graph_data import FlatGraph
+from agentjobs.inventory.imports import reached
+from agentjobs.inventory.model import ManifestFacts, ModuleFacts
 from tests.graph_house import graph_of
 
 Facts = dict[str, ModuleFacts]

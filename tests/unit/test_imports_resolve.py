@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.repos.index.imports import is_config, is_full, module_graph, resolve
-from agentjobs.repos.index.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.imports import is_config, is_full, module_graph, resolve
+from agentjobs.inventory.model import ManifestFacts, ModuleFacts
 from tests.graph_house import graph_of
 
 Names = dict[str, list[str]]

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.repos.index import imports, survey
-from agentjobs.repos.index.analysis import BlobFacts, fingerprint, place_of
-from agentjobs.repos.index.assembly import dependencies_of, digest_of, languages_of, warnings_of
-from agentjobs.repos.index.cache import FactsCache
-from agentjobs.repos.index.graph_data import (
+from agentjobs.inventory import imports
+from agentjobs.inventory.graph_data import (
     FlatGraph,
     pack_flat,
     pack_graph,
     unpack_flat,
     unpack_graph,
 )
-from agentjobs.repos.index.graph_merge import join_graphs, patch_graph
-from agentjobs.repos.index.model import (
+from agentjobs.inventory.graph_merge import join_graphs, patch_graph
+from agentjobs.inventory.index import scan
+from agentjobs.inventory.index.analysis import BlobFacts, fingerprint, place_of
+from agentjobs.inventory.index.assembly import dependencies_of, digest_of, languages_of, warnings_of
+from agentjobs.inventory.index.cache import FactsCache
+from agentjobs.inventory.index.partial_index import TOO_MANY_IMPORTS, Portion, merge
+from agentjobs.inventory.model import (
     IndexWarning,
     LanguageLines,
     ManifestFacts,
@@ -29,8 +31,7 @@ from agentjobs.repos.index.model import (
     ModuleGraph,
     Requirement,
 )
-from agentjobs.repos.index.portion import TOO_MANY_IMPORTS, Portion, merge
-from agentjobs.repos.purl import purl_of
+from agentjobs.inventory.purl import purl_of
 
 _facts = st.one_of(
     st.builds(BlobFacts, st.none()),
@@ -225,7 +226,7 @@ def test_a_package_has_a_name_that_every_tool_reads(
 def test_simple_names_are_written_as_the_library_writes_them(
     ecosystem: str, name: str, version: str
 ) -> None:
-    with mock.patch("agentjobs.repos.purl._SIMPLE", frozenset()):
+    with mock.patch("agentjobs.inventory.purl._SIMPLE", frozenset()):
         written = purl_of(ecosystem, name, version)
     assert purl_of(ecosystem, name, version) == written
 
@@ -260,7 +261,7 @@ def test_the_cache_gives_back_what_it_got_and_forgets_when_it_is_too_large(
     cache.put(facts)
     assert cache.get([*facts, b"unknown"]) == facts
     cache.close()
-    monkeypatch.setattr("agentjobs.repos.index.cache.MOST_BYTES", 1)
+    monkeypatch.setattr("agentjobs.inventory.index.cache.MOST_BYTES", 1)
     cache = FactsCache(path)
     assert cache.get(facts) == {}
     cache.put(facts)
@@ -302,9 +303,9 @@ def test_a_cache_that_cannot_be_written_keeps_nobody_from_working(tmp_path: Path
 @pytest.mark.parametrize(("limit", "is_told"), [(1, True), (9, False)])
 def test_a_graph_that_lacks_imports_is_a_warning(monkeypatch, limit: int, is_told: bool) -> None:
     monkeypatch.setattr(imports.module_graph, "MAX_EDGES", limit)
-    plan = [survey.planned(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
+    plan = [scan.planned(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
     facts = BlobFacts(lines=1, module=ModuleFacts(("a", "b", "os")))
-    around = survey.Surroundings({"a.py": 0, "b.py": 1}, {}, {})
-    portion = survey._portion(plan, {one.key: facts for one in plan}, around)
+    around = scan.Surroundings({"a.py": 0, "b.py": 1}, {}, {})
+    portion = scan._portion(plan, {one.key: facts for one in plan}, around)
     told = warnings_of(portion, ())
     assert told == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_told else ())

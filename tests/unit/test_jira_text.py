@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs.tickets.bounds import CUT_NOTICE, MOST_TEXT_BYTES, bounded_text, bounded_ticket
-from agentjobs.tickets.jira_text import adf_text
+from agentjobs.tickets.jira.document_text import adf_text
 
 
 def doc(*content: Any) -> dict[str, Any]:

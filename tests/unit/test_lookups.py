@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agentjobs.outbound.lookups import LookUp, Lookups
+from agentjobs.outbound.guard.resolver import LookUp, Lookups
 from tests.silent_names import SilentNames, silent_names
 from tests.stores import until
 

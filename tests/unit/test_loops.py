@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from agentjobs.app.stopping import log_tasks
-from agentjobs.worker import loop
+from agentjobs.app.signals import log_tasks
+from agentjobs.loops import loop
 
 
 class FailsWhenStopped:

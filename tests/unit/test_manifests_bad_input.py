@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine, read
-from agentjobs.repos.index.manifests.combine import MOST_DEPENDENCIES
-from agentjobs.repos.index.manifests.kinds import READERS
-from agentjobs.repos.index.manifests.locks import MAX_PACKAGES, Lock
-from agentjobs.repos.index.manifests.text import MAX_WARNINGS, Warnings
-from agentjobs.repos.index.model import Locked, ManifestFacts, Requirement, Root
+from agentjobs.inventory.manifests import combine, read
+from agentjobs.inventory.manifests.combine import MOST_DEPENDENCIES
+from agentjobs.inventory.manifests.kinds import READERS
+from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
+from agentjobs.inventory.manifests.text import MAX_WARNINGS, Warnings
+from agentjobs.inventory.model import Locked, ManifestFacts, Requirement, Root
 
 DEEP = 100_000
 FIRST = Root("", (0,))
@@ -131,7 +131,7 @@ def test_ways_of_long_names_are_bounded_too():
 
 
 def test_workspaces_within_workspaces_are_looked_at_only_so_often(monkeypatch):
-    monkeypatch.setattr("agentjobs.repos.index.manifests.coverage._MAX_COMPARISONS", 10_000)
+    monkeypatch.setattr("agentjobs.inventory.manifests.coverage._MAX_COMPARISONS", 10_000)
     inner = ManifestFacts("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
     combined = combine({f"{'d/' * depth}package.json": inner for depth in range(100)})
     assert "too many patterns" in combined.warnings[0].reason

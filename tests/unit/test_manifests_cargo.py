@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine, read
-from agentjobs.repos.index.manifests.cargo import complete, read_cargo_lock, read_cargo_toml
-from agentjobs.repos.index.model import ManifestFacts
+from agentjobs.inventory.manifests import combine, read
+from agentjobs.inventory.manifests.cargo.manifest import complete, read_cargo_lock, read_cargo_toml
+from agentjobs.inventory.model import ManifestFacts
 
 CARGO_TOML = b"""\
 [package]

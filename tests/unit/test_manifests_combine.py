@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine, kind_of, read
-from agentjobs.repos.index.model import (
+from agentjobs.inventory.manifests import combine, kind_of, read
+from agentjobs.inventory.model import (
     Dependency,
     IndexWarning,
     Locked,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine
-from agentjobs.repos.index.manifests.composer import read_composer_json, read_composer_lock
+from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests.composer import read_composer_json, read_composer_lock
 
 COMPOSER_JSON = b"""{
   "name": "Example/Shop",

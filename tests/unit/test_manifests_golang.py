@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine
-from agentjobs.repos.index.manifests.golang import read_go_mod
-from agentjobs.repos.index.model import ManifestFacts
+from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests.golang import read_go_mod
+from agentjobs.inventory.model import ManifestFacts
 
 GO_MOD = b"""\
 module "example.com/shop" // the shop

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.repos.index.manifests import combine
-from agentjobs.repos.index.manifests.maven import complete, read_pom
-from agentjobs.repos.index.model import ManifestFacts
+from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests.maven.pom import complete, read_pom
+from agentjobs.inventory.model import ManifestFacts
 
 
 def pom(body: str, artifact: str = "app", parent: str = "", version: str = "1.0") -> bytes:

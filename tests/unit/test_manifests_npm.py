@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentjobs.repos.index.manifests import read
-from agentjobs.repos.index.model import ManifestFacts
+from agentjobs.inventory.manifests import read
+from agentjobs.inventory.model import ManifestFacts
 
 
 def _graph(facts: ManifestFacts) -> dict[str, list[str]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.repos.index.manifests import read
-from agentjobs.repos.index.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.manifests import read
+from agentjobs.inventory.model import ManifestFacts, Requirement, Root
 
 
 def _graph(facts: ManifestFacts) -> dict[str, list[str]]:

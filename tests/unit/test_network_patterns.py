@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.outbound.patterns import is_permitted, parse_pattern
+from agentjobs.outbound.guard.host_patterns import is_permitted, parse_pattern
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ import pytest
 
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
+from agentjobs.web.openid.cache import FAILURE_KEPT_MS, RENEWED_AFTER_MS, Remembered
+from agentjobs.web.openid.cache import KEPT_MS as REMEMBERED_MS
+from agentjobs.web.openid.errors import refused_by_provider
 from agentjobs.web.openid.pending import (
     KEPT_MS,
     MOST_COOKIE_CHARACTERS,
@@ -14,9 +17,6 @@ from agentjobs.web.openid.pending import (
     open_pending,
     seal_pending,
 )
-from agentjobs.web.openid.refusals import refused_by_provider
-from agentjobs.web.openid.remembered import FAILURE_KEPT_MS, RENEWED_AFTER_MS, Remembered
-from agentjobs.web.openid.remembered import KEPT_MS as REMEMBERED_MS
 
 ISSUER = "https://id.example.com"
 NOW = 1_800_000_000_000

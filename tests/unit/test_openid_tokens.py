@@ -11,7 +11,7 @@ from joserfc.jws import JWSRegistry
 
 from agentjobs.problems import Problem
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verified_claims
-from agentjobs.web.openid.people import identity_of
+from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.tokens import Client, client_authentication
 
 NOW = 1_800_000_000

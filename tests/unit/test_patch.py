@@ -1,6 +1,6 @@
 """Reading git's diff output into files and numbered lines."""
 
-from agentjobs.forges.patch import DiffBounds, DiffLine, parse_diff
+from agentjobs.local_git.patch import DiffBounds, DiffLine, parse_diff
 
 RAW = b":100644 100644 1111111 2222222 "
 PATCH = b"""diff --git a/a.py b/a.py

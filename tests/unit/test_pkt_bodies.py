@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from agentjobs.problems import Problem
-from agentjobs.web.git_body import Body, at_most, gunzipped, received_pieces
+from agentjobs.web.git.body import Body, at_most, gunzipped, received_pieces
 
 
 async def pieces_of(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

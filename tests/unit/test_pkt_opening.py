@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.git_opening import (
+from agentjobs.web.git.push_commands import (
     MAX_OPENING_BYTES,
     MalformedOpening,
     OpeningParser,

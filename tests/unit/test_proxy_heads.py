@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.heads import HeadError, parse_answer, parse_request
+from agentjobs.outbound.egress.http_head import HeadError, parse_answer, parse_request
 
 
 def test_a_tunnel_names_host_and_port() -> None:

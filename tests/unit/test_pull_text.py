@@ -1,10 +1,10 @@
 from typing import Any
 
 from agentjobs.agents.report import Report
-from agentjobs.jobs.claim import ClaimedJob
 from agentjobs.jobs.model import TicketFacts
-from agentjobs.jobs.pull_text import commit_message, from_commit_message, pull_body, pull_text
-from agentjobs.jobs.verification import Verification
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.pull_text import commit_message, from_commit_message, pull_body, pull_text
+from agentjobs.jobs.run.verification import Verification
 
 
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:

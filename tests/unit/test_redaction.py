@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.jobs.redaction import Redactor
+from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.organizations.tokens import new_token
 
 PASSWORD = "correct horse/battery+staple"

@@ -7,9 +7,9 @@ import pytest
 from agentjobs.advisories.registries.dialect import BadName
 from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
 from agentjobs.advisories.registries.hosts import hosts_of
-from agentjobs.advisories.registries.published import BadAnswer
 from agentjobs.advisories.registries.pypi import version_in
-from agentjobs.outbound.patterns import parse_pattern
+from agentjobs.advisories.registries.versions import BadAnswer
+from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 from tests.recorded_registries import ANSWERS, recorded

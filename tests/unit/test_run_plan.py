@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.jobs.claim import ClaimedJob
-from agentjobs.jobs.plan import RunPlan, plan_run
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.plan import RunPlan, plan_run
 from agentjobs.repos.configuration import ConfigurationError, parse_configuration
 
 AGENT = Agent(

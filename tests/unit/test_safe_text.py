@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.jobs.safe_text import SafeText, on_one_line
+from agentjobs.jobs.logs.safe_text import SafeText, on_one_line
 
 
 def safe(data: bytes, size: int | None = None) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.sandbox.availability import why_namespaces_fail
-from agentjobs.sandbox.last_words import Tail, last_lines
+from agentjobs.sandbox.output_tail import Tail, last_lines
 
 
 def test_twenty_lines_are_kept() -> None:

@@ -11,7 +11,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from agentjobs.advisories.exposure import Finding
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.sbom import Subject, sbom_pieces
-from agentjobs.repos.index.model import Dependency
+from agentjobs.inventory.model import Dependency
 from tests.dependency_house import COMMIT, fault, package, views
 
 SUBJECT = Subject("repo_1", "acme/shop", COMMIT)

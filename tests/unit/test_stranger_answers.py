@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.outbound import answers
-from agentjobs.outbound.answers import Answer, BadAnswer, EndlessAnswer
+from agentjobs.outbound.untrusted_http import response
+from agentjobs.outbound.untrusted_http.response import Answer, BadAnswer, EndlessAnswer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -116,13 +116,13 @@ def test_what_is_malformed_is_no_answer(data: bytes, at_once: int | None) -> Non
 
 
 ENDLESS = {
-    "a header": OK + b"X-A: " + b"x" * answers.HEAD_BYTES,
-    "a header that ends": OK + b"X-A: " + b"x" * answers.HEADER_BYTES + b"\r\n\r\n",
-    "headers": OK + b"X: y\r\n" * (answers.MOST_HEADERS + 1) + b"\r\n",
-    "a reason": b"HTTP/1.1 200 " + b"x" * answers.HEAD_BYTES,
-    "interim answers": b"HTTP/1.1 102 Wait\r\n\r\n" * (answers.INTERIM_ANSWERS + 1),
+    "a header": OK + b"X-A: " + b"x" * response.HEAD_BYTES,
+    "a header that ends": OK + b"X-A: " + b"x" * response.HEADER_BYTES + b"\r\n\r\n",
+    "headers": OK + b"X: y\r\n" * (response.MOST_HEADERS + 1) + b"\r\n",
+    "a reason": b"HTTP/1.1 200 " + b"x" * response.HEAD_BYTES,
+    "interim answers": b"HTTP/1.1 102 Wait\r\n\r\n" * (response.INTERIM_ANSWERS + 1),
     "long interim answers": (b"HTTP/1.1 103 E\r\n" + b"A: " + b"x" * 8_000 + b"\r\n") * 17,
-    "empty lines": b"\r\n" * answers.HEAD_BYTES,
+    "empty lines": b"\r\n" * response.HEAD_BYTES,
 }
 
 
@@ -134,11 +134,11 @@ def test_a_head_without_an_end_is_given_up(data: bytes, at_once: int | None) -> 
 
 
 def test_what_is_within_the_bounds_is_read() -> None:
-    interim = b"HTTP/1.1 102 Wait\r\n\r\n" * answers.INTERIM_ANSWERS
-    headers = b"X: y\r\n" * (answers.MOST_HEADERS - 1) + b"Content-Length: 16384\r\n"
-    answer = fed(interim + OK + headers + b"\r\n" + b"x" * answers.BODY_BYTES)
-    assert len(answer.headers) == answers.MOST_HEADERS
-    assert len(answer.body) == answers.BODY_BYTES
+    interim = b"HTTP/1.1 102 Wait\r\n\r\n" * response.INTERIM_ANSWERS
+    headers = b"X: y\r\n" * (response.MOST_HEADERS - 1) + b"Content-Length: 16384\r\n"
+    answer = fed(interim + OK + headers + b"\r\n" + b"x" * response.BODY_BYTES)
+    assert len(answer.headers) == response.MOST_HEADERS
+    assert len(answer.body) == response.BODY_BYTES
     assert answer.leaves_connection
 
 
@@ -162,7 +162,7 @@ def test_of_what_follows_the_head_only_the_beginning_is_read(
     assert answer.status == 200
     assert answer.is_over
     assert not answer.leaves_connection
-    assert len(answer.body) <= answers.BODY_BYTES
+    assert len(answer.body) <= response.BODY_BYTES
 
 
 def test_a_malformed_body_ends_an_answer_and_does_not_undo_it() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.problems import Problem
 from agentjobs.tickets.issues import issue_of
-from agentjobs.tickets.jira import key_of
+from agentjobs.tickets.jira.tracker import key_of
 from agentjobs.tickets.trackers import NewTracker, draft_of
 
 SITE = "https://acme.atlassian.net"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.advisories.choice import Choice, choose_version
 from agentjobs.advisories.model import Advisory, parse_advisory
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.version_choice import Choice, choose_version
 from tests.recorded_advisories import about
 from tests.recorded_registries import hashes_of, recorded
 

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.webhooks.receivers import Receiver, receiver, request_to
 
 ANYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])

@@ -13,8 +13,8 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
-from agentjobs.webhooks.rotation import SecretBox, seal_secret, signing_at
 from agentjobs.webhooks.signature import body_signature, new_secret, signed_headers
+from agentjobs.webhooks.signing_secrets import SecretBox, seal_secret, signing_at
 
 BODY = b'{"event":"job.queued","job_id":"job_1","repo":"acme/shop","pr_url":null}'
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError, load
 from agentjobs.webhooks import targets
-from agentjobs.webhooks.allowance import SETTING, effective_allowance
+from agentjobs.webhooks.allowed_addresses import SETTING, effective_allowance
 from agentjobs.webhooks.targets import check_target
 from tests.silent_names import silent_names
 

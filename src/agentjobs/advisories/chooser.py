@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from agentjobs.advisories.choice import Choice, choose_version
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.registries.published import RegistryUnavailable
 from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.registries.versions import RegistryUnavailable
+from agentjobs.advisories.version_choice import Choice, choose_version
 
 
 class Chooser:

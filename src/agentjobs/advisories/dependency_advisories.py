@@ -6,8 +6,8 @@ import msgspec
 
 from agentjobs.advisories.exposure import FoundAdvisory
 from agentjobs.advisories.severity import LEVELS
-from agentjobs.repos.dependencies import DependencyView
-from agentjobs.repos.index.model import Scope
+from agentjobs.inventory.dependencies import DependencyView
+from agentjobs.inventory.model import Scope
 from agentjobs.store.database import Database, Row
 
 _decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode

@@ -11,7 +11,7 @@ from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.severity import Severity
-from agentjobs.repos.index.model import Dependency
+from agentjobs.inventory.model import Dependency
 
 _MOST_RANGES_LENGTH = 300
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.advisories.holding import LEASE_SECONDS
+from agentjobs.advisories.lease import LEASE_SECONDS
 from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction

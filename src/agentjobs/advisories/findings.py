@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
 from agentjobs.advisories.severity import LEVELS
+from agentjobs.advisories.version_choice import Choice
 from agentjobs.identifiers import new_id
+from agentjobs.store.batch_insert import ManyRows
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.store.likeness import containing
-from agentjobs.store.many_rows import ManyRows
+from agentjobs.store.like_pattern import containing
 
 _decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 import msgspec
 
 from agentjobs.advisories.model import Advisory, package_name
+from agentjobs.store.batch_insert import ManyRows
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.likeness import containing
-from agentjobs.store.many_rows import ManyRows
+from agentjobs.store.like_pattern import containing
 
 # What the column `data` holds has changed whenever this does: then everything is written anew.
 FORMAT = 1

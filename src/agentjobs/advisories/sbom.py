@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
-from agentjobs.repos.dependencies import DependencyView, asked_by
-from agentjobs.repos.graph_text import json_list, json_text
+from agentjobs.inventory.dependencies import DependencyView, asked_by
+from agentjobs.inventory.graph_text import json_list, json_text
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")

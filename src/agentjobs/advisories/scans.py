@@ -10,15 +10,15 @@ from typing import Protocol
 
 import msgspec
 
-from agentjobs.advisories.choice import Choice
 from agentjobs.advisories.exposure import Finding, Package, find
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.advisories.holding import LEASE_SECONDS
+from agentjobs.advisories.lease import LEASE_SECONDS
 from agentjobs.advisories.matching import by_package
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import advisories_for
+from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import SECOND_MS
-from agentjobs.repos.index.model import Dependency
+from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Row, Transaction
 
 _LEASE_MS = LEASE_SECONDS * SECOND_MS

@@ -13,9 +13,9 @@ import msgspec
 
 from agentjobs.advisories import rows
 from agentjobs.advisories.feeds import Claim, Feed, Synced, ensure_feeds, forget_feed
-from agentjobs.advisories.holding import while_held
+from agentjobs.advisories.lease import while_held
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.reading import id_of_path, look, newest, read
+from agentjobs.advisories.parse import id_of_path, look, newest, read
 from agentjobs.advisories.scans import mark_for_scan
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,

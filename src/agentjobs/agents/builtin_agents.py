@@ -5,25 +5,27 @@ from pathlib import Path
 
 import msgspec
 
+import cve_fixer
 from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.fixable import CVE_FIXER
-from agentjobs.outbound.patterns import is_pattern
+from agentjobs.outbound.guard.host_patterns import is_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 
-BUILTIN_DIRECTORY = Path(__file__).parent / "builtin"
+_LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
+# A program of its own: the sandbox sees its directory and nothing else of the service.
+CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
 
 
 def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
     plan_required = settings.plans[0].name
-    lint_fixer = _python_agent("lint-fixer", "Lint fixer", "lint_fixer.py", plan_required, limits)
-    cve_fixer = _python_agent(
-        CVE_FIXER, "CVE fixer", "cve_fixer/__main__.py", plan_required, limits
-    )
+    lint_fixer = _python_agent("lint-fixer", "Lint fixer", _LINT_FIXER, plan_required, limits)
+    script = CVE_FIXER_DIRECTORY / "__main__.py"
+    cve_fixer_agent = _python_agent(CVE_FIXER, "CVE fixer", script, plan_required, limits)
     return lint_fixer, msgspec.structs.replace(
-        cve_fixer, network=_registry_hosts(settings), uses_package_managers=True
+        cve_fixer_agent, network=_registry_hosts(settings), uses_package_managers=True
     )
 
 
@@ -33,13 +35,13 @@ def _registry_hosts(settings: Settings) -> tuple[str, ...]:
     return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
 
-def _python_agent(id: str, name: str, script: str, plan_required: str, limits: Limits) -> Agent:
+def _python_agent(id: str, name: str, script: Path, plan_required: str, limits: Limits) -> Agent:
     return Agent(
         id=id,
         name=name,
         plan_required=plan_required,
         # Isolated: the working directory is a stranger's, no module may come from it.
-        command=(sys.executable, "-I", "-u", str(BUILTIN_DIRECTORY / script)),
+        command=(sys.executable, "-I", "-u", str(script)),
         timeout_seconds=3600,
         read_only=python_files(),
         limits=limits,
@@ -56,6 +58,7 @@ def python_files() -> tuple[Path, ...]:
         Path(sys.base_prefix),
         Path(sys.base_prefix).resolve(),
         Path(sys.executable).resolve(),
-        BUILTIN_DIRECTORY,
+        _LINT_FIXER.parent,
+        CVE_FIXER_DIRECTORY,
     }
     return tuple(sorted(path for path in needed if not needed & set(path.parents)))

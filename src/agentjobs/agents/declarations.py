@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from agentjobs.agents.definitions import Agent, named_files
 from agentjobs.agents.model_declarations import model_faults, model_of
 from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.outbound.patterns import parse_pattern
+from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import BOUNDS, Settings
 from agentjobs.settings.tables import AgentTable

@@ -1,6 +1,6 @@
 """Which files the agent `cve-fixer` can edit: its own table tells, so that the two never differ."""
 
-from agentjobs.agents.builtin.cve_fixer.fixing import fixer_for
+from cve_fixer.fix import fixer_for
 
 CVE_FIXER = "cve-fixer"
 

@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.agents import installation
 from agentjobs.agents.definitions import Agent
 
-# Read by `builtin/cve_fixer/run_tool.py`, which imports nothing of the service.
+# Read by `cve_fixer/run_tool.py`, which imports nothing of the service.
 TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 
 # What cannot be fixed without one, and how to get it.

@@ -11,21 +11,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.agents.catalog import build_catalog
-from agentjobs.app.serving import OnReady, serving
-from agentjobs.app.stopping import Stop
-from agentjobs.app.working import working
+from agentjobs.app.serve import OnReady, serving
+from agentjobs.app.signals import Stop
+from agentjobs.app.worker import working
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
+from agentjobs.loops.delivery_loop import sending
+from agentjobs.loops.loop import run_loops
+from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import open_database
 from agentjobs.web.server import bind
-from agentjobs.webhooks.allowance import effective_allowance, store_allowance
-from agentjobs.worker.delivery_loop import sending
-from agentjobs.worker.loop import run_loops
-from agentjobs.worker.rescue_loop import rescue_loop
+from agentjobs.webhooks.allowed_addresses import effective_allowance, store_allowance
 
 _log = logging.getLogger(__name__)
 

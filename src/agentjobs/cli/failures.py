@@ -15,7 +15,7 @@ TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
 EXPECTED = frozenset(
     {
         "agentjobs.problems.Problem",
-        "agentjobs.settings.reading.SettingsError",
+        "agentjobs.settings.load.SettingsError",
         "agentjobs.store.database.StoreError",
         "agentjobs.git.process.GitError",
         "agentjobs.sandbox.protocol.SandboxError",

@@ -16,8 +16,8 @@ from agentjobs.cli.repos import Name, repos
 if TYPE_CHECKING:
     from agentjobs.advisories.dependency_advisories import DependencyAdvisory
     from agentjobs.advisories.findings import FindingView
-    from agentjobs.repos.dependencies import DependencyView
-    from agentjobs.repos.index.model import ModuleGraph
+    from agentjobs.inventory.dependencies import DependencyView
+    from agentjobs.inventory.model import ModuleGraph
     from agentjobs.repos.queries import RepoView
 
 
@@ -71,10 +71,10 @@ def show_graph(
 async def _load(admin: Admin, org: str, name: str) -> Index:
     from agentjobs.advisories.dependency_advisories import advisories_of
     from agentjobs.advisories.findings import findings_of_repo
+    from agentjobs.inventory.dependencies import check_indexed, list_dependencies
+    from agentjobs.inventory.graph import load_graph
     from agentjobs.organizations.organizations import find_organization
     from agentjobs.problems import Problem
-    from agentjobs.repos.dependencies import check_indexed, list_dependencies
-    from agentjobs.repos.graph import load_graph
     from agentjobs.repos.queries import find_repo
 
     owner = await find_organization(admin.db, org)
@@ -103,7 +103,7 @@ def _write(pieces: Iterable[str]) -> None:
 
 def _as_json(index: Index) -> Iterator[str]:
     from agentjobs.advisories.dependency_advisories import dependency_document
-    from agentjobs.repos.graph_text import json_pieces
+    from agentjobs.inventory.graph_text import json_pieces
 
     facts = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
     documents = (
@@ -114,7 +114,7 @@ def _as_json(index: Index) -> Iterator[str]:
 
 
 def _as_dot(index: Index) -> Iterator[str]:
-    from agentjobs.repos.graph_text import dot_lines
+    from agentjobs.inventory.graph_text import dot_lines
 
     return dot_lines(index.repo.full_name, index.graph, index.dependencies)
 

@@ -7,21 +7,16 @@ from typing import Annotated
 
 import typer
 
-from agentjobs.cli import (  # noqa: F401 - some hold verbs of another noun alone
-    deliveries,
-    failures,
-    forge_repos,
-    forge_secrets,
-    graph,
-    ping,
-    user_access,
-    webhook_secrets,
-)
-from agentjobs.cli.advisories import advisories
+# These modules add verbs to a noun of another module; importing them registers the verbs.
+from agentjobs.cli import failures, graph  # noqa: F401 - see above
+from agentjobs.cli.advisories.commands import advisories
 from agentjobs.cli.agents import agents
+from agentjobs.cli.backup.commands import backup, migrate
 from agentjobs.cli.demo.command import demo
-from agentjobs.cli.doctor import doctor
-from agentjobs.cli.forges import forges
+from agentjobs.cli.doctor.command import doctor
+from agentjobs.cli.forges import repos as forge_repos  # noqa: F401 - see above
+from agentjobs.cli.forges import secrets as forge_secrets  # noqa: F401 - see above
+from agentjobs.cli.forges.commands import forges
 from agentjobs.cli.jobs import jobs
 from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
@@ -29,10 +24,12 @@ from agentjobs.cli.pulls import pulls
 from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
-from agentjobs.cli.trackers import trackers
-from agentjobs.cli.upkeep import backup, migrate
-from agentjobs.cli.users import users
-from agentjobs.cli.webhooks import webhooks
+from agentjobs.cli.trackers.commands import trackers
+from agentjobs.cli.users import access  # noqa: F401 - see above
+from agentjobs.cli.users.commands import users
+from agentjobs.cli.webhooks import deliveries, ping  # noqa: F401 - see above
+from agentjobs.cli.webhooks import secrets as webhook_secrets  # noqa: F401 - see above
+from agentjobs.cli.webhooks.commands import webhooks
 
 app = typer.Typer(
     name="agentjobs",

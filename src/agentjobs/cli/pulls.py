@@ -9,8 +9,8 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, on_one_line, remark
 
 if TYPE_CHECKING:
-    from agentjobs.forges.pulls import Pull
     from agentjobs.problems import Problem
+    from agentjobs.pulls.pulls import Pull
 
 pulls = typer.Typer(no_args_is_help=True, help="Pull requests of repositories kept here.")
 
@@ -33,8 +33,8 @@ def list_pulls(
     """List pull requests, the newest first."""
 
     async def work(admin: Admin) -> "list[dict[str, Any]]":
-        from agentjobs.forges import pulls
         from agentjobs.organizations.organizations import find_organization
+        from agentjobs.pulls import pulls
 
         await find_organization(admin.db, org)
         return [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
@@ -58,8 +58,8 @@ def show_pull(
     """Show a pull request: title, body and diff; of one on a platform elsewhere, its address."""
 
     async def work(admin: Admin) -> "tuple[dict[str, Any], str | None]":
-        from agentjobs.forges.proposal import patch_of
-        from agentjobs.forges.pulls import get_pull
+        from agentjobs.pulls.comparison import patch_of
+        from agentjobs.pulls.pulls import get_pull
 
         pull = await get_pull(admin.db, org, repo, number)
         if pull.url is not None:
@@ -94,7 +94,7 @@ def merge_pull(
     from agentjobs.problems import Problem
 
     async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.forges import merge_pull
+        from agentjobs.pulls import merge as merge_pull
 
         return _document(
             admin, await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number)
@@ -125,7 +125,7 @@ def close_pull(
     """Close a pull request without merging it; its branch stays."""
 
     async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.forges import pulls
+        from agentjobs.pulls import pulls
 
         return _document(admin, await pulls.close_pull(admin.db, org, repo, number))
 

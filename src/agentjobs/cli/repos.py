@@ -98,7 +98,7 @@ def lift_path(
     """Let agents change paths that the service protects, such as CI definitions."""
 
     async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.lifting import lift
+        from agentjobs.repos.protected_paths import lift
 
         return await lift(admin.db, org, name, pattern)
 
@@ -117,7 +117,7 @@ def protect_path(
     """Undo `lift`: the paths are protected again."""
 
     async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.lifting import protect
+        from agentjobs.repos.protected_paths import protect
 
         return await protect(admin.db, org, name, pattern)
 

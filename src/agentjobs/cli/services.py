@@ -73,7 +73,7 @@ def _require_public_url_elsewhere(settings: "Settings") -> None:
     if settings.public_url or url.startswith("sqlite:"):
         return
     from agentjobs.settings import SettingsError
-    from agentjobs.store.postgresql_address import is_on_this_machine
+    from agentjobs.store.postgresql.address import is_on_this_machine
 
     if not is_on_this_machine(url):
         raise SettingsError(

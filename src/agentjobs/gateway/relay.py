@@ -11,12 +11,12 @@ from contextlib import suppress
 import aiohttp
 from aiohttp import web
 
-from agentjobs.gateway.answers import reader_for
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
 from agentjobs.gateway.headers import to_agent, to_provider
 from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.refusals import Refused
+from agentjobs.gateway.responses import reader_for
 from agentjobs.gateway.upstream import Upstream
 
 CONNECT_SECONDS = 10

@@ -13,10 +13,10 @@ from agentjobs.advisories.scans import scan_later
 from agentjobs.advisories.severity import at_least, rank_of
 from agentjobs.agents.fixable import CVE_FIXER, can_fix
 from agentjobs.identifiers import new_id
+from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
 from agentjobs.jobs.model import Cause, CausingAdvisory, CreateJobRequest
-from agentjobs.jobs.triggered import FixKey, insert_trigger
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_in

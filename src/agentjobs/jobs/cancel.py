@@ -1,12 +1,12 @@
 """Cancelling: at once for a job that waits; for a running one a wish its worker carries out."""
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.auditing import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
-from agentjobs.jobs.queries import get_job, job_not_found
+from agentjobs.jobs.queue.transition import apply, cancelled
 from agentjobs.jobs.states import FINAL, QUEUED
-from agentjobs.jobs.transition import apply, cancelled
+from agentjobs.jobs.views.queries import get_job, job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction

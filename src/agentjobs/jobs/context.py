@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentjobs.agents.catalog import Catalog
-from agentjobs.jobs.fleet import Fleet
+from agentjobs.jobs.queue.fleet import Fleet
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database

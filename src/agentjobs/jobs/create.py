@@ -6,12 +6,12 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
-from agentjobs.jobs.auditing import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.estimate import QueueState, estimated_start_ms
-from agentjobs.jobs.fleet import FleetState
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
+from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.budgets import nanousd, usd_text

@@ -1,7 +1,7 @@
 """Disconnecting a repository together with what waits for it."""
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.transition import apply, failed
+from agentjobs.jobs.queue.transition import apply, failed
 from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database, Transaction

@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 
 from agentjobs.agents.catalog import Catalog
-from agentjobs.forges.local import hold_pull
 from agentjobs.identifiers import new_id
-from agentjobs.jobs.auditing import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, check_acceptable, insert_job, surroundings
-from agentjobs.jobs.estimate import QueueState, estimated_start_ms
-from agentjobs.jobs.fleet import FleetState
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import CreateJobRequest, Receipt
-from agentjobs.jobs.queries import job_not_found
+from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import Fault, faults_in
+from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
+from agentjobs.pulls.local_forge import hold_pull
 from agentjobs.store.database import Database, Row, Transaction
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.clock import iso_utc, iso_utc_or_none
+from agentjobs.jobs.run.verification import Verification, stored_verification
 from agentjobs.jobs.states import RETRYABLE, JobStatus
-from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.store.database import Row
 
 

@@ -1,7 +1,7 @@
 """A draft that is marked ready asks for its review: `pr.review_requested`, by its latest job."""
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.pulls import Pull, ready_pull
+from agentjobs.pulls.pulls import Pull, ready_pull
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import events
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from agentjobs.outbound.patterns import parse_pattern
+from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.repos.configuration_lines import line_of
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import shown

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges import local_repositories
 from agentjobs.git.remote import without_credentials
 from agentjobs.identifiers import new_id
+from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.problems import Problem
@@ -40,8 +40,8 @@ async def connect_repository(
     full_name = checked_name(name) if name else name_from(source, organization)
     await _refuse_connected(db, owner, full_name)
     repo_id = new_id("repo")
-    directory = local_repositories.path(settings.data_path, repo_id)
-    imported = await local_repositories.import_repository(source, directory)
+    directory = repositories.path(settings.data_path, repo_id)
+    imported = await repositories.import_repository(source, directory)
     repo = NewRepo(
         id=repo_id,
         organization_id=owner.id,

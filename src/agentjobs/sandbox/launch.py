@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentjobs.sandbox.bwrap_command import BwrapCommand
 from agentjobs.sandbox.child import Child, outlast
-from agentjobs.sandbox.last_words import Tail
 from agentjobs.sandbox.output import OutputPipe
+from agentjobs.sandbox.output_tail import Tail
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxTask
 from agentjobs.sandbox.supervision import Keepers, Supervision
 

@@ -21,10 +21,10 @@ import msgspec
 
 from agentjobs.sandbox.child import Child, outlast
 from agentjobs.sandbox.disk import DiskUsage, written_directories
-from agentjobs.sandbox.doors import Doors
 from agentjobs.sandbox.environment import agent_environment
-from agentjobs.sandbox.last_words import Tail
 from agentjobs.sandbox.output import OutputPipe
+from agentjobs.sandbox.output_tail import Tail
+from agentjobs.sandbox.ports import Doors
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxReport, SandboxTask
 from agentjobs.sandbox.watchdog import Watchdog
 

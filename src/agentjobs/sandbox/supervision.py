@@ -14,8 +14,8 @@ from agentjobs.sandbox.cgroup import Cgroup, Cgroups
 from agentjobs.sandbox.child import outlast
 from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, written_directories
-from agentjobs.sandbox.doors import Doors
 from agentjobs.sandbox.limits import OOM_SCORE
+from agentjobs.sandbox.ports import Doors
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog

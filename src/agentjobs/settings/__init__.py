@@ -1,8 +1,8 @@
 """One frozen Settings, read once. Hands on what the rest of the house needs."""
 
 from agentjobs.settings.checks import BOUNDS, ROLES, WEBHOOK_LEASE_MARGIN_SECONDS
+from agentjobs.settings.load import SettingsError, fault_at, load, unknown_variables
 from agentjobs.settings.model import Settings, is_loopback
-from agentjobs.settings.reading import SettingsError, fault_at, load, unknown_variables
 
 __all__ = [
     "BOUNDS",

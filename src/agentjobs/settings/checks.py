@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agentjobs.settings.locations import SettingsFileError
 from agentjobs.settings.model import Settings, is_loopback
-from agentjobs.settings.places import SettingsFileError
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.settings.tables import PlanTable
 

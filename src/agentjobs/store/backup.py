@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agentjobs.store.database import StoreError
-from agentjobs.store.postgresql_address import without_password
-from agentjobs.store.sqlite_connection import connect_reader, translate
+from agentjobs.store.postgresql.address import without_password
+from agentjobs.store.sqlite.connection import connect_reader, translate
 
 SQLITE_COPY = "agentjobs.db"
 POSTGRESQL_COPY = "postgresql.dump"

@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentjobs.store.database import StoreError
-from agentjobs.store.postgresql_connection import connect, explain
+from agentjobs.store.postgresql.connection import connect, explain
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
-from agentjobs.store.sqlite_connection import begin_patiently, connect_writer, translate
+from agentjobs.store.sqlite.connection import begin_patiently, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
 """Any number of our own: it names the lock that migrating processes wait for."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentjobs.store.database import Database, MigrationsBehind, StoreError
 from agentjobs.store.revisions import is_behind, schema_is_current
-from agentjobs.store.sqlite import SqliteDatabase
+from agentjobs.store.sqlite.database import SqliteDatabase
 
 __all__ = ["open_as_it_is", "open_database", "schema_is_current"]
 
@@ -33,7 +33,7 @@ async def open_as_it_is(url: str) -> Database:
         return await SqliteDatabase.open(_sqlite_path(url))
     if url.startswith(("postgresql://", "postgres://")):
         # asyncpg takes longer to import than the rest of the store: SQLite's users do without.
-        from agentjobs.store.postgresql import PostgresqlDatabase  # noqa: PLC0415
+        from agentjobs.store.postgresql.database import PostgresqlDatabase  # noqa: PLC0415
 
         return await PostgresqlDatabase.open(url)
     raise StoreError("a database address starts with sqlite:/// or postgresql://")

@@ -3,7 +3,7 @@
 import re
 
 from agentjobs.forges.protocol import ForgeError, Platform
-from agentjobs.forges.words import OWN_MARK
+from agentjobs.forges.text import OWN_MARK
 from agentjobs.tickets.bounds import MOST_TEXT_BYTES, bounded_ticket
 from agentjobs.tickets.markdown_text import seen_text
 from agentjobs.tickets.protocol import ResultLink, Ticket

@@ -6,14 +6,14 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from agentjobs.forges.api import Patience
+from agentjobs.forges.http.client import Patience
 from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.issues import IssueTracker, issue_of
-from agentjobs.tickets.jira import JiraTracker, key_of
+from agentjobs.tickets.jira.tracker import JiraTracker, key_of
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound, Tracker
 from agentjobs.tickets.trackers import ConfiguredTracker, note_check, open_tracker, trackers_of
 

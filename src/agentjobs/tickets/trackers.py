@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.connection_checks import checked_credential
+from agentjobs.connections.validate import checked_credential
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, IntegrityError
-from agentjobs.tickets import tracker_rows
+from agentjobs.tickets import rows as tracker_rows
 from agentjobs.tickets.bounds import one_line
-from agentjobs.tickets.tracker_checks import checked_account, checked_name, checked_site
-from agentjobs.tickets.tracker_rows import ConfiguredTracker, Flavour, TrackerKind, tracker_of
+from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_of
+from agentjobs.tickets.validate import checked_account, checked_name, checked_site
 
 __all__ = [
     "ConfiguredTracker",

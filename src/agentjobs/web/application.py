@@ -3,11 +3,13 @@
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp
 
-from agentjobs.web import git_http, hooks
-from agentjobs.web.api import documents, health, metrics_page, operations
+from agentjobs.web.api import documents, health, operations
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import routes as dashboard
 from agentjobs.web.envelope import Envelope
+from agentjobs.web.git import routes as git_http
+from agentjobs.web.hooks import routes as hooks
+from agentjobs.web.metrics import page
 
 
 def build_application(context: WebContext) -> ASGIApp:
@@ -15,7 +17,7 @@ def build_application(context: WebContext) -> ASGIApp:
         *operations.routes(context),
         *documents.routes(),
         *health.routes,
-        *metrics_page.routes(context),
+        *page.routes(context),
         *git_http.routes,
         *hooks.routes,
         # Last: some of their addresses begin with an organization's name.
@@ -26,7 +28,7 @@ def build_application(context: WebContext) -> ASGIApp:
 
 def build_metrics_application(context: WebContext) -> ASGIApp:
     """`/metrics` alone and without a token, for an address of its own that only operators reach."""
-    return _wrapped(metrics_page.open_routes(context), context)
+    return _wrapped(page.open_routes(context), context)
 
 
 def _wrapped(routes: list[BaseRoute], context: WebContext) -> ASGIApp:

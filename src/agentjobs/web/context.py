@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentjobs.agents.catalog import Catalog
-from agentjobs.forges.platforms import Platforms
+from agentjobs.connections.adapters import Platforms
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.statistics import Statistics
+from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.repos.imports import Imports
+from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
-from agentjobs.web.metrics import Metrics
+from agentjobs.web.metrics.registry import Metrics
 
 if TYPE_CHECKING:
     from agentjobs.web.openid import OpenId

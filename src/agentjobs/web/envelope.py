@@ -22,7 +22,7 @@ from agentjobs.web.access_log import AccessLog, ClientAddresses
 from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard.refusals import refused_page, wants_page
+from agentjobs.web.dashboard.error_pages import refused_page, wants_page
 
 # What nginx calls it: the client was gone before there was an answer.
 CLIENT_LEFT = 499

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
 from agentjobs.clock import now_ms
-from agentjobs.outbound.answers import Answer, RawHeaders
-from agentjobs.outbound.idle import IdleConnections
-from agentjobs.outbound.stranger_dial import Origin, Progress
-from agentjobs.outbound.strangers import StrangerConnection
+from agentjobs.outbound.untrusted_http.connection import StrangerConnection
+from agentjobs.outbound.untrusted_http.dial import Origin, Progress
+from agentjobs.outbound.untrusted_http.pool import IdleConnections
+from agentjobs.outbound.untrusted_http.response import Answer, RawHeaders
 from agentjobs.webhooks.failures import (
     Failure,
     Limits,

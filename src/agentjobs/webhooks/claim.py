@@ -13,10 +13,10 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks.closing import give_up
-from agentjobs.webhooks.lanes import Candidate, Kind, Lane, Lanes
+from agentjobs.webhooks.concurrency import Candidate, Kind, Lane, Lanes
+from agentjobs.webhooks.fairness import Cursor, Look
 from agentjobs.webhooks.model import ClaimedDelivery
-from agentjobs.webhooks.rotation import sealed_secrets
-from agentjobs.webhooks.turns import Cursor, Look
+from agentjobs.webhooks.signing_secrets import sealed_secrets
 
 # A success is noted on its endpoint this often, and at once when it ends a time of failures.
 HEALTH_MS = 60_000

@@ -10,12 +10,12 @@ from weakref import WeakValueDictionary
 
 from yarl import URL
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import trusted_certificates
-from agentjobs.outbound.idle import IdleConnections
-from agentjobs.outbound.lookups import LookUp, Lookups, system_addresses
-from agentjobs.outbound.stranger_dial import Progress, connect
-from agentjobs.outbound.strangers import StrangerConnection
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
+from agentjobs.outbound.guard.sessions import trusted_certificates
+from agentjobs.outbound.untrusted_http.connection import StrangerConnection
+from agentjobs.outbound.untrusted_http.dial import Progress, connect
+from agentjobs.outbound.untrusted_http.pool import IdleConnections
 from agentjobs.webhooks.attempt import Way, failed_attempt, make_attempt
 from agentjobs.webhooks.failures import Limits, unsendable
 from agentjobs.webhooks.model import Attempt

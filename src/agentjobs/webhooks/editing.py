@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.lookups import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, system_addresses
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.endpoints import Endpoint, change, entry, find_endpoint, target_of
 from agentjobs.webhooks.events import decode_filter

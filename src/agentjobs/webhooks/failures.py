@@ -8,10 +8,10 @@ import ssl
 from http import HTTPStatus
 from typing import NamedTuple
 
-from agentjobs.outbound.addresses import BlockedAddress
-from agentjobs.outbound.answers import BadAnswer, EndlessAnswer
-from agentjobs.outbound.stranger_dial import NotResolved, Origin, ProxyRefused, Stage
-from agentjobs.outbound.strangers import ClosedEarly
+from agentjobs.outbound.guard.addresses import BlockedAddress
+from agentjobs.outbound.untrusted_http.connection import ClosedEarly
+from agentjobs.outbound.untrusted_http.dial import NotResolved, Origin, ProxyRefused, Stage
+from agentjobs.outbound.untrusted_http.response import BadAnswer, EndlessAnswer
 from agentjobs.webhooks.model import ErrorClass
 
 LONGEST_SENTENCE = 500

@@ -4,7 +4,7 @@ from agentjobs.clock import SECOND_MS, iso_utc, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -15,9 +15,9 @@ from agentjobs.webhooks.endpoints import target_of
 from agentjobs.webhooks.events import PING, Payload, store_event
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Finished, record
-from agentjobs.webhooks.rotation import SecretBox
-from agentjobs.webhooks.schedule import judge
+from agentjobs.webhooks.retry_policy import judge
 from agentjobs.webhooks.send import connections_of, send
+from agentjobs.webhooks.signing_secrets import SecretBox
 
 REPO = "agentjobs/ping"
 

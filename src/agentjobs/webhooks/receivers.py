@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.hosts import why_host_refused
-from agentjobs.outbound.stranger_dial import Origin
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.hosts import why_host_refused
+from agentjobs.outbound.untrusted_http.dial import Origin
 from agentjobs.webhooks.failures import Failure, blocked, invalid
 from agentjobs.webhooks.model import Headers
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from agentjobs.clock import DAY_MS
+from agentjobs.store.batch_insert import ManyRows
 from agentjobs.store.database import Transaction
-from agentjobs.store.many_rows import ManyRows
 from agentjobs.webhooks.claim import HEALTH_MS
 from agentjobs.webhooks.endpoints import disable
 from agentjobs.webhooks.events import happened_in
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
-from agentjobs.webhooks.schedule import Verdict
+from agentjobs.webhooks.retry_policy import Verdict
 
 # What is not certain to be stored is stored again: twice must be as good as once.
 _LOGGED = (

@@ -10,14 +10,14 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.lookups import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, system_addresses
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import Endpoint, entry
 from agentjobs.webhooks.events import EVENTS
-from agentjobs.webhooks.rotation import seal_secret
 from agentjobs.webhooks.signature import new_secret
+from agentjobs.webhooks.signing_secrets import seal_secret
 from agentjobs.webhooks.targets import check_target
 
 MOST_ENDPOINTS = 100

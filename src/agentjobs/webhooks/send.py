@@ -1,12 +1,12 @@
 """One attempt: open the secrets, sign the stored bytes, send them. The same for every delivery."""
 
 from agentjobs.clock import now_ms
-from agentjobs.outbound.addresses import Allowed
+from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings
 from agentjobs.webhooks.connections import Connections
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.rotation import SecretBox
 from agentjobs.webhooks.signature import signed_headers
+from agentjobs.webhooks.signing_secrets import SecretBox
 
 
 def connections_of(settings: Settings, allowed: Allowed) -> Connections:

@@ -13,18 +13,18 @@ from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.claim import Claimed, Terms, claim, release_all
+from agentjobs.webhooks.concurrency import Kind, Lane, Lanes
 from agentjobs.webhooks.connections import Connections
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.failures import OutOfRoom
-from agentjobs.webhooks.lanes import Kind, Lane, Lanes
+from agentjobs.webhooks.fairness import Cursor
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.record import Finished
 from agentjobs.webhooks.recorder import Recorder
-from agentjobs.webhooks.rotation import SecretBox
-from agentjobs.webhooks.schedule import judge
+from agentjobs.webhooks.retry_policy import judge
+from agentjobs.webhooks.retry_schedule import Timetable
 from agentjobs.webhooks.send import send
-from agentjobs.webhooks.timetable import Timetable
-from agentjobs.webhooks.turns import Cursor
+from agentjobs.webhooks.signing_secrets import SecretBox
 from agentjobs.webhooks.upkeep import keep_up
 
 _UPKEEP_MS = 2_000

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 from yarl import URL
 
-from agentjobs.outbound.addresses import (
+from agentjobs.outbound.guard.addresses import (
     Allowed,
     BlockedAddress,
     permitted_addresses,
     why_refused,
 )
-from agentjobs.outbound.hosts import plain_spelling
-from agentjobs.outbound.lookups import LookUp, Lookups, system_addresses
+from agentjobs.outbound.guard.hosts import plain_spelling
+from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
 from agentjobs.problems import Problem
 
 MOST_URL_LENGTH = 2_048

@@ -16,13 +16,13 @@ from agentjobs.workspace.cache import Cache
 from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree, give_tree
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
-from agentjobs.workspace.mending import mend_tree
 from agentjobs.workspace.mirror import Mirrors, mark_damaged
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.spares import Copy, Spares
 from agentjobs.workspace.template import Templates, build_template, size_of
 from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.tree_repair import mend_tree
 
 # Another job may have made the caches be trimmed between building and copying.
 BUILD_TRIES = 3

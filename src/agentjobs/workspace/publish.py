@@ -16,14 +16,14 @@ from agentjobs.git.remote import (
     refuses_access,
 )
 from agentjobs.git.trees import changes_between
+from agentjobs.workspace.change_checks import Protection, judge_changes, judge_tree
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
-from agentjobs.workspace.judging import Protection, judge_changes, judge_tree
 from agentjobs.workspace.mirror import mark_damaged, speaks_of_damage
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.staging import Stage, open_stage
-from agentjobs.workspace.survey import survey_tree
 from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.tree_scan import survey_tree
 
 PUSH_TIMEOUT_SECONDS = 1_800
 LIST_TIMEOUT_SECONDS = 60

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from agentjobs.web.dashboard.ansi import CUT_MARK, LONGEST_LINE, AnsiLines
-from agentjobs.web.dashboard.visible_text import visible
+from agentjobs.web.dashboard.text.ansi import CUT_MARK, LONGEST_LINE, AnsiLines
+from agentjobs.web.dashboard.text.visible_text import visible
 
 OUR_CLASS = re.compile(r"line|line rest|a-[a-z-]+( a-[a-z-]+)*")
 

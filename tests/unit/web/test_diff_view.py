@@ -6,10 +6,10 @@ import pytest
 from jinja2 import Environment
 from markupsafe import Markup
 
-from agentjobs.forges.patch import Diff, DiffLine, FileDiff
-from agentjobs.web.dashboard.diff_view import DiffView, Ends, file_view_of, view_of
-from agentjobs.web.dashboard.rendered_diffs import RenderedDiffs
-from agentjobs.web.dashboard.visible_text import visible
+from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
+from agentjobs.web.dashboard.text.diff_cache import RenderedDiffs
+from agentjobs.web.dashboard.text.diff_view import DiffView, Ends, file_view_of, view_of
+from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.pages import template_environment
 
 ENDS = Ends("rep_1", "a" * 40, "b" * 40)

@@ -133,7 +133,7 @@ class TestWithToken:
         await service.post(f"/v1/jobs/{job}/cancel")
         # Nobody looked for long: what the first one counts is too old to be remembered.
         later = now_ms() + 600 * SECOND_MS
-        monkeypatch.setattr("agentjobs.web.job_metrics.now_ms", lambda: later)
+        monkeypatch.setattr("agentjobs.web.metrics.jobs.now_ms", lambda: later)
         metrics = service.context.metrics
         await asyncio.gather(*(metrics.jobs.refresh(service.context.db) for _ in range(4)))
         found = samples((await service.get("/metrics", headers=TOKEN)).text)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.dashboard.highlighting import highlight, language_named, language_of_file
+from agentjobs.web.dashboard.text.highlighting import highlight, language_named, language_of_file
 
 TAG = re.compile(r'<span class="[a-z]">|</span>')
 

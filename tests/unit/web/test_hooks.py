@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from agentjobs.forges.connections import (
+from agentjobs.connections.connections import (
     AddedConnection,
     NewConnection,
     add_connection,
@@ -18,7 +18,7 @@ from agentjobs.forges.connections import (
     rotate_hook_secret,
 )
 from agentjobs.store.database import Row, Transaction
-from agentjobs.web import hook_limits
+from agentjobs.web.hooks import limits
 from tests.unit.web.service import ORGANIZATION, Service, refusal
 
 PUSH = json.dumps({"ref": "refs/heads/main", "repository": {"id": 5}}).encode()
@@ -210,7 +210,7 @@ async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
 async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_limits, "ROOM_BYTES", 3 * MIB)
+    monkeypatch.setattr(limits, "ROOM_BYTES", 3 * MIB)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -239,8 +239,8 @@ async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
 async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_heard(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_limits, "HOOKS_AT_ONCE", 3)
-    monkeypatch.setattr(hook_limits, "HOOKS_PER_SECOND", 0.001)
+    monkeypatch.setattr(limits, "HOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(limits, "HOOKS_PER_SECOND", 0.001)
     # Who does not know the secret cannot use up what is meant for those who do.
     for _ in range(5):
         assert (await sender.send(secret="wrong")).status_code == 401

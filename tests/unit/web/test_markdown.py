@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.dashboard import markdown
-from agentjobs.web.dashboard.markdown import LEFT_PLAIN, MAX_RENDERED, render, render_all
+from agentjobs.web.dashboard.text import markdown
+from agentjobs.web.dashboard.text.markdown import LEFT_PLAIN, MAX_RENDERED, render, render_all
 
 TAGS = frozenset(
     re.findall(

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.dashboard.plot_canvas import _CHARACTER
-from agentjobs.web.dashboard.plot_scale import Unit, short, ticks, written
-from agentjobs.web.dashboard.plots import (
-    Drawing,
-    Plot,
-    PlotSeries,
-    bars,
-    lines,
-    stacked_bars,
-)
+from agentjobs.web.dashboard.plots.canvas import _CHARACTER
+from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries, bars, lines, stacked_bars
+from agentjobs.web.dashboard.plots.scale import Unit, short, ticks, written
 from agentjobs.web.pages import template_environment
 
 KINDS = [bars, stacked_bars, lines]

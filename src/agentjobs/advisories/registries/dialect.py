@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agentjobs.advisories.registries.published import BadAnswer, Published
+from agentjobs.advisories.registries.versions import BadAnswer, Published
 
 MIB = 1024 * 1024
 _LONGEST_NAME = 512

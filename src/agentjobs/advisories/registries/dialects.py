@@ -10,14 +10,9 @@ from agentjobs.advisories.registries.golang import GO
 from agentjobs.advisories.registries.maven import MAVEN
 from agentjobs.advisories.registries.npm import NPM
 from agentjobs.advisories.registries.packagist import PACKAGIST
-from agentjobs.advisories.registries.published import (
-    MOST_VERSIONS,
-    BadAnswer,
-    Published,
-    is_version,
-)
 from agentjobs.advisories.registries.pypi import PYPI
 from agentjobs.advisories.registries.rubygems import RUBYGEMS
+from agentjobs.advisories.registries.versions import MOST_VERSIONS, BadAnswer, Published, is_version
 
 DIALECTS: Mapping[str, Dialect] = {
     "PyPI": PYPI,

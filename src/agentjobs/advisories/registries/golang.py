@@ -3,7 +3,7 @@
 import re
 
 from agentjobs.advisories.registries.dialect import Body, Dialect, as_text, segments
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _UPPER = re.compile("[A-Z]")
 

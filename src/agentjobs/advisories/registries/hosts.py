@@ -2,7 +2,7 @@
 
 from yarl import URL
 
-from agentjobs.outbound.patterns import in_url
+from agentjobs.outbound.guard.host_patterns import in_url
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 

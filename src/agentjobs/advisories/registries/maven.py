@@ -3,7 +3,7 @@
 from xml.parsers import expat
 
 from agentjobs.advisories.registries.dialect import BadName, Body, Dialect, segments
-from agentjobs.advisories.registries.published import BadAnswer, Published, PublishedVersion
+from agentjobs.advisories.registries.versions import BadAnswer, Published, PublishedVersion
 
 _VERSION = ("metadata", "versioning", "versions", "version")
 _DEEPEST = 16

@@ -14,7 +14,7 @@ from agentjobs.advisories.registries.dialect import (
     segment,
     segments,
 )
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
 class _Version(msgspec.Struct):

@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs.advisories.registries.dialect import BadName, Body, Dialect, decode, segments
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
 class _Version(msgspec.Struct):

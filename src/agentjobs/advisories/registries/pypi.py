@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from agentjobs.advisories.registries.dialect import MIB, Body, Dialect, as_text, decode, segment
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import aiohttp
 from yarl import URL
 
-from agentjobs.advisories.registries.asking import NoAnswer, ask
 from agentjobs.advisories.registries.dialect import BadName
 from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
-from agentjobs.advisories.registries.published import BadAnswer, Published, RegistryUnavailable
+from agentjobs.advisories.registries.request import NoAnswer, ask
+from agentjobs.advisories.registries.versions import BadAnswer, Published, RegistryUnavailable
 from agentjobs.clock import elapsed_ms
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS

@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs.advisories.registries.dialect import Body, Dialect, decode, segment
-from agentjobs.advisories.registries.published import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _ANY_PLATFORM = "ruby"
 

@@ -15,7 +15,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from agentjobs.advisories.sources.source import MOST_ARCHIVE_BYTES, NotThere, SourceError
-from agentjobs.outbound.addresses import BlockedAddress
+from agentjobs.outbound.guard.addresses import BlockedAddress
 
 _TIMES = aiohttp.ClientTimeout(total=3_600, sock_connect=15, sock_read=60)
 _CHUNK_BYTES = 1024**2

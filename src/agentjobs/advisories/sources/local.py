@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from agentjobs.advisories.sources.places import Place, open_place
+from agentjobs.advisories.sources.locations import Place, open_place
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,
     Everything,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.preset import Preset
-from agentjobs.agents.watching import Watch
+from agentjobs.agents.run_watcher import Watch
 from agentjobs.sandbox.protocol import SandboxReport
 
 # More than the longest beginning of a line that tells anything.

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.agents.watching import Watch
-from agentjobs.sandbox.last_words import Tail
+from agentjobs.agents.run_watcher import Watch
+from agentjobs.sandbox.output_tail import Tail
 from agentjobs.sandbox.protocol import SandboxReport
 
 MOST_EVENT_BYTES = 4 * 1024 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agentjobs.agents.definitions import ModelAccess
-from agentjobs.agents.watching import Watch
+from agentjobs.agents.run_watcher import Watch
 from agentjobs.gateway.upstream import Api
 
 PROVIDER_URLS: Mapping[Api, str] = {

@@ -10,7 +10,7 @@ from agentjobs.advisories.dependency_advisories import (
     advisories_of,
     dependency_document,
 )
-from agentjobs.repos.dependencies import indexed_repo, list_dependencies, repo_not_found
+from agentjobs.inventory.dependencies import indexed_repo, list_dependencies, repo_not_found
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import cut, read_page

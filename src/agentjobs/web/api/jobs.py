@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from agentjobs.jobs import queries
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import (
@@ -18,7 +17,8 @@ from agentjobs.jobs.follow_up import (
 from agentjobs.jobs.model import CreateJobRequest, EventView, JobView
 from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.validation import faults_in
-from agentjobs.jobs.wait import wait_for_change
+from agentjobs.jobs.views import queries
+from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.web.api.auth import unauthorized, until_refused
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import stopping, validation_failed

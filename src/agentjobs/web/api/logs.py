@@ -10,10 +10,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.jobs.logs import read_chunks
+from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.model import LogChunk
-from agentjobs.jobs.queries import ensure_job
 from agentjobs.jobs.states import FINAL
+from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.problems import Problem
 from agentjobs.web.api.auth import until_refused
 from agentjobs.web.api.endpoint import Call

@@ -9,9 +9,9 @@ from agentjobs.organizations.signing_out import end_session_by_id, end_sessions
 from agentjobs.organizations.users import get_user, rename_user
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.origins import safe_next
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.sign_in import current_token, signed_in, signed_out
-from agentjobs.web.dashboard.visits import Visit
 
 
 async def show(visit: Visit, problem: Problem | None = None, name: str | None = None) -> Response:

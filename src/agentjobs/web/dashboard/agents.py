@@ -4,9 +4,9 @@ from starlette.responses import Response
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.jobs.leases import WorkerCard, list_workers
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.jobs.queue.leases import WorkerCard, list_workers
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 _SPAN_DAYS = 30
 # A worker beats every few seconds; what was silent for longer is gone or in trouble.

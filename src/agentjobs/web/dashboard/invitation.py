@@ -10,9 +10,9 @@ from agentjobs.organizations.invitations import (
 from agentjobs.organizations.sessions import Viewer, find_viewer, start_session
 from agentjobs.organizations.users import get_user
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Guest
 from agentjobs.web.dashboard.sign_in import current_token, signed_in
-from agentjobs.web.dashboard.visits import Guest
 
 
 async def show(guest: Guest) -> Response:

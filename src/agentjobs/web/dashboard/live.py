@@ -15,7 +15,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 
 # By the id of the element whose content each is.
 Parts = Mapping[str, str]

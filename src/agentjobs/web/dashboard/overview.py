@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.jobs.listing import JobFilter, list_lines
-from agentjobs.jobs.statistics import Figures, Overview, Span
+from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard import plots
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.plot_scale import Unit
-from agentjobs.web.dashboard.plots import Drawing, Plot, PlotSeries
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.plots import plots
+from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
+from agentjobs.web.dashboard.plots.scale import Unit
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.webhooks.events import happened_in
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
-from agentjobs.web.dashboard.outward import web_address
-from agentjobs.web.dashboard.trouble_words import trouble
-from agentjobs.web.dashboard.visible_text import visible
-from agentjobs.web.dashboard.words import FILTERS
+from agentjobs.web.dashboard.connection_errors import trouble
+from agentjobs.web.dashboard.external_links import web_address
+from agentjobs.web.dashboard.text.visible_text import visible
+from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
 
 HEADERS: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from starlette.types import Scope
 
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
-from agentjobs.web.dashboard.door import routes_of
+from agentjobs.web.dashboard.auth_gate import routes_of
 from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
 from agentjobs.web.dashboard.repos import dependencies, graph

@@ -9,8 +9,8 @@ from agentjobs.organizations.signing_out import end_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.cookies import OPENID, SESSION, drop_cookie, read_cookie, set_cookie
 from agentjobs.web.dashboard.origins import safe_next
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Guest, Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Guest, Visit
 
 _DAY_SECONDS = 86_400
 _OPENID_SECONDS = 600

@@ -10,10 +10,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from agentjobs.outbound.addresses import Allowed
-from agentjobs.outbound.connector import new_session, trusted_certificates
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session, trusted_certificates
 from agentjobs.settings import Settings, SettingsError
-from agentjobs.web.openid.refusals import provider_unavailable, unusable_answer
+from agentjobs.web.openid.errors import provider_unavailable, unusable_answer
 
 MOST_BYTES = 1024 * 1024
 TIMEOUT_SECONDS = 10

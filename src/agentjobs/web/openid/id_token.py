@@ -11,8 +11,8 @@ from authlib.oidc.core import CodeIDToken  # type: ignore[import-untyped]  # it 
 from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
+from agentjobs.web.openid.errors import unusable_answer
 from agentjobs.web.openid.provider import PublishedKey
-from agentjobs.web.openid.refusals import unusable_answer
 
 LEEWAY_SECONDS = 60
 

@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
-from agentjobs.web.openid.refusals import begin_again, sign_in_failed
+from agentjobs.web.openid.errors import begin_again, sign_in_failed
 
 KEPT_MS = 600 * SECOND_MS
 # Browsers keep 4,096 characters of a cookie, its name and its attributes included.

@@ -8,9 +8,9 @@ import msgspec
 from authlib.oidc.discovery import get_well_known_url  # type: ignore[import-untyped]  # it has no types
 
 from agentjobs.settings import is_loopback
+from agentjobs.web.openid.cache import Remembered
+from agentjobs.web.openid.errors import unusable_answer
 from agentjobs.web.openid.exchange import Exchange
-from agentjobs.web.openid.refusals import unusable_answer
-from agentjobs.web.openid.remembered import Remembered
 
 PublishedKey = dict[str, Any]
 T = TypeVar("T")

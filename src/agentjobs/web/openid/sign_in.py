@@ -14,10 +14,10 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.providers import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import Settings
+from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer
 from agentjobs.web.openid.exchange import Exchange
 from agentjobs.web.openid.pending import Pending, new_pending, open_pending, seal_pending
 from agentjobs.web.openid.provider import Document, Provider
-from agentjobs.web.openid.refusals import begin_again, refused_by_provider, unusable_answer
 from agentjobs.web.openid.tokens import Client, TokenEndpoint
 
 CALLBACK_PATH = "/sign-in/oidc/callback"

@@ -10,12 +10,12 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.organizations.providers import Identity
 from agentjobs.problems import Problem
+from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer
 from agentjobs.web.openid.exchange import Answer, Exchange
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verified_claims
+from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.pending import Pending
-from agentjobs.web.openid.people import identity_of
 from agentjobs.web.openid.provider import Document, Provider
-from agentjobs.web.openid.refusals import begin_again, refused_by_provider, unusable_answer
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,17 +6,17 @@ from shutil import copytree
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.conversation import add_comment
-from agentjobs.forges.local import LocalForge
-from agentjobs.forges.local_repositories import path as git_path
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.identifiers import new_id
+from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.api_keys import list_keys
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import set_secret
-from agentjobs.webhooks.allowance import stored_allowance
+from agentjobs.pulls.comments import add_comment
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.webhooks.allowed_addresses import stored_allowance
 from agentjobs.webhooks.registration import add_endpoint
 from tests.local_platform import CREDENTIAL, holds_credential
 from tests.people import write

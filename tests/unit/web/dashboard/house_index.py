@@ -12,9 +12,9 @@ from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event,
 from agentjobs.advisories.rows import put
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
+from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.key_ring import Caller
-from agentjobs.repos.index.graph_data import pack_graph
-from agentjobs.repos.index.model import IndexWarning, LanguageLines, ModuleGraph
 from tests.people import write
 from tests.unit.web.dashboard.house_repository import Say
 from tests.world import World

@@ -5,12 +5,12 @@ from typing import cast
 import aiohttp
 import pytest
 
-from agentjobs.forges.connections import NewConnection, add_connection
-from agentjobs.forges.platforms import Platforms
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.forges.protocol import ForgeError, SeenRepository
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.tickets import checking
+from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker
 from tests.people import write
 from tests.platform_double import TableOfRepositories
@@ -69,4 +69,4 @@ class JiraDouble:
 
 def answer_as_jira(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request leaves this process: what Jira says to requests is tested elsewhere."""
-    monkeypatch.setattr(checking, "jira_of", lambda _tracker, token, *_: JiraDouble(token))
+    monkeypatch.setattr(verify, "jira_of", lambda _tracker, token, *_: JiraDouble(token))

@@ -14,7 +14,7 @@ from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.audit import Actor, Entry, write
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings import audit_csv, audit_log
-from agentjobs.web.dashboard.settings.audit_words import ACTIONS, GROUPS, detail_words
+from agentjobs.web.dashboard.settings.audit_text import ACTIONS, GROUPS, detail_words
 from tests.unit.web.dashboard.audit_actions import actions_in
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard

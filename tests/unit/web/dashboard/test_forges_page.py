@@ -7,12 +7,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from agentjobs.forges.connections import list_connections, open_credential, open_hook_secret
+from agentjobs.connections.connections import list_connections, open_credential, open_hook_secret
+from agentjobs.connections.repositories import connect_from
 from agentjobs.forges.protocol import Account, ForgeError, SeenRepository
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.repos.platform_repos import connect_from
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard.settings import platform_reach
+from agentjobs.web.dashboard.settings import platform_access
 from tests.people import write
 from tests.platform_double import TablePlatform
 from tests.unit.web.dashboard.browser import PAYLOAD
@@ -308,7 +308,7 @@ async def test_nobody_waits_for_a_platform_without_an_end(
     async def hangs(self):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(platform_reach, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(platform_access, "MOST_SECONDS", 0.01)
     monkeypatch.setattr(TablePlatform, "repositories", never)
     monkeypatch.setattr(TablePlatform, "check", hangs)
     place = f"{HERE}/{connection.id}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.repos.index.graph_data import pack_graph
-from agentjobs.repos.index.model import ModuleGraph
+from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.model import ModuleGraph
 from tests.people import write
 
 HERE = "/repos/acme/shop/graph"

@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from agentjobs.repos.index.model import LanguageLines
-from agentjobs.web.dashboard.graph_picture import Node, Picture, draw, shortened
+from agentjobs.inventory.model import LanguageLines
+from agentjobs.web.dashboard.plots.graph import Node, Picture, draw, shortened
 from agentjobs.web.dashboard.repos.language_bar import language_bar
 from tests.unit.web.dashboard.browser import PAYLOAD
 

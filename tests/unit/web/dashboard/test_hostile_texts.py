@@ -10,7 +10,7 @@ import pytest
 from agentjobs.organizations.audit import Actor, Entry
 from agentjobs.organizations.audit import write as write_entry
 from agentjobs.organizations.memberships import ROLES, allows
-from agentjobs.web.dashboard.visible_text import visible
+from agentjobs.web.dashboard.text.visible_text import visible
 from tests.people import make_passwords_cheap, write
 from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
 from tests.unit.web.dashboard.conftest import built_house, opened_house

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.import_rows import ImportView, insert, list_imports
+from agentjobs.repos.imports.rows import ImportView, insert, list_imports
 from tests.people import write
 
 IMPORT = f"imp_{'a' * 26}"

@@ -5,13 +5,13 @@ from shutil import rmtree
 import msgspec
 import pytest
 
-from agentjobs.forges.conversation import add_comment
-from agentjobs.forges.local_repositories import path as git_path
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.pulls import close_pull
 from agentjobs.jobs.review import mark_ready
+from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.outward import web_address
+from agentjobs.pulls.comments import add_comment
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import close_pull
+from agentjobs.web.dashboard.external_links import web_address
 from tests.people import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.harm import faults_of

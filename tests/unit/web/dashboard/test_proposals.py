@@ -2,9 +2,9 @@
 
 from markupsafe import Markup
 
-from agentjobs.forges.history import Commit
-from agentjobs.web.dashboard.diff_view import DiffView, Ends, FileView, LineView
-from agentjobs.web.dashboard.pulls.proposals import Proposals, Proposed
+from agentjobs.local_git.history import Commit
+from agentjobs.web.dashboard.pulls.comparison_cache import Proposals, Proposed
+from agentjobs.web.dashboard.text.diff_view import DiffView, Ends, FileView, LineView
 
 
 def a_proposal(head: str, *, length: int = 500, complete: bool = True) -> Proposed:

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.memberships import ROLES, allows
-from agentjobs.web.dashboard.places import Place
+from agentjobs.web.dashboard.page_route import Place
 from agentjobs.web.dashboard.routes import PLACES
 from tests.people import make_passwords_cheap
 from tests.unit.web.dashboard.conftest import opened_house

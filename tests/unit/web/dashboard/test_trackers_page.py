@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agentjobs.tickets.trackers import list_trackers, open_tracker
-from agentjobs.web.dashboard.settings import platform_reach
+from agentjobs.web.dashboard.settings import platform_access
 from tests.people import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.harm import faults_of
@@ -121,7 +121,7 @@ async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypat
         await asyncio.Event().wait()
 
     monkeypatch.setattr(JiraDouble, "check", hangs)
-    monkeypatch.setattr(platform_reach, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(platform_access, "MOST_SECONDS", 0.01)
     admin = dashboard.admin
     page = await admin.open(HERE)
     page = await admin.send(page, "/check")

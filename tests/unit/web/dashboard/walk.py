@@ -14,7 +14,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations.session_changes import session_id
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Database
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.routes import PLACES
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard

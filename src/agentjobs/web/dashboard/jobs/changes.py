@@ -5,16 +5,16 @@ A platform's own work is not copied before it is merged: then its platform is na
 
 from starlette.responses import Response
 
-from agentjobs.forges.local_repositories import path as git_path
 from agentjobs.git.refs import has_commit
-from agentjobs.jobs.page_facts import JobFacts, job_facts
-from agentjobs.jobs.queries import get_job
+from agentjobs.jobs.views.detail_queries import JobFacts, job_facts
+from agentjobs.jobs.views.queries import get_job
+from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.changes import addresses_of_files, show_file, whole_diff
-from agentjobs.web.dashboard.diff_view import Ends
-from agentjobs.web.dashboard.jobs.identity import job_id_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.diff_pages import addresses_of_files, show_file, whole_diff
+from agentjobs.web.dashboard.jobs.lookup import job_id_of
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.text.diff_view import Ends
 
 
 async def show_all(visit: Visit) -> Response:

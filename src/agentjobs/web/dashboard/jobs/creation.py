@@ -6,7 +6,6 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.jobs.again import run_again
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.follow_up import (
     FollowUpRequest,
@@ -15,16 +14,17 @@ from agentjobs.jobs.follow_up import (
     follow_up_job,
 )
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.validation import faults_in
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
-from agentjobs.web.dashboard.jobs.faults import LABELS, by_field, fault_in, for_people
-from agentjobs.web.dashboard.jobs.identity import job_id_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, fault_in, for_people
+from agentjobs.web.dashboard.jobs.lookup import job_id_of
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),

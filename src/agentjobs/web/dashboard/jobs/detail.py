@@ -8,16 +8,16 @@ from starlette.responses import Response
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
-from agentjobs.jobs.page_facts import JobFacts, event_deliveries, job_facts
-from agentjobs.jobs.queries import get_job
 from agentjobs.jobs.states import COMPLETED, FINAL
+from agentjobs.jobs.views.detail_queries import JobFacts, event_deliveries, job_facts
+from agentjobs.jobs.views.queries import get_job
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import ends_of
-from agentjobs.web.dashboard.jobs.identity import job_id_of
 from agentjobs.web.dashboard.jobs.log import log_tail
+from agentjobs.web.dashboard.jobs.lookup import job_id_of
 from agentjobs.web.dashboard.live import Parts, live_parts, on_page
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.webhooks.events import happened_in
 
 # Each is a template of its own.

@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.jobs.listing import JobFilter, JobPage, list_lines
 from agentjobs.jobs.states import STATUSES
+from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard.days import first_ms_of
+from agentjobs.web.dashboard.date_fields import first_ms_of
 from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.webhooks.events import happened_in
 
 _PER_PAGE = 50

@@ -7,17 +7,17 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
-from agentjobs.jobs.logs import read_chunks, read_last_chunks
+from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
 from agentjobs.jobs.model import LogChunk
-from agentjobs.jobs.queries import ensure_job
 from agentjobs.jobs.states import FINAL
+from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.store.database import Database
 from agentjobs.web.api.logs import LogText
-from agentjobs.web.dashboard.ansi import AnsiLines
-from agentjobs.web.dashboard.jobs.identity import job_id_of
+from agentjobs.web.dashboard.jobs.lookup import job_id_of
 from agentjobs.web.dashboard.live import EventStream, Say, event
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.text.ansi import AnsiLines
 
 _CHUNKS_AT_ONCE = 16
 # What a page shows, and what the script keeps of a log that goes on.

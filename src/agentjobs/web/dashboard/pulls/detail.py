@@ -9,18 +9,18 @@ from weakref import WeakValueDictionary
 
 from starlette.responses import Response
 
-from agentjobs.forges.conversation import Comment, add_comment, list_comments
-from agentjobs.forges.merge_pull import merge_pull
-from agentjobs.forges.pulls import Pull, close_pull, get_pull
-from agentjobs.jobs.listing import lines_of_pull
 from agentjobs.jobs.review import mark_ready
+from agentjobs.jobs.views.listing import lines_of_pull
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard import markdown
-from agentjobs.web.dashboard.changes import addresses_of_files, show_file
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.pulls.proposals import proposed_by
+from agentjobs.pulls.comments import Comment, add_comment, list_comments
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import Pull, close_pull, get_pull
+from agentjobs.web.dashboard.diff_pages import addresses_of_files, show_file
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.pulls.comparison_cache import proposed_by
 from agentjobs.web.dashboard.repo_addresses import REPO
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.text import markdown
 
 _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 _SHOWN_COMMENTS_LENGTH = 256 * 1024

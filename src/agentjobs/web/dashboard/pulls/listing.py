@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.forges.pulls import PullPlace, list_pulls
 from agentjobs.problems import Problem
+from agentjobs.pulls.pulls import PullPlace, list_pulls
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.repo_addresses import REPO
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 
 _PER_PAGE = 50
 _STATES = ("open", "merged", "closed")

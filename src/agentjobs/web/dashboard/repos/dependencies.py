@@ -7,12 +7,12 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
-from agentjobs.repos.dependencies import DependencyView, count_dependencies, list_dependencies
+from agentjobs.inventory.dependencies import DependencyView, count_dependencies, list_dependencies
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
 from agentjobs.web.dashboard.repos.detail import page_of_repo
-from agentjobs.web.dashboard.repos.named import repo_of
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.repos.lookup import repo_of
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 
 _PER_PAGE = 100

@@ -5,25 +5,25 @@ from typing import Any
 from starlette.responses import Response
 
 from agentjobs.advisories.findings import count_by_severity
-from agentjobs.forges.local_repositories import path as git_path
-from agentjobs.forges.local_repositories import repositories_root
-from agentjobs.forges.pulls import list_pulls
+from agentjobs.inventory.dependencies import count_dependencies
+from agentjobs.inventory.graph import load_summary
 from agentjobs.jobs.disconnect import disconnect_repository
-from agentjobs.jobs.listing import JobFilter, list_lines
+from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.local_git.repositories import path as git_path
+from agentjobs.local_git.repositories import repositories_root
+from agentjobs.platform_sync.state import SyncedRepo, sync_state
 from agentjobs.problems import Problem
-from agentjobs.repos.dependencies import count_dependencies
-from agentjobs.repos.graph import load_summary
-from agentjobs.repos.lifting import lift, protect
-from agentjobs.repos.page_facts import ConfigurationStatus, configuration_status
+from agentjobs.pulls.pulls import list_pulls
+from agentjobs.repos.configuration_status import ConfigurationStatus, configuration_status
+from agentjobs.repos.protected_paths import lift, protect
 from agentjobs.repos.queries import RepoView
-from agentjobs.repos.sync_state import SyncedRepo, sync_state
 from agentjobs.repos.thresholds import set_repo_threshold, thresholds_of
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.places import OpenPlace, Place, VisitHandler
+from agentjobs.web.dashboard.page_route import OpenPlace, Place, VisitHandler
 from agentjobs.web.dashboard.repos.language_bar import language_bar
-from agentjobs.web.dashboard.repos.named import PLACE, NoSuchRepository, repo_of
-from agentjobs.web.dashboard.repos.threshold_words import repo_options
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.repos.lookup import PLACE, NoSuchRepository, repo_of
+from agentjobs.web.dashboard.repos.threshold_text import repo_options
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 from agentjobs.workspace.rules import PROTECTED_FILES, PROTECTED_PATTERNS
 

@@ -7,26 +7,26 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
+from agentjobs.inventory.dependencies import DependencyView, list_dependencies
+from agentjobs.inventory.graph_views import Module, around, most_imported, search_modules
+from agentjobs.inventory.model import ModuleGraph
+from agentjobs.inventory.package_neighbors import package_neighbours
 from agentjobs.problems import Problem
-from agentjobs.repos.dependencies import DependencyView, list_dependencies
-from agentjobs.repos.graph_views import Module, around, most_imported, search_modules
-from agentjobs.repos.index.model import ModuleGraph
-from agentjobs.repos.package_neighbours import package_neighbours
 from agentjobs.repos.queries import RepoView
-from agentjobs.web.dashboard.graph_picture import Node
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.plots.graph import Node
 from agentjobs.web.dashboard.repos.detail import page_of_repo
+from agentjobs.web.dashboard.repos.graph_cache import shared
 from agentjobs.web.dashboard.repos.graph_views import (
     address_of_module,
     address_of_package,
     module_view,
     package_view,
 )
-from agentjobs.web.dashboard.repos.known_graphs import shared
-from agentjobs.web.dashboard.repos.named import repo_of
-from agentjobs.web.dashboard.visits import Visit
-from agentjobs.web.dashboard.words import counted
+from agentjobs.web.dashboard.repos.lookup import repo_of
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.text_filters import counted
 
 _LISTED = 500
 _MOST_IMPORTED = 15

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.repos.dependencies import DependencyView
-from agentjobs.repos.graph_views import Neighbour, Neighbourhood
-from agentjobs.repos.package_neighbours import PackageNeighbours
-from agentjobs.web.dashboard.graph_picture import Kind, Node, Picture, draw
+from agentjobs.inventory.dependencies import DependencyView
+from agentjobs.inventory.graph_views import Neighbour, Neighbourhood
+from agentjobs.inventory.package_neighbors import PackageNeighbours
+from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
 
 _DRAWN = 20
 # Of those that are drawn on the right, so many places are kept for what is from elsewhere.

@@ -6,8 +6,8 @@ from html import escape
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.repos.index.model import LanguageLines
-from agentjobs.web.dashboard.plot_canvas import number
+from agentjobs.inventory.model import LanguageLines
+from agentjobs.web.dashboard.plots.canvas import number
 
 _SHOWN = 6
 _WIDTH, _HEIGHT, _GAP = 600.0, 12.0, 1.5

@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
-from agentjobs.repos.import_rows import dismiss, list_imports
+from agentjobs.repos.imports.rows import dismiss, list_imports
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 HERE = "/repos"
 

@@ -9,8 +9,8 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import ApiKey, CreatedKey, create_key, list_keys, revoke_key
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 _PATH = "/settings/api-keys"
 _SOON_MS = 7 * DAY_MS

@@ -6,17 +6,17 @@ from starlette.responses import Response
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import HEADERS
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.settings.audit_csv import MOST_ROWS, csv_of
 from agentjobs.web.dashboard.settings.audit_query import AuditQuery, filter_of, read_query
-from agentjobs.web.dashboard.settings.audit_words import (
+from agentjobs.web.dashboard.settings.audit_text import (
     GROUPS,
     action_words,
     actor_words,
     detail_words,
 )
-from agentjobs.web.dashboard.visits import Visit
 
 _PATH = "/settings/audit-log"
 _PAGE = 50

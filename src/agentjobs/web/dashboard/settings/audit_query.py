@@ -7,8 +7,8 @@ import msgspec
 
 from agentjobs.clock import DAY_MS
 from agentjobs.organizations.audit import AuditFilter
-from agentjobs.web.dashboard.days import first_ms_of
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.date_fields import first_ms_of
+from agentjobs.web.dashboard.request_context import Visit
 
 _is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
 _is_actor_id = re.compile(r"[a-z]{1,10}_[0-9A-Za-z]{1,64}").fullmatch

@@ -16,9 +16,9 @@ from agentjobs.organizations.budgets import (
 from agentjobs.organizations.spending import DaySpent, spent_by_day
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.plots import Plot, PlotSeries, bars
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries, bars
+from agentjobs.web.dashboard.request_context import Visit
 
 _PATH = "/settings/budgets"
 _DAYS = 30

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.webhooks.endpoints import list_endpoints
 from agentjobs.webhooks.log import (
     STATUSES,

@@ -5,30 +5,26 @@ But for the secret of its webhooks: shown once, on the answer to the form that m
 
 from starlette.responses import Response
 
-from agentjobs.forges.connecting import check_connection, replace_checked
-from agentjobs.forges.connections import (
-    Connection,
+from agentjobs.connections.connections import (
     find_connection,
     note_check,
     remove_connection,
     rotate_hook_secret,
 )
+from agentjobs.connections.verify import check_connection, replace_checked
+from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
+from agentjobs.platform_sync.state import repos_of_connection
 from agentjobs.problems import Problem
-from agentjobs.repos.sync_state import repos_of_connection
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.settings.forge_words import (
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.settings.forge_text import (
     PLATFORMS,
     for_people,
     hook_address,
     not_found,
 )
-from agentjobs.web.dashboard.settings.platform_reach import (
-    in_time,
-    persons_patience,
-    platforms_of,
-)
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
 
 HERE = "/settings/forges"
 

@@ -5,18 +5,14 @@ import asyncio
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.connections.repositories import Connected, SeenHere, connect_from, list_seen
 from agentjobs.problems import Problem
-from agentjobs.repos.platform_repos import Connected, SeenHere, connect_from, list_seen
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.settings.forge import HERE, connection_of
-from agentjobs.web.dashboard.settings.forge_words import for_people
-from agentjobs.web.dashboard.settings.platform_reach import (
-    in_time,
-    persons_patience,
-    platforms_of,
-)
-from agentjobs.web.dashboard.visits import Visit
-from agentjobs.web.dashboard.words import counted
+from agentjobs.web.dashboard.settings.forge_text import for_people
+from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
+from agentjobs.web.dashboard.text_filters import counted
 
 # As many as fit into one form.
 _SHOWN = 100

@@ -3,24 +3,16 @@
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.forges.connecting import add_checked
-from agentjobs.forges.connections import NewConnection, list_connections
+from agentjobs.connections.connections import NewConnection, list_connections
+from agentjobs.connections.verify import add_checked
+from agentjobs.platform_sync.state import count_by_connection
 from agentjobs.problems import Problem
-from agentjobs.repos.sync_state import count_by_connection
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.places import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.settings.forge import HERE, detail_page
-from agentjobs.web.dashboard.settings.forge_words import (
-    PLATFORMS,
-    faults_by_field,
-    for_people,
-)
-from agentjobs.web.dashboard.settings.platform_reach import (
-    in_time,
-    persons_patience,
-    platforms_of,
-)
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field, for_people
+from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
 
 
 class _Typed(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from agentjobs.organizations.invitations import invite, list_invitations, revoke
 from agentjobs.organizations.memberships import list_members, remove_member, set_role
 from agentjobs.organizations.signing_out import sign_member_out
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 _HERE = "/settings/members"
 

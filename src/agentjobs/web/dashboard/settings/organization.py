@@ -8,9 +8,9 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import organization_threshold, set_organization_threshold
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.repos.threshold_words import OFF, organization_options
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.repos.threshold_text import OFF, organization_options
+from agentjobs.web.dashboard.request_context import Visit
 
 _PATH = "/settings/organization"
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from agentjobs.agents.definitions import Agent
 from agentjobs.organizations.secrets import Secret, list_secrets, remove_secret, set_secret
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 
 _PATH = "/settings/secrets"
 _log = logging.getLogger(__name__)

@@ -5,17 +5,13 @@ from starlette.responses import Response
 
 from agentjobs.problems import Problem
 from agentjobs.tickets import trackers
-from agentjobs.tickets.checking import add_checked, check_tracker, replace_checked
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
+from agentjobs.tickets.verify import add_checked, check_tracker, replace_checked
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.settings.forge_words import for_people
-from agentjobs.web.dashboard.settings.platform_reach import (
-    in_time,
-    persons_patience,
-    session_of,
-)
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.settings.forge_text import for_people
+from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, session_of
 
 HERE = "/settings/trackers"
 

@@ -5,18 +5,18 @@ from typing import Any
 from starlette.responses import Response
 
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.webhooks import endpoints
-from agentjobs.webhooks.allowance import SETTING as ALLOWANCE
-from agentjobs.webhooks.allowance import stored_allowance
+from agentjobs.webhooks.allowed_addresses import SETTING as ALLOWANCE
+from agentjobs.webhooks.allowed_addresses import stored_allowance
 from agentjobs.webhooks.editing import update_endpoint
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.registration import add_endpoint
-from agentjobs.webhooks.secret_exchange import promote_secret, rotate_secret
+from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 
 HERE = "/settings/webhooks"
 

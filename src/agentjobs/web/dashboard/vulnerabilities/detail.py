@@ -6,8 +6,8 @@ from starlette.responses import Response
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Fault, find_fault
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.vulnerabilities.listing import HERE, lines_of
 
 _SHOWN = 100

@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.advisories.feeds import Feed, list_feeds
 from agentjobs.settings import Settings
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 
 SETTING = "AGENTJOBS_ADVISORIES_SOURCE"
 

@@ -10,11 +10,11 @@ from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
 from agentjobs.advisories.lookup import find_fault
 from agentjobs.advisories.severity import LEVELS
-from agentjobs.jobs.triggered import TriggeredJob, jobs_for_findings
+from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.repos.queries import list_repos
+from agentjobs.web.dashboard.page_route import OpenPlace, Place
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.places import OpenPlace, Place
-from agentjobs.web.dashboard.visits import Visit
+from agentjobs.web.dashboard.request_context import Visit
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 
 HERE = "/vulnerabilities"

@@ -1,0 +1,44 @@
+"""How the service itself reaches out: by the operator's settings, through the guard."""
+
+from pathlib import Path
+
+import aiohttp
+
+from agentjobs.agents.certificates import make_bundle
+from agentjobs.connections.adapters import Platforms
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.settings import Settings, SettingsError
+from agentjobs.store.database import Database
+
+
+def allowed_of(settings: Settings) -> Allowed:
+    try:
+        return Allowed.parse(settings.egress_allow)
+    except ValueError as error:
+        raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
+
+
+def session_of(settings: Settings) -> aiohttp.ClientSession:
+    try:
+        return new_session(allowed_of(settings), settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def platforms_of(
+    db: Database, settings: Settings, session: aiohttp.ClientSession, certificates: Path | None
+) -> Platforms:
+    gitway = GitWay(allowed_of(settings), certificates)
+    return Platforms(db, SealingKeys.load(settings), session, gitway)
+
+
+def certificates_of(settings: Settings) -> Path | None:
+    if not settings.ca_file:
+        return None
+    try:
+        return make_bundle(Path(settings.ca_file), settings.data_path)
+    except OSError as error:
+        raise SettingsError(f"ca_file {settings.ca_file}: {error.strerror}") from None

@@ -1,0 +1,157 @@
+"""The HTTP half while it serves, and the loops beside it."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Protocol
+
+import aiohttp
+
+from agentjobs.advisories.chooser import Chooser
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+from agentjobs.app.signals import Stop
+from agentjobs.connections.adapters import Platforms
+from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.review import request_review
+from agentjobs.local_git.repositories import tidy_repositories
+from agentjobs.loops.advisory_loop import AdvisoryLoop
+from agentjobs.loops.index_loop import IndexLoop
+from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
+from agentjobs.loops.platform_loop import ForgeLoop
+from agentjobs.loops.prune_loop import prune_loop
+from agentjobs.loops.scan_loop import ScanLoop
+from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.public_address import store_public_url
+from agentjobs.organizations.throttle import sign_in_warnings
+from agentjobs.platform_sync.comments import hear_comment
+from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.pulls.pushes import record_all_heads
+from agentjobs.settings import Settings
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.web.application import build_application, build_metrics_application
+from agentjobs.web.context import WebContext
+from agentjobs.web.server import Server, bind, server_for
+
+
+class OnReady(Protocol):
+    """Told where the API is, and how to sign in, just before the first request is answered."""
+
+    def __call__(self, base_url: str, sign_in_link: str | None, /) -> None: ...
+
+
+_log = logging.getLogger(__name__)
+_LAST_USED_SECONDS = 30.0
+_HEADS_SECONDS = 300.0
+_TIDY_SECONDS = 6 * 3600.0
+_SERVER_START_SECONDS = 0.005
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    jobs: JobsContext,
+    listener: socket.socket,
+    stop: Stop,
+    on_ready: OnReady,
+    sign_in_link: str | None = None,
+) -> AsyncIterator[None]:
+    """The API while the body runs; it still answers git and status while a worker drains."""
+    certificates = certificates_of(jobs.settings)
+    context = WebContext(jobs, KeyRing(jobs.db), certificates, stop.asked)
+    await context.imports.recover()
+    await store_public_url(jobs.db, jobs.settings)
+    for warning in sign_in_warnings(jobs.settings):
+        _log.warning("%s", warning)
+    served = asyncio.Event()
+    async with (
+        _registry(jobs.settings) as (session, registry),
+        asyncio.TaskGroup() as group,
+        _metrics_server(context, group),
+    ):
+        context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
+        loops = [
+            *_serving_loops(context, session, registry),
+            _forge_loop(jobs, context.platforms),
+        ]
+        server = server_for(build_application(context))
+        # It listens already: whoever comes now waits until the server starts, in a moment.
+        on_ready(f"{jobs.settings.effective_public_url}/v1", sign_in_link)
+        serving = group.create_task(server.serve(sockets=[listener]))
+        await _started(server, serving)
+        group.create_task(run_loops(loops, served))
+        try:
+            yield
+        finally:
+            served.set()
+            server.should_exit = True
+            with contextlib.suppress(StoreUnavailable):
+                await context.keyring.flush_last_used()
+            await context.close()
+
+
+@contextlib.asynccontextmanager
+async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+    address = context.settings.metrics_address
+    if address is None:
+        yield
+        return
+    with contextlib.closing(bind(*address)) as listener:
+        server = server_for(build_metrics_application(context))
+        serving = group.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def _started(server: Server, serving: asyncio.Task[None]) -> None:
+    # The server offers nothing to wait on; it is listening already, this is a matter of ticks.
+    while not server.started and not serving.done():  # noqa: ASYNC110
+        await asyncio.sleep(_SERVER_START_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSession, Registry]]:
+    async with session_of(settings) as session:
+        registry = Registry(settings, session)
+        try:
+            yield session, registry
+        finally:
+            await registry.close()
+
+
+def _forge_loop(jobs: JobsContext, platforms: Platforms) -> Loop:
+    sync = PlatformSync(
+        jobs.db, platforms, jobs.settings, request_review, partial(hear_comment, jobs)
+    )
+    return ForgeLoop(jobs.db, sync)
+
+
+def _serving_loops(
+    context: WebContext, session: aiohttp.ClientSession, registry: Registry
+) -> list[Loop]:
+    db, settings = context.db, context.settings
+    data_path = settings.data_path
+    return [
+        IndexLoop(db, settings),
+        AdvisoryLoop(db, settings, session),
+        ScanLoop(
+            db,
+            Chooser(registry),
+            lambda repo_id: reconcile(context.jobs, repo_id),
+        ),
+        PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
+        PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
+        PeriodicLoop(
+            "repositories",
+            _TIDY_SECONDS,
+            lambda: tidy_repositories(data_path),
+            first_after_seconds=_TIDY_SECONDS / 10,
+        ),
+        prune_loop(db, settings),
+    ]

@@ -1,0 +1,62 @@
+"""A worker with the tools its jobs need."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from agentjobs.advisories.chooser import Chooser
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
+from agentjobs.gateway.prices import prices_of
+from agentjobs.inventory.repo_facts import FactsCache
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.run.tools import JobTools
+from agentjobs.loops.worker import Worker
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.sandbox.factory import sandbox_for
+from agentjobs.tickets.resolve import Tickets
+from agentjobs.workspace.checkout import Workspaces
+from agentjobs.workspace.mirror import Mirrors
+
+
+@contextlib.asynccontextmanager
+async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
+    settings = context.settings
+    sandbox = sandbox_for(settings)
+    await sandbox.check()
+    mirrors = Mirrors(settings.data_path / "mirrors")
+    public_url = settings.effective_public_url
+    forge = LocalForge(context.db, git_url, public_url, may_write_branch)
+    workspaces = Workspaces(
+        settings.data_path / "workspaces", mirrors, cache_max_bytes=settings.cache_max_bytes
+    )
+    session = session_of(settings)
+    certificates = certificates_of(settings)
+    keys = SealingKeys.load(settings)
+    platforms = platforms_of(context.db, settings, session, certificates)
+    registry = Registry(settings, session)
+    try:
+        tools = JobTools(
+            context=context,
+            mirrors=mirrors,
+            workspaces=workspaces,
+            sandbox=sandbox,
+            forges={forge.platform: forge},
+            platforms=platforms,
+            tickets=Tickets(context.db, keys, session, platforms),
+            facts=FactsCache(),
+            keys=keys,
+            prices=prices_of(settings),
+            allowed=allowed_of(settings),
+            session=session,
+            chooser=Chooser(registry),
+            certificates=certificates,
+        )
+        worker = Worker(tools, settings.effective_slots)
+        await worker.start()
+        yield worker
+    finally:
+        await registry.close()
+        await session.close()
+        await workspaces.close()

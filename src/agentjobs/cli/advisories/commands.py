@@ -1,0 +1,209 @@
+"""`agentjobs advisories`: known vulnerabilities, where they come from and how current they are."""
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.advisories.text import (
+    advisory_document,
+    cell,
+    feed_document,
+    known_ecosystem,
+    result_document,
+)
+from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.output import answer_json, answer_table, on_one_line, remark
+
+if TYPE_CHECKING:
+    from agentjobs.advisories.feeds import Feed
+    from agentjobs.advisories.sources.source import Source
+    from agentjobs.settings import Settings
+
+advisories = typer.Typer(no_args_is_help=True, help="Known vulnerabilities of packages (OSV).")
+
+HOW_TO_CONFIGURE = (
+    "No source of advisories is configured, so nothing is matched. Set AGENTJOBS_ADVISORIES_SOURCE "
+    "to a directory, a zip or an address in the layout of OSV's bucket "
+    "(https://osv-vulnerabilities.storage.googleapis.com is the public one)."
+)
+_SHOWN_WARNINGS = 5
+_MOST = 1_000
+_BUSY_SECONDS = 0.5
+_PROGRESS_SECONDS = 2.0
+
+
+@advisories.command("sync")
+def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
+    """Fetch what is new, now; exit code 1 if a feed could not be refreshed."""
+    settings = load_settings(data_dir)
+    if not settings.advisories_source:
+        from agentjobs.problems import Problem
+
+        raise Problem("no_source", HOW_TO_CONFIGURE)
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.advisories.sync import want_feeds
+
+        async with _source(admin.settings) as source:
+            ecosystems = admin.settings.advisories_ecosystems
+            await want_feeds(admin.db, ecosystems, source.name)
+            return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
+
+    done = with_store(data_dir, work)
+    if json:
+        answer_json({"feeds": done})
+    else:
+        columns = ("ecosystem", "result", "changed", "removed", "records")
+        answer_table(columns, [[feed.get(name) for name in columns] for feed in done])
+    if any(feed["result"] == "failed" for feed in done):
+        raise typer.Exit(1)
+    if not any(feed["records"] for feed in done):
+        from agentjobs.advisories.sources import shown_source
+
+        source = shown_source(settings.advisories_source)
+        remark(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
+        raise typer.Exit(1)
+
+
+@advisories.command("status")
+def show_status(data_dir: DataDir = None, json: Json = False) -> None:
+    """Show how current each ecosystem's advisories are, and what went wrong."""
+    settings = load_settings(data_dir)
+
+    async def work(admin: Admin) -> "list[Feed]":
+        from agentjobs.advisories.feeds import list_feeds
+
+        return await list_feeds(admin.db)
+
+    feeds = with_store(data_dir, work)
+    documents = [feed_document(feed) for feed in feeds]
+    if json:
+        from agentjobs.advisories.sources import shown_source
+
+        source = shown_source(settings.advisories_source)
+        answer_json({"source": source or None, "feeds": documents})
+    else:
+        columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
+        answer_table(columns, [[feed[name] for name in columns] for feed in documents])
+        for feed in feeds:
+            _tell_warnings(feed.ecosystem, feed.warnings)
+    if not settings.advisories_source:
+        remark(HOW_TO_CONFIGURE)
+
+
+@advisories.command("search")
+def search_advisories(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT", help="An identifier, an alias, a package, or words of the summary."
+        ),
+    ],
+    ecosystem: Annotated[
+        str | None,
+        typer.Option("--ecosystem", metavar="NAME", help="Only of this one, such as PyPI."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="At most so many.")] = 100,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Search the stored advisories."""
+    if ecosystem is not None:
+        ecosystem = known_ecosystem(ecosystem)
+    if not text.strip():
+        raise typer.BadParameter("say what to search for")
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.advisories.rows import relatives_of, search
+
+        # One more than is shown, to know whether there is more.
+        found = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
+        relatives = await relatives_of(admin.db, found)
+        return [advisory_document(one, relatives[one.id]) for one in found]
+
+    found = with_store(data_dir, work)
+    documents, more = found[:limit], len(found) > limit
+    if json:
+        answer_json({"advisories": documents})
+    else:
+        columns = ("id", "severity", "packages", "aliases", "summary")
+        answer_table(columns, [[cell(one[name]) for name in columns] for one in documents])
+    if more:
+        wider = f"add `--limit {min(2 * limit, _MOST)}`, or " if limit < _MOST else ""
+        remark(f"There are more: {wider}be more precise.")
+    if not documents and not load_settings(data_dir).advisories_source:
+        remark(HOW_TO_CONFIGURE)
+
+
+@asynccontextmanager
+async def _source(settings: "Settings") -> "AsyncIterator[Source]":
+    from agentjobs.advisories.sources import open_source
+    from agentjobs.outbound.guard.addresses import Allowed
+    from agentjobs.outbound.guard.sessions import new_session
+    from agentjobs.settings import SettingsError
+
+    try:
+        session = new_session(Allowed.parse(settings.egress_allow), settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    async with session:
+        yield open_source(settings.advisories_source, session, settings.data_path)
+
+
+async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any]:
+    import asyncio
+
+    from agentjobs.advisories.feeds import claim_feed
+    from agentjobs.advisories.lease import ClaimLost
+    from agentjobs.advisories.sources.source import SourceError
+    from agentjobs.advisories.sync import sync_claimed
+
+    is_told = False
+    while (feed := await claim_feed(admin.db, ecosystem)) is None:
+        if not is_told:
+            remark(f"{ecosystem}: a running service is at it; waiting for it")
+            is_told = True
+        await asyncio.sleep(_BUSY_SECONDS)
+    progress = _Progress(ecosystem)
+    hours = admin.settings.advisories_refresh_hours
+    try:
+        result = await sync_claimed(admin.db, feed, source, hours, progress.note)
+    except (SourceError, ClaimLost) as error:
+        reason = on_one_line(str(error) or "another process took it over")
+        remark(f"{ecosystem}: not refreshed: {reason}")
+        return {
+            "ecosystem": ecosystem,
+            "result": "failed",
+            "changed": 0,
+            "removed": 0,
+            "records": feed.records,
+            "error": reason,
+        }
+    _tell_warnings(ecosystem, result.warnings)
+    return result_document(result)
+
+
+class _Progress:
+    """Now and then a line; nothing for what is quick."""
+
+    def __init__(self, ecosystem: str) -> None:
+        self._ecosystem = ecosystem
+        self._last = time.monotonic()
+
+    def note(self, done: int, total: int | None) -> None:
+        if time.monotonic() - self._last >= _PROGRESS_SECONDS and sys.stderr is not None:
+            self._last = time.monotonic()
+            of_all = "" if total is None else f" of {total}"
+            remark(f"{self._ecosystem}: {done}{of_all} records")
+
+
+def _tell_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
+    for warning in warnings[:_SHOWN_WARNINGS]:
+        remark(f"{ecosystem}: {on_one_line(warning.path)}: {on_one_line(warning.reason)}")
+    if len(warnings) > _SHOWN_WARNINGS:
+        remark(f"{ecosystem}: and {len(warnings) - _SHOWN_WARNINGS} more warnings")

@@ -1,0 +1,90 @@
+"""Fills a backup: the database, the repositories of the platform `local`, the settings file.
+
+Copies no encryption key, on purpose: a backup that somebody finds must not open what it holds.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agentjobs.cli.backup.repository_copy import copy_repository
+from agentjobs.local_git import repositories
+from agentjobs.settings import Settings
+from agentjobs.store.backup import copy_database, refuse_without_a_database
+from agentjobs.store.database import StoreError
+from agentjobs.store.opening import open_as_it_is
+from agentjobs.store.revisions import current_revision
+
+SETTINGS_FILE = "agentjobs.toml"
+
+
+async def backup(settings: Settings, target: Path) -> None:
+    """Fill `target`, which must not exist yet; it appears complete or not at all."""
+    url, data_dir = settings.effective_database_url, settings.data_path
+    with _appearing(target) as directory:
+        refuse_without_a_database(url)
+        await _refuse_without_the_repositories(url, data_dir)
+        # The database first: what its rows name in the repositories is there by then.
+        await asyncio.to_thread(copy_database, url, directory)
+        await _copy_repositories(data_dir, directory)
+        settings_file = data_dir / SETTINGS_FILE
+        if settings_file.is_file():
+            shutil.copyfile(settings_file, directory / SETTINGS_FILE)
+
+
+@contextmanager
+def _appearing(target: Path) -> Iterator[Path]:
+    if target.exists():
+        raise StoreError(f"{target} exists already; a backup is never written over something")
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    try:
+        yield partial
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+async def _refuse_without_the_repositories(url: str, data_dir: Path) -> None:
+    missing = [
+        full_name
+        for repo_id, full_name in await _connected_repositories(url)
+        if not (repositories.path(data_dir, repo_id) / "HEAD").is_file()
+    ]
+    if missing:
+        raise StoreError(
+            f"the files of {', '.join(missing[:3])}{' and others' if missing[3:] else ''} are not"
+            f" in {repositories.repositories_root(data_dir)}; run this on the host of"
+            " `agentjobs serve`, with its data directory"
+        )
+
+
+async def _connected_repositories(url: str) -> list[tuple[str, str]]:
+    """Whatever the schema's age: a backup is what one makes before a migration."""
+    db = await open_as_it_is(url)
+    try:
+        if await current_revision(db) is None:
+            return []
+        rows = await db.fetch_all(
+            "SELECT id, full_name FROM repos"
+            " WHERE platform = 'local' AND disconnected_at IS NULL ORDER BY id"
+        )
+        return [(row["id"], row["full_name"]) for row in rows]
+    finally:
+        await db.close()
+
+
+async def _copy_repositories(data_dir: Path, directory: Path) -> None:
+    source = repositories.repositories_root(data_dir)
+    target = repositories.repositories_root(directory)
+    target.mkdir(mode=0o700)
+    if not source.is_dir():
+        return
+    for repository in sorted(source.iterdir()):
+        # Those that start with a dot are still coming in.
+        if repository.is_dir() and not repository.name.startswith("."):
+            await copy_repository(repository, target / repository.name)

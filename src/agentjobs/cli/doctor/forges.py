@@ -1,0 +1,104 @@
+"""The doctor looks at connections and trackers: do their secrets open here, are they accepted."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from agentjobs.connections.adapters import Platforms
+    from agentjobs.forges.connection import Connection
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.settings import Settings
+    from agentjobs.store.database import Database
+    from agentjobs.tickets.trackers import ConfiguredTracker
+
+_PATIENCE_SECONDS = 10.0
+
+Finding = tuple[str, str, str]
+
+
+async def look_at_forges(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.connections.connections import all_connections
+    from agentjobs.problems import Problem
+    from agentjobs.settings import SettingsError
+
+    connections = await all_connections(db)
+    trackers = await _with_tokens(db)
+    if not connections and not trackers:
+        return [("forges", "note", "no platform is connected: `agentjobs forges add`")]
+    try:
+        return await _look_at_all(settings, db, connections, trackers)
+    except (Problem, SettingsError) as error:
+        return [("forges", "problem", str(error))]
+
+
+async def _look_at_all(
+    settings: "Settings",
+    db: "Database",
+    connections: "list[Connection]",
+    trackers: "list[ConfiguredTracker]",
+) -> list[Finding]:
+    from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+    from agentjobs.organizations.sealing import SealingKeys
+
+    keys = SealingKeys.load(settings)
+    async with session_of(settings) as session:
+        platforms = platforms_of(db, settings, session, certificates_of(settings))
+        return await asyncio.gather(
+            *(_look_at_forge(db, keys, platforms, one) for one in connections),
+            *(_look_at_tracker(db, keys, session, one) for one in trackers),
+        )
+
+
+async def _look_at_forge(
+    db: "Database", keys: "SealingKeys", platforms: "Platforms", connection: "Connection"
+) -> Finding:
+    from agentjobs.connections.connections import open_hook_secret
+    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.protocol import ForgeError
+    from agentjobs.problems import Problem
+
+    words = f"{connection.name} at {connection.url}"
+    try:
+        platform = await platforms.of(connection.id, Patience(_PATIENCE_SECONDS))
+        account = await platform.check()
+        await open_hook_secret(db, keys, connection.id)
+    except (ForgeError, Problem) as error:
+        return "forges", "problem", f"{words}: {error}"
+    if account.missing:
+        return "forges", "problem", f"{words} lacks permissions: {'; '.join(account.missing)}"
+    return "forges", "ok", f"{words} is accepted as {account.login}"
+
+
+async def _with_tokens(db: "Database") -> "list[ConfiguredTracker]":
+    """Of every organization; issues are read by the connections."""
+    from agentjobs.organizations.organizations import list_organizations
+    from agentjobs.tickets.trackers import trackers_of
+
+    owners = await list_organizations(db)
+    found = [tracker for owner in owners for tracker in await trackers_of(db, owner.id)]
+    return [tracker for tracker in found if tracker.kind == "jira"]
+
+
+async def _look_at_tracker(
+    db: "Database",
+    keys: "SealingKeys",
+    session: "aiohttp.ClientSession",
+    tracker: "ConfiguredTracker",
+) -> Finding:
+    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.protocol import ForgeError
+    from agentjobs.problems import Problem
+    from agentjobs.tickets.resolve import jira_of
+    from agentjobs.tickets.trackers import open_tracker
+
+    words = f"{tracker.name} at {tracker.url}"
+    try:
+        opened = await open_tracker(db, keys, tracker.id)
+        if opened is None:
+            return "trackers", "note", f"{words} was removed meanwhile"
+        account = await jira_of(*opened, session, Patience(_PATIENCE_SECONDS)).check()
+    except (ForgeError, Problem) as error:
+        return "trackers", "problem", f"{words}: {error}"
+    return "trackers", "ok", f"{words} is accepted as {account}"

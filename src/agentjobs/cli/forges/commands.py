@@ -1,0 +1,244 @@
+"""`agentjobs forges`: connections to GitHub, GitLab and Gitea. Credentials come in, never out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.credential_input import read_private_key, read_token
+from agentjobs.cli.forges.access import open_platforms, persons_patience
+from agentjobs.cli.forges.text import (
+    TABLE,
+    account_document,
+    document,
+    hook_address,
+    line,
+    tell_of_account,
+)
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
+from agentjobs.cli.webhooks.commands import sealing_keys, tell_of_key
+
+if TYPE_CHECKING:
+    from agentjobs.connections.verify import CheckedConnection
+    from agentjobs.forges.connection import Connection
+    from agentjobs.organizations.sealing import SealingKeys
+
+forges = typer.Typer(no_args_is_help=True, help="Connections to GitHub, GitLab and Gitea.")
+
+NOT_ACCEPTED = 1
+
+ConnectionName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The connection's name, or its identifier.")
+]
+PrivateKeyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--private-key-file",
+        metavar="PATH",
+        help="The private key of a GitHub App, in PEM form; - reads standard input.",
+    ),
+]
+
+
+@forges.command("add")
+def add_connection(
+    platform: Annotated[str, typer.Argument(metavar="PLATFORM", help="github, gitlab or gitea.")],
+    *,
+    url: Annotated[
+        str,
+        typer.Option("--url", metavar="URL", help="Where it is (default: github.com, gitlab.com)."),
+    ] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Default: the platform's name.")
+    ] = "",
+    app_id: Annotated[
+        str | None, typer.Option("--app-id", metavar="ID", help="Of a GitHub App.")
+    ] = None,
+    installation_id: Annotated[
+        str | None,
+        typer.Option("--installation-id", metavar="ID", help="Where that app is installed."),
+    ] = None,
+    private_key_file: PrivateKeyFile = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Connect a platform; the token is read from standard input, or asked for without an echo.
+
+    The platform is asked whether it accepts it. The secret of its webhooks is printed, this once.
+    """
+    from agentjobs.connections.validate import checked_platform
+
+    is_app = _is_app(app_id, installation_id, private_key_file)
+    given = read_credential(checked_platform(platform), private_key_file if is_app else None)
+
+    async def work(admin: Admin) -> "tuple[CheckedConnection, str, SealingKeys]":
+        from agentjobs.connections.connections import NewConnection
+        from agentjobs.connections.verify import add_checked
+        from agentjobs.organizations.public_address import stored_public_url
+
+        keys = sealing_keys(admin)
+        new = NewConnection(
+            platform=platform,
+            credential=given,
+            url=url,
+            name=name,
+            app_id=app_id,
+            installation_id=installation_id,
+        )
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            checked = await add_checked(admin.db, keys, platforms, org, new, persons_patience())
+        return checked, await stored_public_url(admin.db, admin.settings), keys
+
+    checked, public_url, keys = with_store(data_dir, work)
+
+    def show() -> None:
+        tell_of_key(keys)
+        _show_added(checked, public_url, org, json=json)
+
+    if reason := why_not_shown(show):
+        _take_back(data_dir, org, checked.added.connection, reason)
+
+
+@forges.command("list")
+def list_connections(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+    """List the connections of an organization."""
+
+    async def work(admin: Admin) -> "list[Connection]":
+        from agentjobs.connections import connections
+
+        return await connections.list_connections(admin.db, org)
+
+    found = with_store(data_dir, work)
+    if json:
+        answer_json({"forges": [document(connection) for connection in found]})
+        return
+    answer_table(TABLE, [line(connection) for connection in found])
+
+
+@forges.command("show")
+def show_connection(
+    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Show a connection, and where its platform sends webhooks."""
+
+    async def work(admin: Admin) -> "tuple[Connection, str, int]":
+        from agentjobs.connections import connections
+        from agentjobs.organizations.public_address import stored_public_url
+
+        found = await connections.find_connection(admin.db, org, name)
+        number = await connections.connected_repositories(admin.db, found.id)
+        return found, await stored_public_url(admin.db, admin.settings), number
+
+    found, public_url, number = with_store(data_dir, work)
+    fields = {
+        **document(found),
+        "hook_url": hook_address(public_url, found),
+        "connected_repositories": number,
+    }
+    if json:
+        answer_json(fields)
+        return
+    answer_table(("field", "value"), [*fields.items()])
+
+
+@forges.command("check")
+def check_connection(
+    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Ask the platform whether it accepts the credential; exit 1 if a permission is missing."""
+
+    async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
+        from agentjobs.connections import connections, verify
+
+        found = await connections.find_connection(admin.db, org, name)
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            account = await verify.check_connection(
+                admin.db, platforms, found.id, persons_patience()
+            )
+        if not json:
+            tell_of_account(found, account)
+        return found, account_document(account), bool(account.missing)
+
+    found, account, is_lacking = with_store(data_dir, work)
+    if json:
+        answer_json({"name": found.name, **account})
+    else:
+        answer(str(account["login"]))
+    if is_lacking:
+        raise typer.Exit(NOT_ACCEPTED)
+
+
+@forges.command("remove")
+def remove_connection(
+    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Remove a connection with its credential; no repository may be connected through it."""
+    removed = _remove(data_dir, org, name)
+    if json:
+        answer_json({"name": removed.name, "removed": True})
+        return
+    answer(removed.name)
+    remark(f"{removed.name} is removed; revoke its credential on {removed.url}.")
+
+
+def _remove(data_dir: Path | None, org: str, name: str) -> "Connection":
+    async def work(admin: Admin) -> "Connection":
+        from agentjobs.connections import connections
+
+        return await connections.remove_connection(admin.db, org, name)
+
+    return with_store(data_dir, work)
+
+
+def _is_app(app_id: str | None, installation_id: str | None, key_file: str | None) -> bool:
+    given = [bool(value) for value in (app_id, installation_id, key_file)]
+    if any(given) and not all(given):
+        raise typer.BadParameter(
+            "a GitHub App has all three: --app-id, --installation-id and --private-key-file"
+        )
+    return all(given)
+
+
+def read_credential(whose: str, private_key_file: str | None) -> str:
+    if private_key_file is not None:
+        return read_private_key(private_key_file)
+    return read_token(f"Token of {whose}")
+
+
+def _show_added(checked: "CheckedConnection", public_url: str, org: str, *, json: bool) -> None:
+    connection, hook_secret = checked.added
+    hook_url = hook_address(public_url, connection)
+    if json:
+        answer_json(
+            {
+                "hook_secret": hook_secret,
+                "hook_url": hook_url,
+                **document(connection),
+                **account_document(checked.account),
+            }
+        )
+        return
+    tell_of_account(connection, checked.account)
+    remark(f"What it sees: agentjobs forges repos {connection.name} --org {org}")
+    remark(
+        f"To hear of news at once, let it send webhooks as JSON to {hook_url} with the following "
+        "secret, which is shown this once. Without them it is asked every few minutes."
+    )
+    answer(hook_secret)
+
+
+def _take_back(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:
+    _remove(data_dir, org, connection.id)
+    refuse_unseen(
+        f"The secret could not be written: {reason}. Nobody would know it, so {connection.name} "
+        "is removed again; add it once more."
+    )
+
+
+def refuse_unseen(message: str) -> None:
+    from agentjobs.problems import Problem
+
+    raise Problem("secret_not_shown", message)

@@ -1,0 +1,79 @@
+"""`agentjobs forges rotate-token` and `rotate-hook-secret`: new secrets for a connection."""
+
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.forges.access import open_platforms, persons_patience
+from agentjobs.cli.forges.commands import (
+    ConnectionName,
+    PrivateKeyFile,
+    forges,
+    read_credential,
+    refuse_unseen,
+)
+from agentjobs.cli.forges.text import document, tell_of_account
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
+from agentjobs.cli.webhooks.commands import sealing_keys
+
+if TYPE_CHECKING:
+    from agentjobs.forges.connection import Connection
+
+
+@forges.command("rotate-token")
+def rotate_token(
+    name: ConnectionName,
+    private_key_file: PrivateKeyFile = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Replace the token (or an app's private key); the old one stays if the new is not accepted."""
+    given = read_credential(name, private_key_file)
+
+    async def work(admin: Admin) -> "Connection":
+        from agentjobs.connections import verify
+
+        keys = sealing_keys(admin)
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            replaced, account = await verify.replace_checked(
+                admin.db, keys, platforms, org, name, given, persons_patience()
+            )
+        tell_of_account(replaced, account)
+        return replaced
+
+    replaced = with_store(data_dir, work)
+    if json:
+        answer_json(document(replaced))
+        return
+    answer(replaced.name)
+    remark(f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}.")
+
+
+@forges.command("rotate-hook-secret")
+def rotate_hook_secret(
+    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Make a new secret for the platform's webhooks and print it, this once."""
+
+    async def work(admin: Admin) -> str:
+        from agentjobs.connections import connections
+
+        return await connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name)
+
+    secret = with_store(data_dir, work)
+
+    def show() -> None:
+        if json:
+            answer_json({"name": name, "hook_secret": secret})
+            return
+        remark(
+            f"The webhooks of {name} are refused until the platform has this secret, which is "
+            "shown this once."
+        )
+        answer(secret)
+
+    if reason := why_not_shown(show):
+        refuse_unseen(
+            f"The new secret could not be written: {reason}. Nobody knows it; rotate it once more."
+        )

@@ -1,0 +1,56 @@
+"""A connection in words: as a line of a table, and as a JSON document. Never a credential."""
+
+from typing import TYPE_CHECKING, Any
+
+from agentjobs.cli.output import remark
+
+if TYPE_CHECKING:
+    from agentjobs.forges.connection import Connection
+    from agentjobs.forges.protocol import Account
+
+TABLE = ("name", "platform", "url", "account", "state", "checked", "last webhook")
+_FIELDS = (
+    *("id", "name", "platform", "kind", "url", "app_id", "installation_id", "account"),
+    "error",
+)
+_TIMES = ("checked_at", "hook_seen_at", "created_at")
+
+
+def document(connection: "Connection") -> dict[str, Any]:
+    from agentjobs.clock import iso_utc_or_none
+
+    fields: dict[str, Any] = {field: getattr(connection, field) for field in _FIELDS}
+    fields.update({field: iso_utc_or_none(getattr(connection, field)) for field in _TIMES})
+    return fields
+
+
+def line(connection: "Connection") -> list[Any]:
+    fields = document(connection)
+    state = connection.error or ("accepted" if connection.checked_at else "not checked")
+    return [
+        *(connection.name, connection.platform, connection.url, connection.account, state),
+        *(fields["checked_at"], fields["hook_seen_at"]),
+    ]
+
+
+def account_document(account: "Account") -> dict[str, Any]:
+    return {
+        "login": account.login,
+        "is_own": account.is_own,
+        "missing_permissions": list(account.missing),
+    }
+
+
+def tell_of_account(connection: "Connection", account: "Account") -> None:
+    remark(f"{connection.url} knows {connection.name} as {account.login}.")
+    if not account.is_own:
+        remark(
+            f"{account.login} may be a person's account: pull requests are opened in that name. "
+            "An app, a bot or an account for this service alone is better."
+        )
+    for permission in account.missing:
+        remark(f"Warning: a permission is missing: {permission}")
+
+
+def hook_address(public_url: str, connection: "Connection") -> str:
+    return f"{public_url}/hooks/{connection.platform}/{connection.id}"

@@ -1,0 +1,213 @@
+"""`agentjobs webhooks deliveries`, `show`, `redeliver`: the delivery log, and sending again."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.times import TIME_HELP
+from agentjobs.cli.webhooks.commands import webhooks
+from agentjobs.cli.webhooks.delivery_text import detail_document, document, shown
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.organizations import Organization
+    from agentjobs.webhooks.log import Delivery, DeliveryDetail, DeliveryFilter, DeliveryPage
+    from agentjobs.webhooks.redelivery import Redelivered
+
+TABLE = ("id", "created", "event", "job", "endpoint", "status", "attempts", "last", "next attempt")
+
+
+class Status(StrEnum):
+    pending = "pending"
+    delivered = "delivered"
+    failed = "failed"
+
+
+DeliveryId = Annotated[str, typer.Argument(metavar="DELIVERY", help="Its identifier, dlv_….")]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint", metavar="ENDPOINT", help="Only of this one: its identifier or exact address."
+    ),
+]
+
+
+@webhooks.command("deliveries")
+def list_deliveries(
+    *,
+    status: Annotated[Status | None, typer.Option("--status", help="Only with this one.")] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Only of this job.")
+    ] = None,
+    endpoint: EndpointOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help=f"Only of events since then: {TIME_HELP}"),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="DELIVERY", help="The next page: those before this one."),
+    ] = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """List deliveries with their attempts, the newest first."""
+
+    async def work(admin: Admin) -> "DeliveryPage":
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.webhooks import log
+
+        owner = await find_organization(admin.db, org)
+        wanted = await _filter(admin, owner, status, job, endpoint, since)
+        return await log.list_deliveries(admin.db, owner.id, wanted, limit=limit, before=before)
+
+    page = with_store(data_dir, work)
+    if json:
+        answer_json([document(delivery) for delivery in page.deliveries])
+    else:
+        answer_table(TABLE, [_line(delivery) for delivery in page.deliveries])
+    if page.more:
+        last = page.deliveries[-1].id
+        remark(f"There are more: add `--before {last}` for the next page.")
+
+
+@webhooks.command("show")
+def show_delivery(
+    delivery: DeliveryId, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Show a delivery: what was sent, and what came back at each attempt."""
+
+    async def work(admin: Admin) -> "DeliveryDetail":
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.webhooks.log import get_delivery
+
+        owner = await find_organization(admin.db, org)
+        return await get_delivery(admin.db, owner, delivery)
+
+    detail = with_store(data_dir, work)
+    if json:
+        answer_json(detail_document(detail))
+        return
+    for line in shown(detail):
+        answer(line)
+
+
+@webhooks.command("redeliver")
+def redeliver(
+    delivery: Annotated[
+        str | None, typer.Argument(metavar="[DELIVERY]", help="Its identifier, dlv_….")
+    ] = None,
+    failed_since: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-since", metavar="TIME", help=f"All that failed since then: {TIME_HELP}"
+        ),
+    ] = None,
+    endpoint: EndpointOption = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Send a delivery again, or all that failed since a time; the service does it."""
+    if (delivery is None) == (failed_since is None):
+        raise typer.BadParameter("name one delivery, or give --failed-since TIME")
+    if delivery is not None:
+        if endpoint is not None:
+            raise typer.BadParameter("--endpoint goes with --failed-since, not with a delivery")
+        _redeliver_one(delivery, org, data_dir, json=json)
+        return
+
+    async def work(admin: Admin) -> "Redelivered":
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.webhooks.redelivery import redeliver_failed
+
+        owner = await find_organization(admin.db, org)
+        wanted = await _filter(admin, owner, None, None, endpoint, failed_since)
+        since_ms = wanted.since_ms or 0
+        return await redeliver_failed(admin.db, owner.id, since_ms, wanted.endpoint_id)
+
+    done = with_store(data_dir, work)
+    if json:
+        answer_json({"redelivered": done.count, "skipped": done.skipped})
+        return
+    answer(str(done.count))
+    remark(f"{done.count} failed deliveries are due again.")
+    if done.skipped:
+        _tell_of_skipped(done.skipped, org)
+
+
+def _tell_of_skipped(skipped: int, org: str) -> None:
+    from agentjobs.webhooks.endpoints import org_flag
+
+    flag = org_flag(org)
+    remark(
+        f"{skipped} were left, because their endpoints are disabled or removed; "
+        f"`agentjobs webhooks list{flag}` shows why, and `agentjobs webhooks enable "
+        f"ENDPOINT{flag}` ends it."
+    )
+
+
+def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) -> None:
+    async def work(admin: Admin) -> None:
+        from agentjobs.organizations.organizations import find_organization
+        from agentjobs.webhooks.redelivery import redeliver
+
+        owner = await find_organization(admin.db, org)
+        await redeliver(admin.db, owner, delivery)
+
+    with_store(data_dir, work)
+    if json:
+        answer_json({"id": delivery, "status": "pending"})
+        return
+    from agentjobs.webhooks.endpoints import org_flag
+
+    answer(delivery)
+    command = f"agentjobs webhooks show {delivery}{org_flag(org)}"
+    remark(f"{delivery} is due again; `{command}` tells what came of it.")
+
+
+async def _filter(
+    admin: Admin,
+    owner: "Organization",
+    status: Status | None,
+    job: str | None,
+    endpoint: str | None,
+    since: str | None,
+) -> "DeliveryFilter":
+    from agentjobs.cli.times import moment_ms
+    from agentjobs.clock import now_ms
+    from agentjobs.webhooks.log import DeliveryFilter, find_logged_endpoint
+
+    # First, because it asks nobody.
+    since_ms = None if since is None else moment_ms(since, now_ms())
+    endpoint_id = None
+    if endpoint is not None:
+        endpoint_id = await find_logged_endpoint(admin.db, owner, endpoint)
+    return DeliveryFilter(
+        status=None if status is None else status.value,
+        job_id=job,
+        endpoint_id=endpoint_id,
+        since_ms=since_ms,
+    )
+
+
+def _line(delivery: "Delivery") -> list[Any]:
+    from agentjobs.clock import iso_utc, iso_utc_or_none
+
+    last = delivery.attempts[-1] if delivery.attempts else None
+    return [
+        delivery.id,
+        iso_utc(delivery.created_at),
+        delivery.event,
+        delivery.job_id,
+        delivery.endpoint_id,
+        delivery.status,
+        len(delivery.attempts),
+        None if last is None else (last.status_code or last.error_class),
+        iso_utc_or_none(delivery.next_attempt_at),
+    ]

@@ -1,0 +1,82 @@
+"""`agentjobs webhooks test`: sends a ping to an endpoint and tells what came back."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import answer, answer_json, on_one_line, remark
+from agentjobs.cli.webhooks.commands import EndpointName, sealing_keys, webhooks
+from agentjobs.cli.webhooks.text import flag
+
+if TYPE_CHECKING:
+    from agentjobs.webhooks.endpoints import Endpoint
+    from agentjobs.webhooks.model import Attempt
+
+NOT_DELIVERED = 1
+FIELDS = ("status_code", "duration_ms", "address", "error_class", "error")
+
+
+@webhooks.command("test")
+def ping_endpoint(
+    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Send a ping, from this machine, and tell what came back."""
+
+    async def work(admin: Admin) -> "tuple[Endpoint, str, Attempt]":
+        return await _ping(admin, org, endpoint)
+
+    found, delivery_id, attempt = with_store(data_dir, work)
+    if json:
+        answer_json(_document(found, delivery_id, attempt))
+    else:
+        _tell(found, delivery_id, attempt)
+    if not attempt.succeeded:
+        raise typer.Exit(NOT_DELIVERED)
+
+
+async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Attempt]":
+    from agentjobs.outbound.guard.sessions import trusted_certificates
+    from agentjobs.settings import SettingsError
+    from agentjobs.webhooks.allowed_addresses import stored_allowance
+    from agentjobs.webhooks.endpoints import find_endpoint
+    from agentjobs.webhooks.ping import send_ping
+
+    found = await find_endpoint(admin.db, org, name)
+    allowed = await stored_allowance(admin.db, admin.settings)
+    try:
+        # Before a delivery is made that could not be sent.
+        trusted_certificates(admin.settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    keys = sealing_keys(admin)
+    return found, *await send_ping(admin.db, keys, admin.settings, found.id, allowed)
+
+
+def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dict[str, Any]:
+    return {
+        "id": delivery_id,
+        "endpoint": endpoint.id,
+        "url": endpoint.url,
+        "succeeded": attempt.succeeded,
+        **{field: getattr(attempt, field) for field in FIELDS},
+    }
+
+
+def _tell(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> None:
+    from agentjobs.webhooks.endpoints import reason_text
+
+    if reason := reason_text(endpoint):
+        remark(f"{endpoint.id} gets no events, only this ping: {reason}")
+    answer(on_one_line(_result(attempt)))
+    remark(f"The whole of it: agentjobs webhooks show {delivery_id}{flag(endpoint)}")
+
+
+def _result(attempt: "Attempt") -> str:
+    status = "no answer" if attempt.status_code is None else f"status {attempt.status_code}"
+    where = f" from {attempt.address}" if attempt.address else ""
+    came_back = f"{status}{where} after {attempt.duration_ms} ms"
+    if attempt.succeeded:
+        return f"delivered: {came_back}"
+    return f"failed: {came_back}: {attempt.error_class}: {attempt.error}"

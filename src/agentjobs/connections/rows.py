@@ -1,0 +1,141 @@
+"""Rows of `forge_connections`. Credentials pass through as sealed bytes only."""
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.connection import Connection
+from agentjobs.organizations import audit
+from agentjobs.organizations.sealing import Sealed
+from agentjobs.problems import Problem
+from agentjobs.store.database import Row, Transaction
+
+
+def connection_of(row: Row) -> Connection:
+    """Of a row of `forge_connections`."""
+    return Connection(**{name: row[name] for name in Connection.__struct_fields__})
+
+
+def not_found(name: str) -> Problem:
+    return Problem(
+        "forge_not_found",
+        f"There is no connection {name!r}; `agentjobs forges list` shows those there are.",
+    )
+
+
+async def insert(
+    tx: Transaction, connection: Connection, sealed: Sealed, hook: Sealed, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "INSERT INTO forge_connections (id, organization_id, platform, kind, name, url, app_id,"
+        " installation_id, account, checked_at, sealed, key_id, hook_sealed, hook_key_id,"
+        " created_at, updated_at) VALUES (:id, :organization_id, :platform, :kind, :name, :url,"
+        " :app_id, :installation_id, :account, :checked_at, :sealed, :key_id, :hook_sealed,"
+        " :hook_key_id, :created_at, :created_at)",
+        id=connection.id,
+        organization_id=connection.organization_id,
+        platform=connection.platform,
+        kind=connection.kind,
+        name=connection.name,
+        url=connection.url,
+        app_id=connection.app_id,
+        installation_id=connection.installation_id,
+        account=connection.account,
+        checked_at=connection.checked_at,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        hook_sealed=hook.data,
+        hook_key_id=hook.key_id,
+        created_at=connection.created_at,
+    )
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def replace_credential(
+    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
+) -> None:
+    changed = await tx.execute(
+        "UPDATE forge_connections SET sealed = :sealed, key_id = :key_id, error = NULL,"
+        " updated_at = :now WHERE id = :id AND removed_at IS NULL",
+        id=connection.id,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        now=now_ms(),
+    )
+    if not changed:
+        raise not_found(connection.name)
+    # What failed with the old one need not wait for its next turn.
+    await tx.execute(
+        "UPDATE repos SET sync_due_at = :now, sync_failures = 0 WHERE connection_id = :id"
+        " AND disconnected_at IS NULL AND sync_error IS NOT NULL",
+        id=connection.id,
+        now=now_ms(),
+    )
+    await audit.write(tx, connection.organization_id, entry)
+    tx.announce("forges")
+
+
+async def replace_hook_secret(
+    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
+) -> None:
+    changed = await tx.execute(
+        "UPDATE forge_connections SET hook_sealed = :sealed, hook_key_id = :key_id,"
+        " hook_seen_at = NULL, updated_at = :now WHERE id = :id AND removed_at IS NULL",
+        id=connection.id,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        now=now_ms(),
+    )
+    if not changed:
+        raise not_found(connection.name)
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
+    # Held, so that no repository is connected meanwhile.
+    row = await tx.fetch_one(
+        "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
+        " /*postgresql FOR UPDATE */",
+        id=connection.id,
+    )
+    if row is None:
+        raise not_found(connection.name)
+    await _refuse_in_use(tx, connection)
+    await tx.execute(
+        "UPDATE forge_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
+        " key_id = '', hook_sealed = :nothing, hook_key_id = '' WHERE id = :id",
+        id=connection.id,
+        now=now_ms(),
+        nothing=b"",
+    )
+    await tx.execute(
+        "UPDATE forge_hints SET due_at = NULL WHERE connection_id = :id AND due_at IS NOT NULL",
+        id=connection.id,
+    )
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
+    row = await tx.fetch_one(
+        "SELECT COUNT(*) AS number FROM repos"
+        " WHERE connection_id = :id AND disconnected_at IS NULL",
+        id=connection.id,
+    )
+    number = 0 if row is None else row["number"]
+    if number:
+        what = "1 repository is" if number == 1 else f"{number} repositories are"
+        raise Problem(
+            "forge_in_use",
+            f"{what} connected through {connection.name}; disconnect what is connected first "
+            "(`agentjobs repos disconnect`).",
+        )
+
+
+async def note_check(
+    tx: Transaction, connection_id: str, account: str | None, error: str | None
+) -> None:
+    await tx.execute(
+        "UPDATE forge_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
+        " error = :error, checked_at = :now WHERE id = :id AND removed_at IS NULL",
+        id=connection_id,
+        account=account,
+        error=error,
+        now=now_ms(),
+    )

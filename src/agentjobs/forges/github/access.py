@@ -1,0 +1,163 @@
+"""Speaking to GitHub with what a connection has: a person's token, or an App and its tokens."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.github.app import (
+    Granted,
+    Scope,
+    TokenCache,
+    attainable,
+    lacking,
+    signed_by_app,
+)
+from agentjobs.forges.http.client import ApiError, Headers, Patience, PlatformApi, path_of
+from agentjobs.forges.protocol import ForgeError
+
+_VERSION = "2022-11-28"
+
+
+class App(msgspec.Struct, frozen=True):
+    slug: str
+
+
+class Installation(msgspec.Struct, frozen=True):
+    permissions: dict[str, str]
+    suspended_at: str | None = None
+
+
+class GitHubAccess:
+    def __init__(
+        self,
+        connection: Connection,
+        credential: str,
+        session: aiohttp.ClientSession,
+        patience: Patience,
+        tokens: TokenCache,
+    ) -> None:
+        self.is_app = connection.kind == "app"
+        self._connection = connection
+        self._credential = credential
+        self._session = session
+        self._patience = patience
+        self._tokens = tokens
+        self._base_url = api_address(connection.url)
+
+    def api(self, scope: Scope) -> PlatformApi:
+        async def headers() -> Mapping[str, str]:
+            return _headers(await self._token(scope))
+
+        def renew() -> bool:
+            return self.is_app and self._tokens.forget(self._key(scope))
+
+        return self._new_api(headers, self._patience, renew)
+
+    def as_app(self, patience: Patience | None = None) -> PlatformApi:
+        """What only the App itself may ask."""
+
+        async def headers() -> Mapping[str, str]:
+            app_id, now = self._connection.app_id or "", self._patience.time_of_day()
+            return _headers(signed_by_app(app_id, self._credential, now))
+
+        return self._new_api(headers, patience or self._patience)
+
+    async def installation(self, api: PlatformApi) -> Installation:
+        try:
+            return await api.get_as(Installation, self._installation_path())
+        except ApiError as error:
+            raise self._without_installation(error) from None
+
+    async def token(self, scope: Scope) -> str:
+        """For git, which asks nobody for another."""
+        attempt = 0
+        while True:
+            try:
+                return await self._token(scope)
+            except ApiError as error:
+                if not await self._patience.outlasts(error, attempt):
+                    raise
+            attempt += 1
+
+    async def _token(self, scope: Scope) -> str:
+        if not self.is_app:
+            return self._credential
+        try:
+            return await self._tokens.token(self._key(scope), lambda: self._mint(scope))
+        except ApiError as error:
+            # Of what the token was wanted for, nothing was done.
+            error.is_undone = True
+            raise
+
+    async def _mint(self, scope: Scope) -> Granted:
+        # Others wait for this token, maybe with less patience: who waits, waits outside.
+        api = self.as_app(Patience(0, time_of_day=self._patience.time_of_day))
+        try:
+            return await self._ask_for_token(api, scope, scope.permissions)
+        except ApiError as error:
+            if error.status != 422:
+                raise self._without_installation(error) from None
+            said = str(error)
+        granted = (await self.installation(api)).permissions
+        if lacking(granted, scope.permissions):
+            less = attainable(granted, scope.permissions)
+            return await self._ask_for_token(api, scope, less)
+        where = scope.full_name or "any repository"
+        words = f"The GitHub App is not installed on {where}, or it is gone: {said}"
+        raise ForgeError(words, "gone")
+
+    async def _ask_for_token(
+        self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
+    ) -> Granted:
+        body = {**scope.fields, "permissions": dict(permissions)}
+        path = f"{self._installation_path()}/access_tokens"
+        return await api.send_as(Granted, "POST", path, body)
+
+    def _without_installation(self, error: ApiError) -> ForgeError:
+        if error.fault != "gone":
+            return error
+        number = self._connection.installation_id
+        words = f"The GitHub App has no installation {number} (any more); install it, and connect"
+        return ForgeError(f"{words} it anew with the new number.", "gone")
+
+    def _installation_path(self) -> str:
+        return path_of("app", "installations", self._connection.installation_id or "0")
+
+    def _key(self, scope: Scope) -> tuple[str | None, ...]:
+        known = self._connection
+        # By its number it is the same after a rename.
+        named = scope.repository_id or scope.full_name
+        return (known.id, known.app_id, known.installation_id, named)
+
+    def _new_api(
+        self, headers: Headers, patience: Patience, renew: Callable[[], bool] = lambda: False
+    ) -> PlatformApi:
+        return PlatformApi(
+            self._session,
+            self._base_url,
+            platform="GitHub",
+            headers=headers,
+            patience=patience,
+            renew=renew,
+        )
+
+
+def api_address(url: str) -> str:
+    """Where the API of a GitHub is that people reach at `url`."""
+    host = urlsplit(url).hostname or ""
+    if host in {"github.com", "www.github.com"}:
+        return "https://api.github.com"
+    if host.endswith(".ghe.com"):
+        return f"https://api.{host}"
+    return f"{url.rstrip('/')}/api/v3"
+
+
+def _headers(token: str) -> Mapping[str, str]:
+    return {
+        "Accept": "application/vnd.github+json",
+        "Authorization": f"Bearer {token}",
+        "X-GitHub-Api-Version": _VERSION,
+    }

@@ -1,0 +1,173 @@
+"""Reading the dependencies of an indexed repository: in pages, counted, and who asks for whom.
+
+Knows what manifests and lock files say; refuses to know which of it is vulnerable and why.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agentjobs.inventory.model import Scope
+from agentjobs.problems import Problem
+from agentjobs.repos.queries import RepoView, repo_view
+from agentjobs.store.database import Database, Row
+
+_INDEXING_RETRY_SECONDS = 5
+_decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
+
+# Only a to z have two cases here: that is all SQLite knows, and both engines shall agree.
+_HAS_TEXT = (
+    "/*sqlite INSTR(LOWER(d.name), :text) */"
+    '/*postgresql STRPOS(LOWER(d.name COLLATE "C"), :text) */ > 0'
+)
+_IS_VULNERABLE = (
+    "EXISTS (SELECT 1 FROM findings f WHERE f.repo_id = d.repo_id AND f.manifest = d.manifest"
+    " AND f.ecosystem = d.ecosystem AND f.name = d.name AND f.version = d.version)"
+)
+
+
+class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A package that one manifest leads to; `parents` leads to it from a direct dependency."""
+
+    position: int
+    ecosystem: str
+    name: str
+    version: str | None
+    requirement: str
+    direct: bool
+    scope: Scope
+    manifest: str
+    parents: tuple[str, ...]
+    purl: str
+
+
+class DependencyCounts(msgspec.Struct, frozen=True):
+    """`by_ecosystem` has the largest first."""
+
+    total: int
+    direct: int
+    by_ecosystem: dict[str, int]
+
+
+async def indexed_repo(db: Database, organization_id: str, repo_id: str) -> RepoView:
+    """That of another organization is answered like one that is not there."""
+    row = await db.fetch_one(
+        "SELECT * FROM repos WHERE id = :id AND organization_id = :organization_id"
+        " AND disconnected_at IS NULL",
+        id=repo_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise repo_not_found(repo_id)
+    check_indexed(repo := repo_view(row))
+    return repo
+
+
+def repo_not_found(repo_id: str) -> Problem:
+    return Problem(
+        "repo_not_found",
+        f"There is no repository {repo_id!r} in this organization; GET /repos lists those it has.",
+    )
+
+
+def check_indexed(repo: RepoView) -> None:
+    if repo.index_status != "ready":
+        raise Problem(
+            "repo_indexing",
+            f"The repository {repo.full_name!r} is still being indexed; "
+            "try again once it is shown as ready.",
+            retry_after_seconds=_INDEXING_RETRY_SECONDS,
+        )
+
+
+async def list_dependencies(
+    db: Database,
+    repo_id: str,
+    *,
+    search: str = "",
+    ecosystem: str | None = None,
+    direct: bool | None = None,
+    manifest: str | None = None,
+    vulnerable: bool = False,
+    limit: int | None = None,
+    after: int | None = None,
+) -> list[DependencyView]:
+    """In the order of the index; `after` is the position of the last one already seen.
+
+    `search` is a part of the name, in any case. `vulnerable`: only those with findings.
+    """
+    text = search.strip().encode(errors="replace").lower().decode()
+    given: dict[str, Any] = {"ecosystem": ecosystem, "direct": direct, "manifest": manifest}
+    if any("\0" in value for value in (text, ecosystem or "", manifest or "")):
+        # Nothing has such a name, and PostgreSQL would refuse the question.
+        return []
+    wanted = [
+        "d.repo_id = :repo_id AND d.position > :after",
+        *(f"d.{name} = :{name}" for name, value in given.items() if value is not None),
+        *([_HAS_TEXT] if text else []),
+        *([_IS_VULNERABLE] if vulnerable else []),
+    ]
+    rows = await db.fetch_all(
+        f"SELECT d.* FROM dependencies d WHERE {' AND '.join(wanted)}"
+        " ORDER BY d.position LIMIT :limit",
+        repo_id=repo_id,
+        after=-1 if after is None else after,
+        limit=2**62 if limit is None else limit,
+        text=text,
+        **given,
+    )
+    return [dependency_view(row) for row in rows]
+
+
+async def count_dependencies(db: Database, repo_id: str) -> DependencyCounts:
+    rows = await db.fetch_all(
+        "SELECT ecosystem, COUNT(*) AS total, COUNT(CASE WHEN direct THEN 1 END) AS direct"
+        " FROM dependencies WHERE repo_id = :repo_id GROUP BY ecosystem"
+        " ORDER BY COUNT(*) DESC, ecosystem",
+        repo_id=repo_id,
+    )
+    return DependencyCounts(
+        total=sum(row["total"] for row in rows),
+        direct=sum(row["direct"] for row in rows),
+        by_ecosystem={row["ecosystem"]: row["total"] for row in rows},
+    )
+
+
+def asked_by(dependencies: Iterable[DependencyView]) -> dict[int, int]:
+    """For each that only others ask for: the position of the one that does, as far as it is known.
+
+    Lock files hold several versions of one name. The right one is reached by the same path;
+    without such a one, the first of that name is as good as any.
+    """
+    rows = list(dependencies)
+    by_path: dict[tuple[str, ...], int] = {}
+    by_name: dict[tuple[str, str, str], int] = {}
+    for one in rows:
+        named = (one.manifest, one.ecosystem, one.name)
+        by_path.setdefault((*named, *one.parents), one.position)
+        by_name.setdefault(named, one.position)
+    found: dict[int, int] = {}
+    for one in rows:
+        if one.parents:
+            *before, last = one.parents
+            named = (one.manifest, one.ecosystem, last)
+            at = by_path.get((*named, *before), by_name.get(named))
+            if at is not None and at != one.position:
+                found[one.position] = at
+    return found
+
+
+def dependency_view(row: Row) -> DependencyView:
+    return DependencyView(
+        position=row["position"],
+        ecosystem=row["ecosystem"],
+        name=row["name"],
+        version=row["version"],
+        requirement=row["requirement"],
+        direct=bool(row["direct"]),
+        scope=row["scope"],
+        manifest=row["manifest"],
+        parents=_decode_parents(row["parents"]),
+        purl=row["purl"],
+    )

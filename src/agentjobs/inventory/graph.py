@@ -1,0 +1,32 @@
+"""The stored index of a repository: its module graph, its languages, and what went wrong."""
+
+import msgspec
+
+from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
+from agentjobs.store.database import Database
+
+
+class IndexSummary(msgspec.Struct, frozen=True):
+    languages: tuple[LanguageLines, ...]
+    warnings: tuple[IndexWarning, ...]
+
+
+async def load_graph(db: Database, repo_id: str) -> ModuleGraph | None:
+    """None until the repository is indexed."""
+    row = await db.fetch_one(
+        "SELECT data FROM repo_graphs WHERE repo_id = :repo_id", repo_id=repo_id
+    )
+    return None if row is None else unpack_graph(row["data"])
+
+
+async def load_summary(db: Database, repo_id: str) -> IndexSummary:
+    row = await db.fetch_one(
+        "SELECT languages, index_warnings FROM repos WHERE id = :repo_id", repo_id=repo_id
+    )
+    if row is None:
+        return IndexSummary((), ())
+    return IndexSummary(
+        msgspec.json.decode(row["languages"], type=tuple[LanguageLines, ...]),
+        msgspec.json.decode(row["index_warnings"], type=tuple[IndexWarning, ...]),
+    )

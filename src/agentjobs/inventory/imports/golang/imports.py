@@ -1,0 +1,42 @@
+"""Imports of a Go file: they stand at its head, behind the package's name, and nowhere else."""
+
+import re
+
+from agentjobs.inventory.imports.limits import MAX_IMPORTS
+from agentjobs.inventory.model import ModuleFacts
+
+_SPACE = rb"(?:[\s;]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_SKIP = re.compile(_SPACE)
+_PACKAGE = re.compile(rb"package\b" + _SPACE + rb"([\w\x80-\xff]+)")
+_IMPORT = re.compile(rb"import(?![\w\x80-\xff])" + _SPACE + rb"(\()?")
+_PATH = re.compile(
+    rb"(?:(?:[\w\x80-\xff]++|\.)" + _SPACE + rb")?(?:\"([^\"\\\n]*)\"|`([^`\n]*)`)" + _SPACE
+)
+
+
+def find_go(content: bytes) -> ModuleFacts:
+    at = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+    package = _PACKAGE.match(content, _after_space(content, at))
+    if package is None:
+        return ModuleFacts()
+    found: dict[bytes, None] = {}
+    at = _after_space(content, package.end())
+    while declaration := _IMPORT.match(content, at):
+        at = _after_space(content, declaration.end())
+        while path := _PATH.match(content, at):
+            found[path[1] or path[2] or b""] = None
+            at = path.end()
+            if not declaration[1]:
+                break
+        if declaration[1]:
+            if not content.startswith(b")", at):
+                break
+            at = _after_space(content, at + 1)
+    found.pop(b"", None)
+    paths = [path.decode(errors="replace") for path in found]
+    return ModuleFacts(tuple(paths[:MAX_IMPORTS]), package[1].decode(errors="replace"))
+
+
+def _after_space(content: bytes, at: int) -> int:
+    space = _SKIP.match(content, at)
+    return space.end() if space is not None else at

@@ -1,0 +1,161 @@
+"""Which places of a JavaScript file are code, and which lie in strings, comments or templates.
+
+Only lines that matter are read: comments and templates are jumped, all else is skipped. What a
+template's `${…}` holds counts as part of the template.
+"""
+
+import re
+
+from agentjobs.inventory.imports.strings import Strings
+
+# What needs no second look. All must have their ends, as the search's end could cut them in two.
+_SIMPLE = re.compile(
+    rb"(?:[^\"'/`]++"
+    rb"|\"(?:[^\"\\\n]++|\\.)*+\"|'(?:[^'\\\n]++|\\.)*+'"
+    rb"|//[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/"
+    rb"|`(?:[^`\\$]++|\\.|\$(?!\{)|\$\{[^{}`'\"/]*+\})*+`)*+",
+    re.DOTALL,
+)
+# Comments and templates stand close together or far apart: so much is read at once.
+_CHUNK_BYTES = 1_500
+_MARK_IN_TEMPLATE = re.compile(rb"[\"'/`{}]")
+_MARK = re.compile(rb"[\"'/`]")
+_TEMPLATE_TEXT = re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+", re.DOTALL)
+_EXPRESSION = re.compile(
+    rb"/(?![*/])(?:[^/\\\[\n]++|\\[^\n]|\[(?:[^\]\\\n]++|\\[^\n])*+\])++/", re.DOTALL
+)
+# An expression is looked for up to its line's end: so often in one line, and no more.
+_MOST_FAILURES = 16
+# After these a slash begins a regular expression; after all else it divides or ends a tag.
+_BEFORE_EXPRESSION = re.compile(
+    rb"(?:^|[(,=:\[!&|?{;+\-*%^~>]|\b(?:return|typeof|case|in|of|delete|void|throw|do|else))\s*\Z"
+)
+
+
+class JavaScriptCode:
+    """Answers for places in rising order. What lies before `at` is understood and `at` is code."""
+
+    __slots__ = ("_comments", "_failed", "_failures", "_strings", "_templates", "at", "content")
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.at = 0
+        self._comments = self._templates = -1
+        self._strings = Strings(content)
+        # Up to where the last failed expression was looked for, and how many failed there.
+        self._failed = self._failures = 0
+
+    def holds(self, place: int) -> bool:
+        """Whether the place is code."""
+        while (event := self._next_event()) < place:
+            self._lex(event, min(place, event + _CHUNK_BYTES))
+        if self.at < place:
+            self._lex(place, place)
+        return self.at == place
+
+    def skip_to(self, place: int) -> None:
+        """The caller understood everything up to here, and it ends in code."""
+        self.at = max(self.at, place)
+
+    def comment_end(self, at: int) -> int | None:
+        """Where the comment ends that begins here, if one does."""
+        content = self.content
+        if content.startswith(b"/*", at):
+            end = content.find(b"*/", at + 2)
+            return end + 2 if end >= 0 else len(content)
+        if content.startswith(b"//", at):
+            end = content.find(b"\n", at)
+            return end if end >= 0 else len(content)
+        return None
+
+    def _next_event(self) -> int:
+        """The next thing that may go over the end of its line."""
+        content, at = self.content, self.at
+        if self._comments < at:
+            found = content.find(b"/*", at)
+            self._comments = found if found >= 0 else len(content)
+        if self._templates < at:
+            found = content.find(b"`", at)
+            self._templates = found if found >= 0 else len(content)
+        return min(self._comments, self._templates)
+
+    def _lex(self, begin: int, end: int) -> None:
+        """From the line of one place to the other, or over what that one lies in."""
+        content = self.content
+        self.at = max(self.at, content.rfind(b"\n", self.at, begin) + 1)
+        while self.at < end:
+            if self.at < self._strings.broken_until:
+                # Here the simple ones would be tried at each quote that begins no string.
+                mark = _MARK.search(content, self.at, end)
+                self.at = mark.start() if mark is not None else end
+            else:
+                simple = _SIMPLE.match(content, self.at, end)
+                self.at = simple.end() if simple is not None else self.at
+            if self.at < end:
+                is_template = content[self.at] == ord("`")
+                self.at = (self._template_end if is_template else self._token_end)(self.at)
+
+    def _token_end(self, begin: int) -> int:
+        """Behind the string, comment or regular expression; behind the mark, if it is none."""
+        if self.content[begin] != ord("/"):
+            return self._strings.end(begin)
+        comment = self.comment_end(begin)
+        return comment if comment is not None else self._expression_end(begin)
+
+    def _expression_end(self, begin: int) -> int:
+        """Behind the regular expression, or behind the slash if it begins none."""
+        content = self.content
+        if begin >= self._failed:
+            self._failures = 0
+        elif self._failures == _MOST_FAILURES:
+            return begin + 1
+        before = content[max(content.rfind(b"\n", begin - 40, begin) + 1, begin - 40, 0) : begin]
+        if not _BEFORE_EXPRESSION.search(before):
+            return begin + 1
+        expression = _EXPRESSION.match(content, begin)
+        if expression is not None:
+            return expression.end()
+        self._failures += 1
+        if begin >= self._failed:
+            end = content.find(b"\n", begin)
+            self._failed = end if end >= 0 else len(content)
+        return begin + 1
+
+    def _template_end(self, begin: int) -> int:
+        """The stack holds, for each `${` that is open, how many braces are open within."""
+        content, at = self.content, begin + 1
+        stack: list[int] = []
+        in_text = True
+        while at < len(content):
+            if in_text:
+                text = _TEMPLATE_TEXT.match(content, at)
+                at = text.end() if text else at
+                if content.startswith(b"${", at):
+                    stack.append(0)
+                    at, in_text = at + 2, False
+                elif not stack:
+                    return min(at + 1, len(content))
+                else:
+                    at, in_text = at + 1, False
+                continue
+            mark = _MARK_IN_TEMPLATE.search(content, at)
+            if mark is None:
+                break
+            at, in_text = self._template_code(mark.start(), stack)
+        return len(content)
+
+    def _template_code(self, begin: int, stack: list[int]) -> tuple[int, bool]:
+        """Where a template goes on behind a mark in its `${…}`, and whether in its text."""
+        mark = self.content[begin : begin + 1]
+        if mark == b"`":
+            return begin + 1, True
+        if mark == b"{":
+            stack[-1] += 1
+        elif mark == b"}" and stack[-1]:
+            stack[-1] -= 1
+        elif mark == b"}":
+            stack.pop()
+            return begin + 1, True
+        else:
+            return self._token_end(begin), False
+        return begin + 1, False

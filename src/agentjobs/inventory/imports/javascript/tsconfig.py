@@ -1,0 +1,104 @@
+"""Where `tsconfig.json` and `jsconfig.json` lead names that are no paths."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentjobs.inventory.imports.resolver import directory_of, join
+
+# It is in the name of any such file.
+CONFIG_MARK = "sconfig"
+_MAX_BYTES = 1 << 20
+_MAX_PATTERNS = 5_000
+_MAX_TARGETS = 8
+_MAX_EXTENDS = 8
+# Comments and commas before a closing bracket, which these files may have; strings stay.
+_STRING_OR_EXTRA = re.compile(
+    rb"(\"(?:[^\"\\\n]++|\\.)*+\")|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/|,(?=\s*+[\]}])"
+)
+
+
+class Aliases(NamedTuple):
+    """`base` is where bare names may be found; patterns are split at their asterisk."""
+
+    base: str | None
+    exact: Mapping[str, tuple[str, ...]]
+    prefixed: Mapping[str, tuple[str, tuple[str, ...]]]
+    lengths: tuple[int, ...]
+
+    def paths_for(self, name: str) -> list[str]:
+        """Paths to try, the most particular pattern's first."""
+        found = list(self.exact.get(name, ()))
+        for length in self.lengths:
+            suffix, targets = self.prefixed.get(name[:length], ("", ()))
+            if targets and name.endswith(suffix) and len(name) >= length + len(suffix):
+                middle = name[length : len(name) - len(suffix)]
+                found += [target.replace("*", middle, 1) for target in targets]
+        if self.base is not None:
+            found.append(join(self.base, name))
+        return found
+
+
+NO_ALIASES = Aliases(None, {}, {}, ())
+
+
+def is_config(path: str) -> bool:
+    """Whether `resolve` wants the content of this file."""
+    name = path.rpartition("/")[2]
+    return name.startswith(("tsconfig", "jsconfig")) and name.endswith(".json")
+
+
+def read_aliases(path: str, configs: Mapping[str, bytes]) -> Aliases:
+    """What the configuration says, or the one that it extends."""
+    base: str | None = None
+    for _ in range(_MAX_EXTENDS):
+        config = _read(configs.get(path, b""))
+        options = _table(config.get("compilerOptions"))
+        directory = directory_of(path)
+        said = options.get("baseUrl")
+        if base is None and isinstance(said, str):
+            base = join(directory, said)
+        if isinstance(options.get("paths"), dict):
+            return _aliases(base, base if base is not None else directory, options["paths"])
+        extended = config.get("extends")
+        if isinstance(extended, list) and extended:
+            extended = extended[-1]
+        if not isinstance(extended, str) or not extended.startswith("."):
+            break
+        path = join(directory, extended)
+        if path not in configs:
+            path += ".json"
+    return NO_ALIASES._replace(base=base)
+
+
+def _aliases(base: str | None, directory: str, paths: dict[str, Any]) -> Aliases:
+    exact: dict[str, tuple[str, ...]] = {}
+    prefixed: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for pattern, said in list(paths.items())[:_MAX_PATTERNS]:
+        listed = said[:_MAX_TARGETS] if isinstance(said, list) else []
+        targets = tuple(join(directory, target) for target in listed if isinstance(target, str))
+        prefix, star, suffix = pattern.partition("*")
+        if star:
+            prefixed[prefix] = (suffix, targets)
+        else:
+            exact[pattern] = targets
+    lengths = sorted({len(prefix) for prefix in prefixed}, reverse=True)
+    return Aliases(base, exact, prefixed, tuple(lengths[:100]))
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    if len(content) > _MAX_BYTES:
+        return {}
+    plain = _STRING_OR_EXTRA.sub(
+        lambda match: match[1] or b"", content.removeprefix(b"\xef\xbb\xbf")
+    )
+    try:
+        return _table(msgspec.json.decode(plain))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,139 @@
+"""Where a Rust path leads: down the modules of its crate or of another in the repository, to the
+last that has a file."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from agentjobs.inventory.imports.resolver import NOWHERE, Place, below, directory_of, join
+from agentjobs.inventory.model import ManifestFacts
+
+# Files that have their modules beside them; all others have them in a directory of their name.
+_ROOT_FILES = ("lib.rs", "main.rs", "mod.rs")
+# Directories of a crate in which every file is a crate of its own.
+_CRATES_OF_ONE_FILE = ("tests", "examples", "benches", "bin")
+_OF_THE_LANGUAGE = frozenset({"std", "core", "alloc", "proc_macro", "test"})
+_WIDE = ("crate::", *(f"{name}::" for name in sorted(_OF_THE_LANGUAGE)))
+
+
+class RustFiles:
+    def __init__(self, paths: Collection[str], manifests: Mapping[str, ManifestFacts]) -> None:
+        self._paths = paths
+        self._crate_directories = {
+            directory_of(path)
+            for path, facts in manifests.items()
+            if facts.ecosystem == "crates.io" and path.endswith("Cargo.toml")
+        }
+        self._crates = {
+            facts.project.replace("-", "_"): below(directory_of(path), "src")
+            for path, facts in sorted(manifests.items(), reverse=True)
+            if facts.ecosystem == "crates.io" and facts.project and path.endswith("Cargo.toml")
+        }
+        self._roots: dict[str, str] = {}
+
+    def scopes_of(self, path: str) -> tuple[str, str]:
+        """The file itself, as what `self` means differs for each, and the crate."""
+        return path, self._root_of(directory_of(path)) + "/"
+
+    def is_narrow(self, name: str) -> bool:
+        return not name.startswith(_WIDE)
+
+    def locate(self, scope: str, name: str) -> Place:
+        if name.startswith("mod:"):
+            return self._declared(scope, name[4:])
+        parts = name.split("::")
+        if parts[0] in _OF_THE_LANGUAGE:
+            return parts[0]
+        if parts[0] == "crate":
+            return self._down_crate(scope[:-1], parts[1:])
+        if parts[0] == "self":
+            return self._down(self._children_of(scope), parts[1:])
+        if parts[0] == "super":
+            return self._above(scope, parts)
+        return self._named(scope, parts)
+
+    def _declared(self, scope: str, name: str) -> Place:
+        name, _, file = name.partition("=")
+        if file:
+            path = join(directory_of(scope), file)
+            return (path,) if path in self._paths else path
+        parts = name.split("::")
+        path = below(self._children_of(scope), "/".join(parts))
+        found = self._module(path)
+        return (found,) if found else path
+
+    def _named(self, scope: str, parts: list[str]) -> Place:
+        """A crate of the repository, a module of this file, or a crate from elsewhere."""
+        if not parts[0]:
+            parts = parts[1:]
+        elif found := self._down(self._children_of(scope), parts):
+            return found
+        name = parts[0] if parts else ""
+        source = self._crates.get(name)
+        if source is not None:
+            return self._down_crate(source, parts[1:]) or name
+        # A type of this file, whose variants are brought in.
+        return NOWHERE if name[:1].isupper() or name == "*" else name
+
+    def _above(self, scope: str, parts: list[str]) -> Place:
+        path = scope
+        while parts and parts[0] == "super":
+            parts = parts[1:]
+            directory = directory_of(path)
+            if path.rpartition("/")[2] == "mod.rs":
+                directory = directory_of(directory)
+            path = self._file_of(directory)
+            if not path:
+                return NOWHERE
+        return self._down(self._children_of(path), parts) or (path,)
+
+    def _down_crate(self, source: str, parts: list[str]) -> Place:
+        root = self._file_of(source)
+        return self._down(source, parts) or ((root,) if root else NOWHERE)
+
+    def _down(self, directory: str, parts: Iterable[str]) -> Place:
+        """The deepest module with a file on the way."""
+        found = ""
+        for part in parts:
+            inner = self._module(below(directory, part))
+            if not inner:
+                break
+            found, directory = inner, below(directory, part)
+        return (found,) if found else NOWHERE
+
+    def _module(self, path: str) -> str:
+        for each in (path + ".rs", path + "/mod.rs"):
+            if each in self._paths:
+                return each
+        return ""
+
+    def _file_of(self, directory: str) -> str:
+        """The file whose modules lie in the directory."""
+        for name in _ROOT_FILES:
+            if below(directory, name) in self._paths:
+                return below(directory, name)
+        return directory + ".rs" if directory + ".rs" in self._paths else ""
+
+    def _children_of(self, path: str) -> str:
+        directory, _, name = path.rpartition("/")
+        if name in _ROOT_FILES or self._is_crate_of_one_file(directory):
+            return directory
+        return path.removesuffix(".rs")
+
+    def _is_crate_of_one_file(self, directory: str) -> bool:
+        above, _, last = directory.rpartition("/")
+        if last == "bin":
+            above = directory_of(above)
+        return last in _CRATES_OF_ONE_FILE and above in self._crate_directories
+
+    def _root_of(self, directory: str) -> str:
+        """The directory that the modules of the crate begin in."""
+        root = self._roots.get(directory)
+        if root is None:
+            root = directory
+            while root and not self._is_root(root):
+                root = directory_of(root)
+            self._roots[directory] = root
+        return root
+
+    def _is_root(self, directory: str) -> bool:
+        has_root_file = any(below(directory, name) in self._paths for name in _ROOT_FILES[:2])
+        return has_root_file or directory_of(directory) in self._crate_directories

@@ -1,0 +1,214 @@
+"""When a repository is indexed: due times are queue, lease and backoff.
+
+What an index finds is stored by `index_rows`; how it is found is `index`'s business.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.git.refs import resolve
+from agentjobs.inventory.index.analysis import fingerprint
+from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
+from agentjobs.inventory.index.wire import Request, Result
+from agentjobs.inventory.model import Dependency, IndexWarning
+from agentjobs.inventory.rows import prepare, store_ahead, store_result, store_unchanged
+from agentjobs.settings.model import Settings
+from agentjobs.store.database import Database, Transaction
+
+__all__ = [
+    "IndexFailure",
+    "SpareChild",
+    "claim_due",
+    "index_repository",
+    "make_outdated_due",
+    "read_dependencies",
+    "store_failure",
+]
+
+_LEASE_MS = 15 * SECOND_MS
+_FIRST_BACKOFF_MS = 5 * SECOND_MS
+_MOST_BACKOFF_MS = 3_600 * SECOND_MS
+_PROGRESS_SECONDS = 0.5
+
+
+class DueRepo(msgspec.Struct, frozen=True):
+    """What is to be indexed, and what the last index was of."""
+
+    id: str
+    default_branch: str
+    head_commit: str
+    failures: int
+    indexed_commit: str | None = None
+    fingerprint: str | None = None
+    dependencies_digest: str | None = None
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """`file_count` is None when nothing was to do: the same analyzers know the commit already."""
+
+    commit: str
+    file_count: int | None
+
+
+class DependencyReading(msgspec.Struct, frozen=True):
+    dependencies: tuple[Dependency, ...]
+    warnings: tuple[IndexWarning, ...]
+
+
+async def claim_due(db: Database) -> DueRepo | None:
+    """The repository that has waited longest; it is due again if we are never heard of."""
+    return await db.transact(_claim_due)
+
+
+async def make_outdated_due(db: Database) -> None:
+    """What an older version of the analyzers found is found anew."""
+    await db.transact(_make_outdated_due)
+
+
+async def index_repository(
+    db: Database,
+    repo: DueRepo,
+    git_dir: Path,
+    settings: Settings,
+    spare: SpareChild | None = None,
+) -> Indexed:
+    """Raises IndexFailure in words for the repository's owner."""
+    commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
+    if commit is None:
+        raise IndexFailure(f"The repository has no branch {repo.default_branch!r} any more.")
+    if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
+        await db.transact(store_unchanged, repo.id, repo.head_commit, commit)
+        return Indexed(commit, None)
+    request = _request("index", git_dir, commit, settings, repo)
+    running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
+    result = await _noting_progress(db, repo.id, running, progress)
+    # Thousands of rows are made where nobody waits for them.
+    rows = await asyncio.to_thread(prepare, repo.id, result)
+    rows = await store_ahead(db, repo.id, rows)
+    await db.transact(store_result, repo.id, repo.head_commit, commit, rows)
+    return Indexed(commit, result.file_count)
+
+
+async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> DependencyReading:
+    """What the manifests of any commit lead to; nothing else of it is read, nothing stored."""
+    request = _request("dependencies", git_dir, commit, settings)
+    result = await run_child(request, settings.index_timeout_seconds, lambda *_: None)
+    return DependencyReading(result.dependencies or (), result.warnings)
+
+
+async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
+    backoff = min(_FIRST_BACKOFF_MS * 2**repo.failures, _MOST_BACKOFF_MS)
+    await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
+
+
+def _request(
+    task: Literal["index", "dependencies"],
+    git_dir: Path,
+    commit: str,
+    settings: Settings,
+    repo: DueRepo | None = None,
+) -> Request:
+    request = Request(
+        task=task,
+        git_dir=str(git_dir.absolute()),
+        commit=commit,
+        cache_path=str((settings.data_path / "index" / "facts.db").absolute()),
+        memory_mib=settings.index_memory_mib,
+        repo_id="" if repo is None else repo.id,
+    )
+    # What other analyzers found is no help.
+    if repo is None or repo.fingerprint != fingerprint():
+        return request
+    return msgspec.structs.replace(
+        request,
+        indexed_commit=repo.indexed_commit or "",
+        known_dependencies=repo.dependencies_digest or "",
+    )
+
+
+class _Progress:
+    done = 0
+    total = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+
+
+async def _noting_progress(
+    db: Database, repo_id: str, work: Coroutine[Any, Any, Result], progress: _Progress
+) -> Result:
+    """Writing down how far it is, now and then, also keeps the claim."""
+    running = asyncio.create_task(work)
+    try:
+        while not running.done():
+            await asyncio.wait({running}, timeout=_PROGRESS_SECONDS)
+            if not running.done():
+                await db.transact(_store_progress, repo_id, progress.done, progress.total)
+        return await running
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def _claim_due(tx: Transaction) -> DueRepo | None:
+    now = now_ms()
+    row = await tx.fetch_one(
+        "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
+        " index_fingerprint, dependencies_digest FROM repos"
+        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
+        " AND disconnected_at IS NULL"
+        " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        now=now,
+    )
+    if row is None:
+        return None
+    await tx.execute(
+        "UPDATE repos SET index_due_at = :until, index_done = 0, index_total = NULL WHERE id = :id",
+        id=row["id"],
+        until=now + _LEASE_MS,
+    )
+    return DueRepo(
+        row["id"],
+        row["default_branch"],
+        row["head_commit"],
+        row["index_failures"],
+        row["indexed_commit"],
+        row["index_fingerprint"],
+        row["dependencies_digest"],
+    )
+
+
+async def _make_outdated_due(tx: Transaction) -> None:
+    await tx.execute(
+        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
+        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
+        " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
+        now=now_ms(),
+        fingerprint=fingerprint(),
+    )
+
+
+async def _store_progress(tx: Transaction, repo_id: str, done: int, total: int) -> None:
+    await tx.execute(
+        "UPDATE repos SET index_done = :done, index_total = :total, index_due_at = :until"
+        " WHERE id = :id AND disconnected_at IS NULL",
+        id=repo_id,
+        done=done,
+        total=total,
+        until=now_ms() + _LEASE_MS,
+    )
+
+
+async def _store_failure(tx: Transaction, repo_id: str, reason: str, due_at: int) -> None:
+    await tx.execute(
+        "UPDATE repos SET index_error = :reason, index_failures = index_failures + 1,"
+        " index_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
+        id=repo_id,
+        reason=reason,
+        due_at=due_at,
+    )

@@ -1,0 +1,116 @@
+"""Reads pom.xml as it is written: placeholders stay, and what the parent decides stays open.
+
+`complete` fills in both from the other pom.xml files of the repository.
+"""
+
+from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.maven.inheritance import (
+    IMPORT,
+    MANAGED,
+    MANAGED_SCOPE,
+    PARENT,
+    PARENT_PATH,
+    PARENT_VERSION,
+    PROPERTY,
+    VERSION,
+    complete,
+    exact_version,
+)
+from agentjobs.inventory.manifests.maven.xml_tree import Element, read_xml
+from agentjobs.inventory.manifests.text import Warnings
+from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+
+__all__ = ["complete", "read_pom"]
+
+ECOSYSTEM = "Maven"
+
+# `provided` is what the container brings along, in a version of its own.
+_SCOPES: dict[str, Scope] = {"test": "dev", "provided": "optional"}
+
+
+def read_pom(content: bytes) -> ManifestFacts:
+    root, reasons = read_xml(content)
+    warnings = Warnings(tuple(reasons))
+    if root is None or root.name != "project":
+        warnings.add("no <project> in it: not a Maven project")
+        return ManifestFacts(ECOSYSTEM, warnings=warnings.all())
+    bodies, asleep = [root], list[Element]()
+    for profile in root.each("profiles", "profile"):
+        activation = profile.first("activation")
+        is_active = activation is not None and activation.value("activeByDefault") == "true"
+        (bodies if is_active else asleep).append(profile)
+    requirements = [r for body in bodies for r in _requirements(body, warnings)]
+    requirements += [_as_optional(r) for body in asleep for r in _requirements(body, warnings)]
+    return ManifestFacts(
+        ECOSYSTEM,
+        project=_project(root),
+        requirements=within_bounds(requirements, warnings),
+        members=tuple(m.text.strip() for b in bodies + asleep for m in b.each("modules", "module")),
+        notes=_notes(root, bodies),
+        warnings=warnings.all(),
+    )
+
+
+def _project(root: Element) -> str:
+    parent = root.first("parent")
+    group = root.value("groupId") or (parent.value("groupId") if parent else "")
+    return f"{group}:{root.value('artifactId')}"
+
+
+def _requirements(body: Element, warnings: Warnings) -> list[Requirement]:
+    found = []
+    for dependency in body.each("dependencies", "dependency"):
+        name, version = _name(dependency), dependency.value("version")
+        if name is None:
+            warnings.add("a <dependency> without groupId or artifactId was left out")
+            continue
+        scope = _SCOPES.get(dependency.value("scope"), "runtime")
+        if scope == "runtime" and dependency.value("optional") == "true":
+            scope = "optional"
+        found.append(Requirement(name, version, exact_version(version), scope))
+    return found
+
+
+def _as_optional(requirement: Requirement) -> Requirement:
+    """What only a profile asks for that somebody must switch on."""
+    if requirement.scope == "dev":
+        return requirement
+    name, specifier, version = requirement.name, requirement.specifier, requirement.version
+    return Requirement(name, specifier, version, "optional")
+
+
+def _notes(root: Element, bodies: list[Element]) -> dict[str, str]:
+    notes = {VERSION: root.value("version")}
+    parent = root.first("parent")
+    if parent is not None:
+        notes[PARENT] = _name(parent) or ""
+        notes[PARENT_VERSION] = parent.value("version")
+        # An empty element says: not from this repository.
+        is_default = parent.first("relativePath") is None
+        notes[PARENT_PATH] = "../pom.xml" if is_default else parent.value("relativePath")
+        notes[VERSION] = notes[VERSION] or notes[PARENT_VERSION]
+    for body in bodies:
+        for properties in body.each("properties"):
+            for each in properties.children:
+                notes[PROPERTY + each.name] = each.text.strip()
+        _note_managed(notes, body)
+    return notes
+
+
+def _note_managed(notes: dict[str, str], body: Element) -> None:
+    for managed in body.each("dependencyManagement", "dependencies", "dependency"):
+        name, scope = _name(managed), managed.value("scope")
+        if name is None:
+            continue
+        if scope == "import":
+            notes[IMPORT + name] = managed.value("version")
+            continue
+        # The same artifact in another type or classifier comes later and in the same version.
+        notes.setdefault(MANAGED + name, managed.value("version"))
+        if scope in _SCOPES:
+            notes.setdefault(MANAGED_SCOPE + name, _SCOPES[scope])
+
+
+def _name(element: Element) -> str | None:
+    group, artifact = element.value("groupId"), element.value("artifactId")
+    return f"{group}:{artifact}" if group and artifact else None

@@ -1,0 +1,38 @@
+"""Reads package.json, and which directories belong to its workspace."""
+
+import msgspec
+
+from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.npm.ranges import ECOSYSTEM, Sections, decoded, requirements
+from agentjobs.inventory.manifests.text import Warnings, parse_json
+from agentjobs.inventory.model import ManifestFacts
+
+
+class _Package(Sections):
+    name: msgspec.Raw = msgspec.Raw(b'""')
+    workspaces: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_PACKAGE = msgspec.json.Decoder(_Package)
+
+
+def read_package_json(content: bytes) -> ManifestFacts:
+    package = parse_json(content, _PACKAGE)
+    warnings = Warnings()
+    name = decoded(package.name, "name", warnings)
+    return ManifestFacts(
+        ECOSYSTEM,
+        project=name if isinstance(name, str) else "",
+        requirements=within_bounds(requirements(package, warnings), warnings),
+        members=workspace_members(decoded(package.workspaces, "workspaces", warnings)),
+        warnings=warnings.all(),
+    )
+
+
+def workspace_members(workspaces: object) -> tuple[str, ...]:
+    """A list of patterns, or the older form with the list under `packages`."""
+    if isinstance(workspaces, dict):
+        workspaces = workspaces.get("packages")
+    if not isinstance(workspaces, list):
+        return ()
+    return tuple(pattern for pattern in workspaces if isinstance(pattern, str) and pattern)

@@ -1,0 +1,53 @@
+"""Reads poetry.lock. What the project itself asks for stands in pyproject.toml alone."""
+
+import re
+from typing import Any
+
+from agentjobs.inventory.manifests.locks import Lock
+from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, is_version, normalized
+from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
+from agentjobs.inventory.model import ManifestFacts, Scope
+
+_BULK = re.compile(rb'^    \{ ?(?:file|url) = "[^\n]*\},?\r?\n', re.MULTILINE)
+
+
+def read_poetry_lock(content: bytes) -> ManifestFacts:
+    document, reason = parse_lock_toml(content, _BULK)
+    lock = Lock(Warnings((reason,) if reason else ()))
+    entries = document.get("package")
+    entries = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    for entry in entries:
+        if not _is_local(entry):
+            _add(lock, entry)
+    for entry in entries:
+        wanted = entry.get("dependencies")
+        names = [normalized(name) for name in wanted] if isinstance(wanted, dict) else []
+        lock.require(_key(entry), (at for name in names for at in lock.named(name)))
+    return ManifestFacts(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
+
+
+def _add(lock: Lock, entry: dict[str, Any]) -> None:
+    name, version = entry.get("name"), entry.get("version")
+    if isinstance(version, str) and not is_version(version):
+        lock.warnings.add(f"{str(name)[:100]} is locked at {version[:100]!r}, which is no version")
+    key = normalized(name) if isinstance(name, str) else name
+    lock.add(_key(entry), key, version, _scope(entry))
+
+
+def _key(entry: dict[str, Any]) -> tuple[str, str]:
+    return str(entry.get("name")), str(entry.get("version"))
+
+
+def _scope(entry: dict[str, Any]) -> Scope:
+    """Groups since Poetry 2, a category before 1.5; in between the file does not tell."""
+    groups = entry.get("groups")
+    if isinstance(groups, list) and groups and "main" not in groups:
+        return "dev"
+    if entry.get("category") == "dev":
+        return "dev"
+    return "optional" if entry.get("optional") is True else "runtime"
+
+
+def _is_local(entry: dict[str, Any]) -> bool:
+    source = entry.get("source")
+    return isinstance(source, dict) and source.get("type") in ("directory", "file")

@@ -1,0 +1,69 @@
+"""Logs of jobs: chunks in the store, numbered per job, written only by the holder of the claim."""
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.model import LogChunk
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.outcomes import ClaimLost
+from agentjobs.store.database import Database, Transaction
+
+
+async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list[LogChunk]:
+    rows = await db.fetch_all(
+        "SELECT sequence, created_at, text FROM job_logs"
+        " WHERE job_id = :job_id AND sequence > :after ORDER BY sequence LIMIT :limit",
+        job_id=job_id,
+        after=after,
+        limit=limit,
+    )
+    return [LogChunk(row["sequence"], row["created_at"], row["text"]) for row in rows]
+
+
+async def read_last_chunks(
+    db: Database, job_id: str, most_length: int, *, before: int = 2**62
+) -> list[LogChunk]:
+    """The end of a log, about that much of it; the first chunk of all has the number 1.
+
+    Or of what stands before the chunk with that number.
+    """
+    newest_first: list[LogChunk] = []
+    length = 0
+    while length < most_length:
+        rows = await db.fetch_all(
+            "SELECT sequence, created_at, text FROM job_logs"
+            " WHERE job_id = :job_id AND sequence < :before ORDER BY sequence DESC LIMIT 64",
+            job_id=job_id,
+            before=before,
+        )
+        for row in rows:
+            if length < most_length:
+                newest_first.append(LogChunk(row["sequence"], row["created_at"], row["text"]))
+            length += len(row["text"])
+        if len(rows) < 64:
+            break
+        before = rows[-1]["sequence"]
+    return newest_first[::-1]
+
+
+async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
+    """The number is the store's to give: a second attempt goes on where the first stopped.
+
+    `at_ms` is when the first of the text was seen; without it, now.
+    """
+    if not await db.transact(_append, job, text, now_ms() if at_ms is None else at_ms):
+        raise ClaimLost
+
+
+async def _append(tx: Transaction, job: ClaimedJob, text: str, at_ms: int) -> bool:
+    written = await tx.execute(
+        "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+        " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"
+        "  + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
+        " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL"
+        " /*postgresql FOR SHARE OF j */",
+        job_id=job.id,
+        fence=job.fence,
+        at=at_ms,
+        text=text,
+    )
+    tx.announce(f"log:{job.id}")
+    return written > 0

@@ -1,0 +1,185 @@
+"""Takes secrets out of a stream of bytes: values it was given, and tokens of well-known shapes.
+
+However the stream is cut into pieces, the same text comes out. At most a few dozen bytes are held
+back, and only such as could still become a secret.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+from agentjobs.jobs.logs.secret_forms import LEAST_LENGTH, forms_of
+from agentjobs.jobs.logs.token_patterns import SHAPES, Shape
+
+REDACTED = b"[redacted]"
+
+_MOST_HEAD_BYTES = 64
+_MOST_RUN_WITH_AN_END = 16 * 1024
+_MOST_END_BYTES = 64
+_MARKS = tuple((mark, shape.lead) for shape in SHAPES for mark in shape.marks)
+_MOST_SHAPE_BYTES = max(shape.most_bytes for shape in SHAPES)
+_UNFINISHED = re.compile(rb"(?:" + b"|".join(shape.unfinished for shape in SHAPES) + rb")\Z")
+
+
+class Redactor:
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._rests: dict[bytes, set[bytes]] = {}
+        self._before = b""
+        self._held = b""
+        self._dropping: _Drop | None = None
+        self._learn(values)
+
+    def add(self, value: str) -> None:
+        """From here on; what was fed before is not looked at again."""
+        self._learn((value,))
+
+    def feed(self, data: bytes) -> bytes:
+        return self._redact(data, is_last=False)
+
+    def end(self) -> bytes:
+        """What was held back, without a value that was cut off by the end of the stream.
+
+        The redactor may be fed again, as with a new stream.
+        """
+        text = self._redact(b"", is_last=True)
+        self._before = self._held = b""
+        self._dropping = None
+        return text
+
+    def _learn(self, values: Iterable[str]) -> None:
+        for form in forms_of(values):
+            rests = self._rests.setdefault(form[:_MOST_HEAD_BYTES], set())
+            rests.add(form[_MOST_HEAD_BYTES:])
+        heads = sorted(self._rests, key=len, reverse=True)
+        self._marks = (*_MARKS, *((head, 0) for head in heads))
+        self._beginnings = {head[:length] for head in heads for length in range(1, len(head))}
+        self._longest_beginning = max(map(len, self._beginnings), default=0)
+        self._pattern = _pattern_for(heads)
+
+    def _redact(self, data: bytes, *, is_last: bool) -> bytes:
+        # What stands right before a token decides whether it is one: keep one byte of it.
+        buffer = self._before + self._held + data
+        at = self._drop(buffer, len(self._before))
+        hold_from = self._cut_off_from if is_last else self._hold_from
+        hold = hold_from(buffer, at)
+        shown: list[bytes] = []
+        for place in self._places(buffer, at):
+            if place >= hold:
+                break
+            found = self._pattern.match(buffer, place) if place >= at else None
+            if found is None:
+                continue
+            shown += (buffer[at:place], found["kept"] or b"", REDACTED)
+            self._dropping = self._rest_of(found)
+            at = self._drop(buffer, found.end())
+            if at > hold:
+                hold = hold_from(buffer, at)
+        shown.append(buffer[at:hold])
+        if is_last and hold < len(buffer):
+            shown.append(REDACTED)
+        self._before, self._held = buffer[max(hold - 1, 0) : hold], buffer[hold:]
+        return b"".join(shown)
+
+    def _places(self, buffer: bytes, at: int) -> list[int]:
+        """Where a secret may begin. A search of bytes is many times quicker than the pattern's."""
+        places = set()
+        for mark, lead in self._marks:
+            place = buffer.find(mark, at)
+            while place >= 0:
+                places.add(place - lead)
+                place = buffer.find(mark, place + 1)
+        return sorted(places)
+
+    def _drop(self, buffer: bytes, at: int) -> int:
+        """Past what still belongs to the secret found last."""
+        if self._dropping is not None:
+            at = self._dropping.end_in(buffer, at)
+            if at < len(buffer):
+                self._dropping = None
+        return at
+
+    def _rest_of(self, found: re.Match[bytes]) -> "_Drop":
+        if found.lastgroup == "value":
+            return _DropValue(self._rests[found["value"]])
+        shape = SHAPES[int((found.lastgroup or "").removeprefix("shape"))]
+        return _DropRun(shape)
+
+    def _hold_from(self, buffer: bytes, at: int) -> int:
+        """The first place from which on the buffer could be the beginning of a secret."""
+        size = len(buffer)
+        found = _UNFINISHED.search(buffer, max(at, size - _MOST_SHAPE_BYTES))
+        return self._value_from(buffer, at, found.start() if found else size)
+
+    def _cut_off_from(self, buffer: bytes, at: int) -> int:
+        """Where a value begins that the stream ended in, if that is long enough to give it away."""
+        start = self._value_from(buffer, at, len(buffer))
+        return start if len(buffer) - start >= LEAST_LENGTH else len(buffer)
+
+    def _value_from(self, buffer: bytes, at: int, end: int) -> int:
+        for start in range(max(at, len(buffer) - self._longest_beginning), end):
+            if buffer[start:] in self._beginnings:
+                return start
+        return end
+
+
+class _Drop(Protocol):
+    def end_in(self, buffer: bytes, at: int) -> int:
+        """Where the secret ends; the end of the buffer when it may go on behind it."""
+
+
+class _DropValue:
+    """Follows every value that began like this, as far as one of them goes on."""
+
+    def __init__(self, rests: Iterable[bytes]) -> None:
+        self._rests = list(rests)
+
+    def end_in(self, buffer: bytes, at: int) -> int:
+        longest = 0
+        going_on = []
+        for rest in self._rests:
+            same = _same_bytes(buffer, at, rest)
+            longest = max(longest, same)
+            if at + same == len(buffer):
+                going_on.append(rest[same:])
+        self._rests = going_on
+        return at + longest
+
+
+class _DropRun:
+    """Follows the letters a token is made of; a private key's only up to its last line."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._tail = b""
+        self._left = _MOST_RUN_WITH_AN_END
+
+    def end_in(self, buffer: bytes, at: int) -> int:
+        run = self._shape.run.match(buffer, at)
+        end = run.end() if run else at
+        return end if self._shape.end is None else self._up_to_its_end(buffer, at, end)
+
+    def _up_to_its_end(self, buffer: bytes, at: int, end: int) -> int:
+        end = min(end, at + self._left)
+        seen = self._tail + buffer[at:end]
+        assert self._shape.end is not None
+        found = self._shape.end.search(seen)
+        if found is not None:
+            self._left = 0
+            return at + found.end() - len(self._tail)
+        self._left -= end - at
+        self._tail = seen[-_MOST_END_BYTES:]
+        return end
+
+
+def _same_bytes(buffer: bytes, at: int, other: bytes) -> int:
+    size = min(len(other), len(buffer) - at)
+    if buffer.startswith(other[:size], at):
+        return size
+    return next(index for index in range(size) if buffer[at + index] != other[index])
+
+
+def _pattern_for(heads: Iterable[bytes]) -> re.Pattern[bytes]:
+    """The longest value first, so that none is shown in part because a shorter one begins it."""
+    shapes = [b"(?P<shape%d>%s)" % (index, each.beginning) for index, each in enumerate(SHAPES)]
+    values = b"|".join(map(re.escape, heads))
+    return re.compile(b"|".join([b"(?P<value>%s)" % values, *shapes] if values else shapes))

@@ -1,0 +1,68 @@
+"""Storing how a run ended: the row, its events and nothing else, fenced by the claim."""
+
+from typing import assert_never
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.transition import Change, apply, cancelled, failed, requeued, unclaim
+from agentjobs.jobs.run.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
+from agentjobs.jobs.states import COMPLETED, RUNNING
+from agentjobs.store.database import Database, Row, Transaction
+
+
+async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
+    """False when the claim was lost meanwhile and nothing was written."""
+    if isinstance(outcome, Abandoned):
+        return False
+    return await db.transact(_finish, job, outcome)
+
+
+async def _finish(
+    tx: Transaction, job: ClaimedJob, outcome: Completed | Failed | Cancelled | Released
+) -> bool:
+    held = await tx.fetch_one(
+        "SELECT status, attempt, cancel_requested_at FROM jobs WHERE id = :job_id"
+        " AND fence = :fence AND lease_owner IS NOT NULL /*postgresql FOR UPDATE */",
+        job_id=job.id,
+        fence=job.fence,
+    )
+    if held is None:
+        return False
+    now = now_ms()
+    if isinstance(outcome, Completed):
+        is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
+        return await apply(tx, _completed(job, now, outcome, is_draft=is_draft))
+    if isinstance(outcome, Cancelled) or held["cancel_requested_at"] is not None:
+        # Whatever else stopped the run, the client no longer wants it.
+        return await apply(tx, cancelled(job.id, now, job.fence))
+    if isinstance(outcome, Failed):
+        return await apply(tx, failed(job.id, now, outcome.code, outcome.message, job.fence))
+    if isinstance(outcome, Released):
+        return await _release(tx, job, held, now)
+    assert_never(outcome)
+
+
+async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool:
+    """Somebody may have marked it ready while the job was not finished yet."""
+    row = await tx.fetch_one(
+        "SELECT draft FROM pulls WHERE repo_id = :repo_id AND number = :number",
+        repo_id=job.repo_id,
+        number=number,
+    )
+    return row is None or bool(row["draft"])
+
+
+def _completed(job: ClaimedJob, now: int, done: Completed, *, is_draft: bool) -> Change:
+    columns = {
+        "completed_at": now,
+        "pr_url": done.pr_url,
+        "pr_number": done.pr_number,
+        "head_commit": done.head_commit,
+    }
+    return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not is_draft)
+
+
+async def _release(tx: Transaction, job: ClaimedJob, held: Row, now: int) -> bool:
+    if held["status"] == RUNNING:
+        return await apply(tx, requeued(job.id, now, job.fence, attempt=held["attempt"] - 1))
+    return await unclaim(tx, job.id, job.fence)

@@ -1,0 +1,111 @@
+"""Leases: how a worker keeps its claims, and how the store knows it is alive."""
+
+import msgspec
+
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob
+from agentjobs.store.database import Database, Transaction
+
+
+class WorkerCard(msgspec.Struct):
+    """A worker as the others see it: `agents` it can run now, and why it cannot run the others."""
+
+    id: str
+    hostname: str
+    slots: int
+    agents: list[str]
+    unready: dict[str, str] = {}
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    kept: frozenset[Claim]
+    cancel_requested: frozenset[Claim]
+
+
+async def renew(
+    db: Database, worker: WorkerCard, jobs: list[ClaimedJob], lease_seconds: float
+) -> Renewal:
+    """Heartbeat and leases in one transaction; a claim not in `kept` is no longer ours."""
+    return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000))
+
+
+async def sign_off(db: Database, worker_id: str) -> None:
+    await db.transact(_sign_off, worker_id)
+
+
+async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
+    rows = await db.fetch_all(
+        "SELECT id, fence FROM jobs"
+        " WHERE lease_owner = :worker_id AND cancel_requested_at IS NOT NULL",
+        worker_id=worker_id,
+    )
+    return frozenset((row["id"], row["fence"]) for row in rows)
+
+
+async def list_workers(db: Database) -> list[tuple[WorkerCard, int]]:
+    """Every worker that did not sign off, with the time of its last heartbeat."""
+    rows = await db.fetch_all("SELECT * FROM workers ORDER BY hostname, id")
+    return [
+        (
+            WorkerCard(
+                row["id"],
+                row["hostname"],
+                row["slots"],
+                msgspec.json.decode(row["agents"], type=list[str]),
+                msgspec.json.decode(row["unready"], type=dict[str, str]),
+            ),
+            row["heartbeat_at"],
+        )
+        for row in rows
+    ]
+
+
+async def forget_dead_workers(db: Database, silent_ms: int) -> None:
+    await db.transact(_forget_dead, silent_ms)
+
+
+async def _renew(
+    tx: Transaction, worker: WorkerCard, jobs: list[ClaimedJob], lease_ms: int
+) -> Renewal:
+    now = await tx.clock_ms()
+    await _heartbeat(tx, worker, now)
+    kept: set[Claim] = set()
+    cancels: set[Claim] = set()
+    for job in jobs:
+        row = await tx.fetch_one(
+            "UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
+            " AND lease_owner = :worker_id RETURNING cancel_requested_at",
+            until=now + lease_ms,
+            job_id=job.id,
+            fence=job.fence,
+            worker_id=worker.id,
+        )
+        if row is not None:
+            kept.add(job.claim)
+            if row["cancel_requested_at"] is not None:
+                cancels.add(job.claim)
+    return Renewal(frozenset(kept), frozenset(cancels))
+
+
+async def _heartbeat(tx: Transaction, worker: WorkerCard, now: int) -> None:
+    # The whole card each time: a worker that was taken for dead is back with its next beat.
+    await tx.execute(
+        "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at)"
+        " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now)"
+        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
+        " agents = excluded.agents, unready = excluded.unready",
+        id=worker.id,
+        hostname=worker.hostname,
+        agents=msgspec.json.encode(worker.agents).decode(),
+        unready=msgspec.json.encode(worker.unready).decode(),
+        slots=worker.slots,
+        now=now,
+    )
+
+
+async def _sign_off(tx: Transaction, worker_id: str) -> None:
+    await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
+
+
+async def _forget_dead(tx: Transaction, silent_ms: int) -> None:
+    before = await tx.clock_ms() - silent_ms
+    await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)

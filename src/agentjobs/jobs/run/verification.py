@@ -1,0 +1,50 @@
+"""What the check after an agent found: the value, its words and its place in the store."""
+
+import msgspec
+
+from agentjobs.jobs.run.outcomes import ClaimLost
+from agentjobs.store.database import Database, Transaction
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """`exit_code` is None when `stopped_by` says why it did not end by itself.
+
+    `output` are the last lines of a check that failed.
+    """
+
+    command: str
+    passed: bool
+    exit_code: int | None
+    duration_ms: int
+    output: str
+    stopped_by: str | None = None
+
+
+def stored_verification(text: str | None) -> Verification | None:
+    return None if text is None else msgspec.json.decode(text, type=Verification)
+
+
+def in_words(found: Verification) -> str:
+    seconds = found.duration_ms / 1_000
+    if found.passed:
+        return f"`{found.command}` succeeded after {seconds:.1f} s"
+    if found.exit_code is None:
+        return f"`{found.command}` was stopped after {seconds:.1f} s: {found.stopped_by}"
+    return f"`{found.command}` failed with exit code {found.exit_code} after {seconds:.1f} s"
+
+
+async def record_verification(db: Database, job_id: str, fence: int, found: Verification) -> None:
+    """Kept before anything is pushed: an attempt that adopts the branch must know it."""
+    if not await db.transact(_record, job_id, fence, msgspec.json.encode(found).decode()):
+        raise ClaimLost
+
+
+async def _record(tx: Transaction, job_id: str, fence: int, text: str) -> bool:
+    changed = await tx.execute(
+        "UPDATE jobs SET verification = :text WHERE id = :job_id AND fence = :fence"
+        " AND lease_owner IS NOT NULL",
+        text=text,
+        job_id=job_id,
+        fence=fence,
+    )
+    return changed > 0

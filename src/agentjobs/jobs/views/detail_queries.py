@@ -1,0 +1,146 @@
+"""What a job's page shows beside the view of the API: what was asked, commits, kin, deliveries."""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.views.queries import job_not_found
+from agentjobs.store.database import Database, Row
+from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
+
+_FACTS = (
+    "SELECT j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
+    " r.platform, r.default_branch, r.full_name, r.disconnected_at,"
+    " j.created_by, j.created_by_name, j.follows,"
+    " j.cancel_requested_at, j.created_at, j.queued_at, j.started_at, j.completed_at,"
+    " (SELECT /*sqlite GROUP_CONCAT(f.id, ' ') *//*postgresql STRING_AGG(f.id, ' ') */"
+    "  FROM jobs f WHERE f.follows = j.id AND f.organization_id || '' = j.organization_id)"
+    " AS followed_by"
+    " FROM jobs j JOIN repos r ON r.id = j.repo_id"
+    " WHERE j.id = :job_id AND j.organization_id = :organization_id"
+)
+# An attempt is known by the claim it was made under, which grows.
+_LAST_ATTEMPT = (
+    "(SELECT MAX(a.id) FROM delivery_attempts a WHERE a.delivery_id = d.id) AS last_attempt"
+)
+_EVENTS = (
+    "SELECT v.id, v.event, v.sequence, v.created_at, d.id AS delivery_id, d.endpoint_id, e.url,"
+    " d.status, d.attempts, d.due_at, a.status_code, a.error_class"
+    " FROM jobs j JOIN events v ON v.job_id = j.id"
+    f" LEFT JOIN (SELECT d.*, {_LAST_ATTEMPT} FROM deliveries d WHERE d.job_id = :job_id) AS d"
+    "  ON d.sequence = v.sequence"
+    " LEFT JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+    " LEFT JOIN delivery_attempts a ON a.delivery_id = d.id AND a.id = d.last_attempt"
+    " WHERE j.id = :job_id AND j.organization_id = :organization_id"
+    " ORDER BY v.sequence, d.id"
+)
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are milliseconds. `prompt` is what the agent was told, None before it was.
+
+    `base_branch` is the one that was asked for, else the repository's default as it is now.
+    """
+
+    prompt: str | None
+    config_override: dict[str, Any]
+    branch: str
+    base_branch: str | None
+    base_commit: str | None
+    head_commit: str | None
+    repo_id: str
+    platform: str
+    # What the repository is called now; None once it is disconnected.
+    repo_now: str | None
+    created_by: str | None
+    created_by_name: str | None
+    follows: str | None
+    # The oldest first.
+    followed_by: tuple[str, ...]
+    cancel_requested_at: int | None
+    created_at: int
+    queued_at: int
+    started_at: int | None
+    completed_at: int | None
+
+
+class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """`status_code` and `error_class` are the last attempt's."""
+
+    id: str
+    endpoint_id: str
+    url: str
+    status: DeliveryStatus
+    attempts: int
+    status_code: int | None
+    error_class: ErrorClass | None
+    # None once it is settled.
+    next_attempt_at: int | None
+
+
+class EventLine(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    event: str
+    sequence: int
+    created_at: int
+    deliveries: list[DeliveryLine]
+
+
+async def job_facts(context: JobsContext, organization_id: str, job_id: str) -> JobFacts:
+    row = await context.db.fetch_one(_FACTS, job_id=job_id, organization_id=organization_id)
+    if row is None:
+        raise job_not_found(job_id)
+    override = msgspec.json.decode(row["config_override"], type=dict[str, Any])
+    return JobFacts(
+        prompt=row["prompt"],
+        config_override=override,
+        branch=row["branch"],
+        base_branch=override.get("base_branch") or row["default_branch"] or None,
+        base_commit=row["base_commit"],
+        head_commit=row["head_commit"],
+        repo_id=row["repo_id"],
+        platform=row["platform"],
+        repo_now=None if row["disconnected_at"] is not None else row["full_name"],
+        created_by=row["created_by"],
+        created_by_name=row["created_by_name"],
+        follows=row["follows"],
+        followed_by=tuple(sorted((row["followed_by"] or "").split())),
+        cancel_requested_at=row["cancel_requested_at"],
+        created_at=row["created_at"],
+        queued_at=row["queued_at"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+    )
+
+
+async def event_deliveries(db: Database, organization_id: str, job_id: str) -> list[EventLine]:
+    """In their order; none for a job that is not there."""
+    events: dict[int, EventLine] = {}
+    for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
+        event = events.setdefault(
+            row["sequence"],
+            EventLine(
+                id=row["id"],
+                event=row["event"],
+                sequence=row["sequence"],
+                created_at=row["created_at"],
+                deliveries=[],
+            ),
+        )
+        if row["delivery_id"] is not None:
+            event.deliveries.append(_delivery(row))
+    return list(events.values())
+
+
+def _delivery(row: Row) -> DeliveryLine:
+    return DeliveryLine(
+        id=row["delivery_id"],
+        endpoint_id=row["endpoint_id"],
+        url=row["url"] or "",
+        status=row["status"],
+        attempts=row["attempts"],
+        status_code=row["status_code"],
+        error_class=row["error_class"],
+        next_attempt_at=row["due_at"] if row["status"] == "pending" else None,
+    )

@@ -1,0 +1,125 @@
+"""Reading jobs and their events, always through the organization that owns them."""
+
+import msgspec
+
+from agentjobs.clock import iso_utc
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.model import EventView, JobView, job_view
+from agentjobs.jobs.states import QUEUED, JobStatus
+from agentjobs.jobs.views.job_search import NO_BOUND, found_jobs
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row
+
+# Evaluated only for a job that waits; a finished job costs no second look-up.
+_ACTIVE = (
+    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
+    # Left to itself SQLite walks all jobs of the organization instead.
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL"
+    "  AND a.organization_id = j.organization_id) END AS organization_active"
+)
+_SELECT = (
+    "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
+    " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
+    " j.verification, j.follows, j.cause, j.ticket, o.plan,"
+    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
+    "  AS pr_state,"
+    f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+)
+_ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
+
+
+def job_not_found(job_id: str) -> Problem:
+    return Problem(
+        "job_not_found",
+        f"There is no job {job_id!r} in this organization; GET /jobs lists those there are.",
+    )
+
+
+async def get_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
+    row = await context.db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
+    if row is None:
+        raise job_not_found(job_id)
+    return job_view(row, await _queue_reason(context, row))
+
+
+async def list_jobs(
+    context: JobsContext,
+    organization_id: str,
+    *,
+    status: JobStatus | None = None,
+    repo: str | None = None,
+    agent: str | None = None,
+    limit: int = 20,
+    before: str | None = None,
+) -> list[JobView]:
+    """Newest first; `before` is the identifier of the last job already seen."""
+    conditions = {"status": status, "repo": repo, "agent": agent}
+    given = {name: value for name, value in conditions.items() if value is not None}
+    # Few statements, whatever limits are asked for.
+    found = found_jobs(tuple(given), limit=1 << limit.bit_length(), bounded=False)
+    rows = await context.db.fetch_all(
+        f"{found} {_SELECT} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
+        " ON shown.id = j.id ORDER BY j.id DESC",
+        organization_id=organization_id,
+        limit=limit,
+        before=NO_BOUND if before is None else before,
+        since="",
+        **given,
+    )
+    return [job_view(row, await _queue_reason(context, row)) for row in rows]
+
+
+async def list_events(db: Database, organization_id: str, job_id: str) -> list[EventView]:
+    await ensure_job(db, organization_id, job_id)
+    rows = await db.fetch_all(
+        "SELECT id, event, sequence, created_at, body FROM events"
+        " WHERE job_id = :job_id ORDER BY sequence",
+        job_id=job_id,
+    )
+    return [
+        EventView(
+            id=row["id"],
+            event=row["event"],
+            sequence=row["sequence"],
+            timestamp=iso_utc(row["created_at"]),
+            payload=msgspec.Raw(bytes(row["body"])),
+        )
+        for row in rows
+    ]
+
+
+async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | None:
+    """What the agent was told; None before it was started."""
+    row = await db.fetch_one(
+        "SELECT prompt FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
+        job_id=job_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise job_not_found(job_id)
+    prompt: str | None = row["prompt"]
+    return prompt
+
+
+async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStatus:
+    """Its status, or `job_not_found`: the same for no job and another organization's."""
+    row = await db.fetch_one(
+        "SELECT status FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
+        job_id=job_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise job_not_found(job_id)
+    status: JobStatus = row["status"]
+    return status
+
+
+async def _queue_reason(context: JobsContext, row: Row) -> str | None:
+    """Why a waiting job cannot start; None when it only waits for its turn."""
+    if row["status"] != QUEUED or row["organization_active"] is None:
+        return None
+    if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
+        return "plan_limit"
+    fleet = await context.fleet.state()
+    return None if fleet.slots_for(row["agent"]) else "no_worker"

@@ -1,0 +1,172 @@
+"""What lies between two commits: as files for a page, one file alone, or a patch for a terminal.
+
+However large the change is, little of it is read; its numbers are true all the same.
+"""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.local_git.bounded_read import read_up_to
+from agentjobs.local_git.history import merge_base
+from agentjobs.local_git.patch import (
+    NOTHING_TO_RECOUNT,
+    Counts,
+    Diff,
+    DiffBounds,
+    Entry,
+    FileDiff,
+    entries_of,
+    parse_diff,
+)
+
+MAX_SHOWN_DIFF_BYTES = 2 * 1024 * 1024
+MAX_PATCH_BYTES = 64 * 1024 * 1024
+
+_LISTING_BYTES = 8 * 1024 * 1024
+_PAGE_SECONDS = 5.0
+_RECOUNT_SECONDS = 1.5
+_RECOUNTS_KEPT = 256
+_OPTIONS = (
+    "-r",
+    "--find-renames",
+    "-l400",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+)
+_LISTING = ("diff-tree", "-z", "--raw", "--numstat", *_OPTIONS, "--end-of-options")
+_PATCH = ("diff-tree", "-p", *_OPTIONS, "--end-of-options")
+
+
+class _Reach(msgspec.Struct, frozen=True):
+    """Larger files than `threshold` are not compared line by line: git takes them for binary."""
+
+    threshold: str
+    bounds: DiffBounds
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        return {"core.bigFileThreshold": self.threshold}
+
+
+_PAGE = _Reach("4m", DiffBounds())
+_ONE_FILE = _Reach(
+    "32m", DiffBounds(files=2, lines=10_000, file_lines=10_000, file_bytes=MAX_SHOWN_DIFF_BYTES)
+)
+_EVERYTHING: Mapping[str, str] = {"core.bigFileThreshold": "512m"}
+
+
+async def diff_between(
+    git_dir: Path, base: str, head: str, *, max_bytes: int = MAX_SHOWN_DIFF_BYTES
+) -> Diff:
+    """File by file, for a page: what `head` changed since the two commits parted."""
+    start = await merge_base(git_dir, base, head)
+    return await _read(git_dir, (start, head), _PAGE, max_bytes)
+
+
+async def file_diff_between(
+    git_dir: Path, base: str, head: str, path: str, *, max_bytes: int = MAX_SHOWN_DIFF_BYTES
+) -> FileDiff | None:
+    """One file of that alone, more of it; None when it did not change. `path` as a page shows it.
+
+    A name that is no UTF-8 is found too: it is compared as it is shown.
+    """
+    ends = (await merge_base(git_dir, base, head), head)
+    listing, _ = await read_up_to(
+        _LISTING_BYTES,
+        git_dir,
+        *_LISTING,
+        *ends,
+        seconds=_PAGE_SECONDS,
+        configuration=_PAGE.configuration,
+    )
+    entries = await _entries(listing)
+    entry = next((entry for entry in entries if entry.path == path), None)
+    if entry is None:
+        return None
+    names = [entry.name] if entry.old_name is None else [entry.name, entry.old_name]
+    # Every git here takes paths literally.
+    diff = await _read(
+        git_dir, ends, _ONE_FILE, max_bytes, "--", *(os.fsdecode(name) for name in names)
+    )
+    return next((file for file in diff.files if file.path == path), None)
+
+
+async def patch_between(
+    git_dir: Path, base: str, head: str, *, max_bytes: int = MAX_PATCH_BYTES
+) -> str:
+    """The same as one patch, for a terminal."""
+    start = await merge_base(git_dir, base, head)
+    output, complete = await read_up_to(max_bytes, git_dir, *_PATCH, start, head)
+    text = output.decode("utf-8", "replace")
+    return text if complete else f"{text}\n… the rest of this very large diff is left out\n"
+
+
+async def _read(
+    git_dir: Path, ends: tuple[str, str], reach: _Reach, max_bytes: int, *paths: str
+) -> Diff:
+    (listing, listed_all), (patch, read_all) = await asyncio.gather(
+        *(
+            read_up_to(
+                most,
+                git_dir,
+                *command,
+                *ends,
+                *paths,
+                seconds=_PAGE_SECONDS,
+                configuration=reach.configuration,
+            )
+            for command, most in ((_LISTING, _LISTING_BYTES), (_PATCH, max_bytes))
+        )
+    )
+    recount = await _recount(git_dir, ends, listing, *paths)
+    # Without the whole list nobody knows whose lines these are.
+    output = listing + b"\0" + patch if listed_all else listing
+    # A large one takes longer than other requests should wait.
+    return await asyncio.to_thread(
+        parse_diff,
+        output,
+        complete=listed_all and read_all,
+        bounds=reach.bounds,
+        recount=recount,
+    )
+
+
+async def _entries(listing: bytes) -> list[Entry]:
+    """Beside the event loop: the longest list takes longer than other requests should wait."""
+    return await asyncio.to_thread(entries_of, listing)
+
+
+# Commits never change, so what was counted once, or could not be in time, need not be again.
+_recounts: OrderedDict[tuple[str, ...], Mapping[bytes, Counts] | None] = OrderedDict()
+
+
+async def _recount(
+    git_dir: Path, ends: tuple[str, str], listing: bytes, *paths: str
+) -> Mapping[bytes, Counts] | None:
+    """The numbers of files that are large rather than binary; None when that takes too long."""
+    uncounted = {entry.name for entry in await _entries(listing) if entry.counts is None}
+    if not uncounted:
+        return NOTHING_TO_RECOUNT
+    key = (*ends, *paths)
+    if key not in _recounts:
+        counted, complete = await read_up_to(
+            _LISTING_BYTES,
+            git_dir,
+            *_LISTING,
+            *ends,
+            *paths,
+            seconds=_RECOUNT_SECONDS,
+            configuration=_EVERYTHING,
+        )
+        entries = await _entries(counted) if complete else []
+        found = {e.name: e.counts for e in entries if e.counts and e.name in uncounted}
+        _recounts[key] = found if complete else None
+        while len(_recounts) > _RECOUNTS_KEPT:
+            _recounts.popitem(last=False)
+    return _recounts[key]

@@ -1,0 +1,190 @@
+"""The bare repositories of the platform `local`: where they lie, and how one comes in.
+
+Knows git and directories. Refuses to know rows, organizations and pull requests.
+"""
+
+import logging
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.git.process import GitError, OnStderr, git
+from agentjobs.git.refs import HEADS, list_branches
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, remote_at
+from agentjobs.local_git.fetch_errors import unreadable
+from agentjobs.problems import Problem
+
+# What was acknowledged must survive a power cut: by default git leaves small objects to luck.
+DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
+# Unpacked, a small pack could become any number of large files.
+_AS_RECEIVED: Mapping[str, str] = {"fetch.unpackLimit": "1"}
+_IMPORTED = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_IMPORT_SECONDS = 3600.0
+_USUAL_BRANCHES = ("main", "master", "trunk", "develop")
+_log = logging.getLogger(__name__)
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+# Run by git for a path: the operator may read it, whoever owns it.
+_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
+
+
+class ImportedRepository(msgspec.Struct, frozen=True):
+    default_branch: str
+    head_commit: str
+
+
+def repositories_root(data_dir: Path) -> Path:
+    return data_dir / "git"
+
+
+def repository_name(repo_id: str) -> str:
+    return f"{repo_id}.git"
+
+
+def path(data_dir: Path, repo_id: str) -> Path:
+    return repositories_root(data_dir) / repository_name(repo_id)
+
+
+def incoming_path(target: Path) -> Path:
+    """Where it grows until it is whole."""
+    return target.with_name(f".incoming-{target.name}")
+
+
+def present_path(data_dir: Path, repo_id: str) -> Path:
+    """The path, or a refusal that says where the files must be sought."""
+    git_dir = path(data_dir, repo_id)
+    if not (git_dir / "HEAD").is_file():
+        raise Problem(
+            "unavailable",
+            f"The repository's files are not in {repositories_root(data_dir)}; run this on the"
+            " host of `agentjobs serve`, with its data directory.",
+        )
+    return git_dir
+
+
+async def import_repository(source: str, target: Path) -> ImportedRepository:
+    """Branches and tags with their history from a path or an address; no hooks, no configuration.
+
+    All of it appears at once, or nothing does.
+    """
+    remote, protocols = _remote(source)
+    return await import_from(remote, target, protocols=protocols)
+
+
+async def import_from(
+    remote: Remote,
+    target: Path,
+    *,
+    protocols: str = NETWORK_PROTOCOLS,
+    on_stderr: OnStderr | None = None,
+) -> ImportedRepository:
+    """The same from a remote as it is; `on_stderr` hears git's own words on how far it is."""
+    with _incoming(target) as incoming:
+        await git("init", "--quiet", "--bare", "--template=", str(incoming))
+        await _fetch(incoming, remote, protocols, on_stderr)
+        branches = await list_branches(incoming)
+        if not branches:
+            raise Problem(
+                "repo_empty", f"{remote.url} has no commits on any branch; commit something first."
+            )
+        branch = _chosen_branch(await _head_of(remote, protocols), branches)
+        await git("symbolic-ref", "HEAD", HEADS + branch, git_dir=incoming)
+        incoming.rename(target)
+    return ImportedRepository(branch, branches[branch])
+
+
+@contextmanager
+def _incoming(target: Path) -> Iterator[Path]:
+    incoming = incoming_path(target)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.rmtree(incoming, ignore_errors=True)
+    try:
+        yield incoming
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+
+
+def _remote(source: str) -> tuple[Remote, str]:
+    if source.startswith(("http://", "https://")):
+        return remote_at(source), NETWORK_PROTOCOLS
+    if _URL.match(source):
+        raise Problem("repo_unavailable", "An address must start with http:// or https://.")
+    place = Path(source).expanduser().absolute()
+    if not place.is_dir():
+        raise Problem("repo_unavailable", f"{source} is not a directory; name a git repository.")
+    if (place / "shallow").is_file() or (place / ".git" / "shallow").is_file():
+        raise Problem(
+            "repo_unavailable",
+            f"{source} is a shallow clone; run `git fetch --unshallow` in it first.",
+        )
+    return Remote(str(place)), "file"
+
+
+async def _fetch(
+    incoming: Path, remote: Remote, protocols: str, on_stderr: OnStderr | None
+) -> None:
+    try:
+        await git(
+            "fetch",
+            "--quiet" if on_stderr is None else "--progress",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            f"--upload-pack={_UPLOAD_PACK}",
+            "--",
+            remote.url,
+            *_IMPORTED,
+            git_dir=incoming,
+            configuration={**DURABLE, **_AS_RECEIVED, **remote.configuration},
+            environment=remote.environment,
+            protocols=protocols,
+            timeout_seconds=_IMPORT_SECONDS,
+            on_stderr=on_stderr,
+        )
+    except GitError as error:
+        raise unreadable(remote.url, error) from None
+
+
+async def _head_of(remote: Remote, protocols: str) -> str | None:
+    """The branch the source calls its own, None when it has no such."""
+    listed = await git(
+        "ls-remote",
+        "--symref",
+        f"--upload-pack={_UPLOAD_PACK}",
+        "--",
+        remote.url,
+        "HEAD",
+        configuration=remote.configuration,
+        environment=remote.environment,
+        protocols=protocols,
+        allowed_exit_codes=(0, 128),
+    )
+    for line in listed.stdout.decode("utf-8", "replace").splitlines():
+        target, _, name = line.partition("\t")
+        if name == "HEAD" and target.startswith(f"ref: {HEADS}"):
+            return target.removeprefix(f"ref: {HEADS}")
+    return None
+
+
+def _chosen_branch(head: str | None, branches: dict[str, str]) -> str:
+    candidates = (head, *_USUAL_BRANCHES)
+    return next((name for name in candidates if name in branches), min(branches))
+
+
+async def tidy_repositories(data_dir: Path) -> None:
+    """Pack what many pushes left; git's own rules say when, and nothing young is dropped."""
+    for git_dir in sorted(repositories_root(data_dir).glob("[!.]*.git")):
+        try:
+            await git(
+                "gc",
+                "--auto",
+                "--quiet",
+                git_dir=git_dir,
+                configuration={"gc.auto": "6700"},
+                timeout_seconds=_IMPORT_SECONDS,
+            )
+        except GitError as error:
+            _log.warning("the repository %s cannot be tidied: %s", git_dir.name, error.reason)

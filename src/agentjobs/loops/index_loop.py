@@ -1,0 +1,60 @@
+"""Indexes repositories that are due; runs on the one host where the local repositories live."""
+
+import logging
+
+from agentjobs.git.process import GitError
+from agentjobs.inventory.indexing import (
+    IndexFailure,
+    SpareChild,
+    claim_due,
+    index_repository,
+    make_outdated_due,
+    store_failure,
+)
+from agentjobs.local_git import repositories
+from agentjobs.settings.model import Settings
+from agentjobs.store.database import Database, StoreError, StoreUnavailable
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 5.0
+
+
+class IndexLoop:
+    name = "index"
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._settings = settings
+        self._spare = SpareChild()
+
+    async def run(self) -> None:
+        with self._db.changes.listen("index") as signal:
+            await make_outdated_due(self._db)
+            try:
+                while True:
+                    await self._spare.prepare()
+                    if not await self.index_one():
+                        await signal.wait(_POLL_SECONDS)
+            finally:
+                await self._spare.close()
+
+    async def index_one(self) -> bool:
+        """False when nothing was due."""
+        repo = await claim_due(self._db)
+        if repo is None:
+            return False
+        git_dir = repositories.path(self._settings.data_path, repo.id)
+        try:
+            result = await index_repository(self._db, repo, git_dir, self._settings, self._spare)
+            _log.info(
+                "repository indexed",
+                extra={"fields": {"repo_id": repo.id, "files": result.file_count}},
+            )
+        except StoreUnavailable:
+            raise
+        except (GitError, IndexFailure, OSError, StoreError) as error:
+            _log.warning(
+                "repository not indexed: %s", error, extra={"fields": {"repo_id": repo.id}}
+            )
+            await store_failure(self._db, repo, str(error))
+        return True

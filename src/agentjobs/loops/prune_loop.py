@@ -1,0 +1,32 @@
+"""Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.queue.leases import forget_dead_workers
+from agentjobs.jobs.queue.retention import prune
+from agentjobs.loops.loop import PeriodicLoop
+from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
+from agentjobs.platform_sync.hook_events import prune_hints
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database
+from agentjobs.webhooks.retention import prune_deliveries
+
+_EVERY_SECONDS = 600.0
+_FORGET_WORKERS_MS = 3_600_000
+
+
+def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
+    async def once() -> None:
+        await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
+        await prune_deliveries(db, settings.delivery_retention_days)
+        await forget_dead_workers(db, _FORGET_WORKERS_MS)
+        while await prune_hints(db):
+            pass
+        while await prune_sign_ins(
+            db,
+            now_ms(),
+            idle_hours=settings.session_idle_hours,
+            session_days=settings.session_days,
+        ):
+            pass
+
+    return PeriodicLoop("prune", _EVERY_SECONDS, once, first_after_seconds=10)

@@ -1,0 +1,68 @@
+"""Holds the dependencies of repositories against the advisories whenever either changed."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from agentjobs.advisories.lease import while_held
+from agentjobs.advisories.scans import (
+    ChoosesVersion,
+    DueScan,
+    ScanClaim,
+    claim_due_scan,
+    make_all_due,
+    scan_repository,
+)
+from agentjobs.store.database import Database, StoreUnavailable
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 5.0
+
+
+class ScanLoop:
+    """`after_scan` acts on what was found. A scan is over when it has returned, so that after a
+    crash it is called again."""
+
+    name = "scan"
+
+    def __init__(
+        self,
+        db: Database,
+        chooser: ChoosesVersion,
+        after_scan: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._db = db
+        self._chooser = chooser
+        self._after_scan = after_scan
+        self._has_begun = False
+
+    async def run(self) -> None:
+        with self._db.changes.listen("scan") as signal:
+            if not self._has_begun:
+                await make_all_due(self._db)
+                self._has_begun = True
+            while True:
+                if not await self.scan_one():
+                    await signal.wait(_POLL_SECONDS)
+
+    async def scan_one(self) -> bool:
+        """False when nothing was due."""
+        scan = await claim_due_scan(self._db)
+        if scan is None:
+            return False
+        claim = ScanClaim(self._db, scan)
+        try:
+            await while_held(self._scan(scan), claim.renew)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one repository must not keep the others waiting
+            _log.exception("repository not scanned", extra={"fields": {"repo_id": scan.repo_id}})
+            await claim.fail(f"{type(error).__name__}: {error}")
+        else:
+            await claim.finish()
+        return True
+
+    async def _scan(self, scan: DueScan) -> None:
+        count = await scan_repository(self._db, scan, self._chooser)
+        await self._after_scan(scan.repo_id)
+        fields = {"repo_id": scan.repo_id, "findings": count}
+        _log.info("dependencies held against advisories", extra={"fields": fields})

@@ -1,0 +1,90 @@
+"""A worker: its loops, started together and drained in order."""
+
+import asyncio
+import logging
+import socket
+
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.queue import leases
+from agentjobs.jobs.run.outcomes import Released
+from agentjobs.jobs.run.tools import JobTools
+from agentjobs.loops.cancel_loop import CancelLoop
+from agentjobs.loops.job_loop import JobLoop
+from agentjobs.loops.lease_loop import LeaseLoop
+from agentjobs.loops.loop import PeriodicLoop, keep_alive, run_loops
+from agentjobs.loops.open_files import raise_open_files_limit
+from agentjobs.loops.readiness_loop import look_at_agents, readiness_loop
+from agentjobs.loops.rescue_loop import rescue_loop
+from agentjobs.store.database import StoreUnavailable
+
+_TIDY_SECONDS = 6 * 3600.0
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    def __init__(self, tools: JobTools, slots: int) -> None:
+        self._tools = tools
+        self._db = tools.context.db
+        self._settings = tools.context.settings
+        self._card = leases.WorkerCard(new_id("wrk"), socket.gethostname(), slots, agents=[])
+        self._jobs = JobLoop(tools, self._card)
+        self._leases = LeaseLoop(self._db, self._settings, self._card, self._jobs)
+
+    async def start(self) -> None:
+        """From here on the store counts on this worker."""
+        raise_open_files_limit()
+        await self._tools.workspaces.sweep()
+        await look_at_agents(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+        await self._leases.renew()
+        fields = {"worker_id": self._card.id, "slots": self._card.slots}
+        _log.info("worker ready", extra={"fields": {**fields, "agents": self._card.agents}})
+
+    async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
+        """Works until `stopping`, then drains (`hurry` cuts that short), leases kept meanwhile."""
+        drained = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_loops([self._tidying, self._readiness], stopping))
+            group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
+            await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
+            await self._drain(hurry)
+            drained.set()
+        try:
+            await leases.sign_off(self._db, self._card.id)
+        except StoreUnavailable as error:
+            _log.warning("the store does not learn that this worker left: %s", error)
+
+    @property
+    def _cancels(self) -> CancelLoop:
+        return CancelLoop(self._db, self._card.id, self._jobs)
+
+    @property
+    def _rescue(self) -> PeriodicLoop:
+        return rescue_loop(self._db, self._settings)
+
+    @property
+    def _readiness(self) -> PeriodicLoop:
+        return readiness_loop(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+
+    @property
+    def _in_sandbox(self) -> bool:
+        return self._settings.has_sandbox
+
+    @property
+    def _tidying(self) -> PeriodicLoop:
+        return PeriodicLoop("caches", _TIDY_SECONDS, self._tidy, first_after_seconds=600)
+
+    async def _tidy(self) -> None:
+        await self._tools.mirrors.tidy()
+        await self._tools.workspaces.tidy()
+
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds
+        waits = {
+            asyncio.create_task(hurry.wait()),
+            asyncio.create_task(self._jobs.all_ended()),
+        }
+        await asyncio.wait(waits, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        self._jobs.stop_all(Released())
+        await self._jobs.all_ended()

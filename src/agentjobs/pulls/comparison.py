@@ -1,0 +1,66 @@
+"""What a pull request proposes right now: its two ends, and what lies between them."""
+
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.git.process import git
+from agentjobs.git.refs import HEADS, has_commit, resolve
+from agentjobs.local_git.diffs import diff_between, patch_between
+from agentjobs.local_git.history import Commit, commits_between
+from agentjobs.local_git.patch import Diff
+from agentjobs.local_git.repositories import present_path
+from agentjobs.problems import Problem
+from agentjobs.pulls.pulls import Pull
+
+
+class Tips(msgspec.Struct, frozen=True):
+    base: str
+    head: str
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    commits: list[Commit]
+    commit_count: int
+    diff: Diff
+    tips: Tips
+
+
+async def proposal_of(data_dir: Path, pull: Pull) -> Proposal:
+    """For a page: bounded, however large the change is."""
+    git_dir = present_path(data_dir, pull.repo_id)
+    tips = await tips_of(git_dir, pull)
+    return Proposal(
+        commits=await commits_between(git_dir, tips.base, tips.head),
+        commit_count=await _count(git_dir, tips),
+        diff=await diff_between(git_dir, tips.base, tips.head),
+        tips=tips,
+    )
+
+
+async def patch_of(data_dir: Path, pull: Pull) -> str:
+    """For a terminal."""
+    git_dir = present_path(data_dir, pull.repo_id)
+    tips = await tips_of(git_dir, pull)
+    return await patch_between(git_dir, tips.base, tips.head)
+
+
+async def tips_of(git_dir: Path, pull: Pull) -> Tips:
+    """Where the branches are; once it is merged or closed, where they were then."""
+    base = head = None
+    if pull.state == "open":
+        base = await resolve(git_dir, HEADS + pull.base_branch)
+        head = await resolve(git_dir, HEADS + pull.head_branch)
+    tips = Tips(base or pull.base_commit, head or pull.head_commit)
+    for commit in (tips.base, tips.head):
+        if commit not in (base, head) and not await has_commit(git_dir, commit):
+            raise Problem(
+                "unavailable",
+                f"The commit {commit} of pull request {pull.number} is not in the repository.",
+            )
+    return tips
+
+
+async def _count(git_dir: Path, tips: Tips) -> int:
+    counted = await git("rev-list", "--count", f"{tips.base}..{tips.head}", git_dir=git_dir)
+    return int(counted.stdout)

@@ -1,0 +1,98 @@
+"""Merging a pull request of the platform `local`: the branch first, then the row that says so."""
+
+from pathlib import Path
+
+from agentjobs.clock import now_ms
+from agentjobs.git.identity import Identity
+from agentjobs.git.process import GitError
+from agentjobs.git.refs import HEADS, list_branches
+from agentjobs.local_git.merge import BranchMoved, MergeConflict, merge_into
+from agentjobs.local_git.repositories import present_path
+from agentjobs.organizations import audit
+from agentjobs.problems import Problem
+from agentjobs.pulls.comparison import Tips, tips_of
+from agentjobs.pulls.pulls import Pull, check_open, get_pull
+from agentjobs.pulls.pushes import record_heads, record_push
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+
+_TRIES = 5
+
+
+async def merge_pull(
+    db: Database, settings: Settings, organization: str, full_name: str, number: int
+) -> Pull:
+    """A real merge commit on the base branch, or a Problem and nothing changed."""
+    pull = await get_pull(db, organization, full_name, number)
+    check_open(pull)
+    if pull.draft:
+        raise Problem(
+            "pull_is_draft",
+            f"Pull request {number} is a draft; mark it with `agentjobs pulls ready` first.",
+        )
+    git_dir = present_path(settings.data_path, pull.repo_id)
+    made_by = Identity(settings.author_name, settings.author_email)
+    tips, commit = await _merge(git_dir, pull, made_by)
+    heads = await list_branches(git_dir)
+    entry = audit.entry("pull.merged", pull.short_name)
+    await db.transact(_record_merge, pull, tips, commit, heads, entry)
+    # A push may have come between reading the branches and writing them down.
+    await record_push(db, settings.data_path, pull.repo_id, [HEADS + pull.base_branch])
+    return await get_pull(db, organization, full_name, number)
+
+
+async def _merge(git_dir: Path, pull: Pull, made_by: Identity) -> tuple[Tips, str]:
+    for _ in range(_TRIES):
+        tips = await tips_of(git_dir, pull)
+        try:
+            commit = await merge_into(
+                git_dir,
+                pull.base_branch,
+                base=tips.base,
+                head=tips.head,
+                message=_message(pull),
+                made_by=made_by,
+            )
+        except BranchMoved:
+            continue
+        except MergeConflict as conflict:
+            raise _conflict(pull, conflict.files) from None
+        except GitError as error:
+            raise Problem("merge_conflict", f"git cannot merge this: {error.reason}.") from None
+        return tips, commit
+    raise Problem(
+        "merge_conflict", f"The branch {pull.base_branch!r} keeps moving; try again later."
+    )
+
+
+def _message(pull: Pull) -> str:
+    return f"Merge pull request #{pull.number}: {pull.title}\n"
+
+
+def _conflict(pull: Pull, files: tuple[str, ...]) -> Problem:
+    return Problem(
+        "merge_conflict",
+        f"Pull request {pull.number} conflicts with {pull.base_branch!r} in: {', '.join(files)}.",
+        details={"files": list(files)},
+    )
+
+
+async def _record_merge(
+    tx: Transaction, pull: Pull, tips: Tips, commit: str, heads: dict[str, str], entry: audit.Entry
+) -> None:
+    # Whatever the row says by now: the branch has it, and that is what counts.
+    changed = await tx.execute(
+        "UPDATE pulls SET state = 'merged', merge_commit = :commit, merged_at = :now,"
+        " base_commit = :base, head_commit = :head, ended_by = :ended_by"
+        " WHERE repo_id = :repo_id AND number = :number AND state <> 'merged'",
+        commit=commit,
+        now=now_ms(),
+        base=tips.base,
+        head=tips.head,
+        ended_by=entry.actor.name,
+        repo_id=pull.repo_id,
+        number=pull.number,
+    )
+    if changed:
+        await audit.write(tx, pull.organization_id, entry)
+    await record_heads(tx, pull.repo_id, heads)

@@ -1,0 +1,22 @@
+"""Asking for a repository to be read from its platform soon; `platform_sync` does the reading."""
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Transaction
+
+TOPIC = "forges"
+
+
+async def request_sync(tx: Transaction, repo_id: str) -> None:
+    """Make the repository due now, so that the fault a job met is shown on it and its connection.
+
+    A repository whose last reads failed keeps its backoff.
+    """
+    changed = await tx.execute(
+        "UPDATE repos SET sync_due_at = :now, told_at = :now"
+        " WHERE id = :id AND connection_id IS NOT NULL"
+        " AND disconnected_at IS NULL AND sync_failures = 0 AND sync_due_at > :now",
+        id=repo_id,
+        now=now_ms(),
+    )
+    if changed:
+        tx.announce(TOPIC)

@@ -1,0 +1,132 @@
+"""Reads the settings once: flags over `AGENTJOBS_*` environment over `agentjobs.toml`."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentjobs.settings.checks import check
+from agentjobs.settings.locations import SettingsFileError, line_of
+from agentjobs.settings.model import Settings
+
+ENVIRONMENT_PREFIX = "AGENTJOBS_"
+
+_LISTS = (list[str], tuple[str, ...], tuple[float, ...])
+# Variables of ours that are no settings of the service.
+_OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
+_TABLES = frozenset({"plans", "agents", "prices"})
+_NOT_IN_THE_FILE = {
+    "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",
+    "config_file": "AGENTJOBS_CONFIG",
+    # Backups copy the file, and must not hold the key to what is in them.
+    "encryption_key": "AGENTJOBS_ENCRYPTION_KEY, or put it into the file encryption.key",
+    "oidc_client_secret": "AGENTJOBS_OIDC_CLIENT_SECRET",
+}
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it and says what would be accepted."""
+
+
+def fault_at(settings: Settings, path: str, reason: str) -> SettingsError:
+    """A fault a feature found in the file; `path` is like `agents[0].command`."""
+    fault = SettingsFileError(path, reason)
+    try:
+        text = Path(settings.config_file).read_text(encoding="utf-8")
+    except OSError:
+        return SettingsError(fault.reason)
+    return SettingsError(f"{settings.config_file}, line {line_of(text, path)}: {fault.reason}")
+
+
+def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Read everything once. A flag given as None counts as not given."""
+    environ = os.environ if environ is None else environ
+    given = {name: value for name, value in flags.items() if value is not None}
+    data_dir = Path(
+        given.get("data_dir") or environ.get("AGENTJOBS_DATA_DIR") or _default_data_dir(environ)
+    ).expanduser()
+    named_file = environ.get("AGENTJOBS_CONFIG")
+    path = Path(named_file) if named_file else data_dir / "agentjobs.toml"
+    in_file = _from_file(path, must_exist=bool(named_file))
+    values = {**in_file, **_from_environment(environ), **given}
+    values["data_dir"] = str(data_dir.absolute())
+    values["config_file"] = str(path.absolute())
+    try:
+        settings = msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"a setting cannot be used: {error}") from None
+    try:
+        check(settings)
+    except SettingsFileError as error:
+        name = error.path.partition("[")[0]
+        if name in in_file and values[name] is in_file[name]:
+            raise fault_at(settings, error.path, error.detail) from None
+        raise SettingsError(error.reason) from None
+    return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none: most likely misspelt."""
+    known = {field.name.upper() for field in msgspec.structs.fields(Settings)} | _OTHER_VARIABLES
+    ours = {name.removeprefix(ENVIRONMENT_PREFIX) for name in environ if _is_ours(name)}
+    return sorted(ENVIRONMENT_PREFIX + name for name in ours - known)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(ENVIRONMENT_PREFIX) and not name.startswith("AGENTJOBS_TEST_")
+
+
+def _default_data_dir(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return f"{base}/agentjobs"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
+        if text is None or field.name in _TABLES:
+            continue
+        found[field.name] = _listed(text) if field.type in _LISTS else text
+    return found
+
+
+def _listed(text: str) -> list[str]:
+    return text.split(",") if text.strip() else []
+
+
+def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if must_exist:
+            raise SettingsError(f"AGENTJOBS_CONFIG names {path}, which does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    try:
+        values = tomllib.loads(text)
+        for name, flag in _NOT_IN_THE_FILE.items():
+            if name in values:
+                raise SettingsFileError(name, f"set it with {flag}")
+        _convert_file(values)
+    except RecursionError:
+        raise SettingsError(f"{path} is nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        end = f"at line {len(text.splitlines()) or 1}, the end of the document"
+        reason = str(error).replace("at end of document", end)
+        raise SettingsError(f"{path} is not valid TOML: {reason}") from None
+    except SettingsFileError as error:
+        line = line_of(text, error.path)
+        raise SettingsError(f"{path}, line {line}: {error.reason}") from None
+    return values
+
+
+def _convert_file(values: Mapping[str, Any]) -> None:
+    try:
+        msgspec.convert({**values, "data_dir": "."}, Settings, strict=True)
+    except msgspec.ValidationError as error:
+        raise SettingsFileError.from_msgspec(str(error)) from None

@@ -1,0 +1,237 @@
+"""The store on PostgreSQL: pooled connections, and transactions that may await nothing else."""
+
+import functools
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import asyncpg
+
+from agentjobs.store.changes import Changes
+from agentjobs.store.database import Engine, Row, Transaction
+from agentjobs.store.postgresql.connection import Connection, connect, is_dying, translate
+from agentjobs.store.postgresql.notices import CHANNEL, Notices
+from agentjobs.store.postgresql.pool import ACQUIRE_SECONDS, Pool
+from agentjobs.store.statements import render
+from agentjobs.store.transactions import (
+    OpenTransaction,
+    current,
+    refuse_inside_a_transaction,
+    refuse_to_wait,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MOST_CONNECTIONS = 10
+_CLOSE_SECONDS = 5.0
+_ROLLBACK_SECONDS = 5.0
+_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS at_ms"
+
+
+class PostgresqlTransaction(OpenTransaction):
+    """`tx` on PostgreSQL; `busy` while one of its statements is under way."""
+
+    __slots__ = ("_connection", "_notices", "busy", "invalidated")
+
+    engine: Engine = "postgresql"
+
+    def __init__(self, connection: Connection, notices: Notices) -> None:
+        super().__init__()
+        self._connection = connection
+        self._notices = notices
+        self.busy = False
+        self.invalidated: set[str] = set()
+
+    async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
+        row: Row | None = await self._run(self._connection.fetchrow, sql, parameters)
+        return row
+
+    async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
+        rows: list[Row] = await self._run(self._connection.fetch, sql, parameters)
+        return rows
+
+    async def execute(self, sql: str, /, **parameters: Any) -> int:
+        return _rows_changed(await self._run(self._connection.execute, sql, parameters))
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        await self._run(self._connection.executemany, sql, rows)
+
+    async def clock_ms(self) -> int:
+        row = await self.fetch_one(_CLOCK)
+        return int(row["at_ms"]) if row else 0
+
+    async def invalidate(self, *topics: str) -> None:
+        for payload in self._notices.payloads(topics):
+            await self.execute("SELECT pg_notify(:channel, :text)", channel=CHANNEL, text=payload)
+        self.invalidated.update(topics)
+
+    async def _run(
+        self,
+        call: Callable[..., Coroutine[Any, Any, Any]],
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    ) -> Any:
+        if self.refusal is not None:
+            self.check()
+        self.busy = True
+        try:
+            statement = render("postgresql", sql)
+            if isinstance(parameters, Mapping):
+                return await call(statement.sql, *statement.by_position(parameters))
+            return await call(statement.sql, [statement.by_position(row) for row in parameters])
+        except BaseException as error:
+            self.fail()
+            if isinstance(error, Exception):
+                raise translate(error, self._connection) from error
+            raise
+        finally:
+            self.busy = False
+
+
+class PostgresqlDatabase:
+    """One PostgreSQL database, shared with any number of processes."""
+
+    engine: Engine = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        self.changes = Changes()
+        # Outside `transact` nothing can be written, as on SQLite: so reads can be repeated.
+        open_one = functools.partial(connect, url, default_transaction_read_only="on")
+        self._pool = Pool(open_one, _MOST_CONNECTIONS)
+        self._notices = Notices(open_one, self.changes)
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        db = cls(url)
+        await db._notices.start()
+        return db
+
+    async def transact(
+        self,
+        work: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        refuse_inside_a_transaction()
+        connection, _ = await self._first_call("execute", "BEGIN READ WRITE")
+        tx = PostgresqlTransaction(connection, self._notices)
+        outer = current.set(tx)
+        try:
+            result = await _only_awaiting(tx, work(tx, *args, **kwargs))
+            tx.check()
+        except BaseException:
+            await self._roll_back(connection)
+            raise
+        finally:
+            tx.end()
+            current.reset(outer)
+        await self._commit(connection, tx)
+        return result
+
+    async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
+        row: Row | None = await self._read("fetchrow", sql, parameters)
+        return row
+
+    async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
+        rows: list[Row] = await self._read("fetch", sql, parameters)
+        return rows
+
+    async def ping(self) -> None:
+        await self.fetch_one("SELECT 1 AS alive")
+
+    async def close(self) -> None:
+        await self._pool.close(_CLOSE_SECONDS)
+        await self._notices.close()
+
+    async def _read(self, method: str, sql: str, parameters: dict[str, Any]) -> Any:
+        refuse_inside_a_transaction()
+        statement = render("postgresql", sql)
+        values = statement.by_position(parameters)
+        connection, result = await self._first_call(method, statement.sql, values)
+        self._pool.release(connection)
+        return result
+
+    async def _first_call(
+        self, method: str, sql: str, values: Sequence[Any] = ()
+    ) -> tuple[Connection, Any]:
+        """A connection may have died unnoticed while idle: then another repeats its first call."""
+        # All of them may have died; the one after them is a fresh one.
+        tries_left = _MOST_CONNECTIONS + 1
+        give_up_at = time.monotonic() + ACQUIRE_SECONDS
+        while True:
+            connection = await self._pool.acquire()
+            tries_left -= 1
+            try:
+                return connection, await getattr(connection, method)(sql, *values)
+            except Exception as error:
+                died = connection.is_closed() or is_dying(error)
+                if isinstance(error, asyncpg.PostgresError) and not died:
+                    self._pool.release(connection)
+                else:
+                    self._pool.discard(connection)
+                if not died or not tries_left or time.monotonic() > give_up_at:
+                    raise translate(error, connection) from error
+            except BaseException:
+                self._pool.discard(connection)
+                raise
+
+    async def _roll_back(self, connection: Connection) -> None:
+        try:
+            await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
+        except BaseException as error:
+            self._pool.discard(connection)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._pool.release(connection)
+
+    async def _commit(self, connection: Connection, tx: PostgresqlTransaction) -> None:
+        try:
+            await connection.execute("COMMIT")
+        except BaseException as error:
+            self._pool.discard(connection)
+            if isinstance(error, Exception):
+                raise translate(error, connection) from error
+            raise
+        else:
+            self._pool.release(connection)
+        finally:
+            # An unconfirmed commit may have happened all the same; waking in vain does no harm.
+            self._tell(tx)
+
+    def _tell(self, tx: PostgresqlTransaction) -> None:
+        if tx.topics:
+            self._notices.tell(tx.topics)
+        if tx.topics or tx.invalidated:
+            self.changes.publish(*(tx.topics | tx.invalidated))
+
+
+@types.coroutine
+def _only_awaiting(
+    tx: PostgresqlTransaction, coroutine: Coroutine[Any, Any, T]
+) -> Generator[Any, Any, T]:
+    """Drive the work, and let it wait only while one of its statements is under way."""
+    step: Callable[[Any], Any] = coroutine.send
+    value: Any = None
+    while True:
+        try:
+            awaited = step(value)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        if not tx.busy:
+            tx.fail()
+            refuse_to_wait(coroutine)
+        try:
+            value, step = (yield awaited), coroutine.send
+        except BaseException as error:  # noqa: BLE001 - it is the work's, which is thrown it
+            value, step = error, coroutine.throw
+
+
+def _rows_changed(status: str) -> int:
+    """From the command's tag: `UPDATE 3`, `INSERT 0 1`, `CREATE TABLE`."""
+    last = status.rpartition(" ")[2]
+    return int(last) if last.isdigit() else 0

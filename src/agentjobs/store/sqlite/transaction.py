@@ -1,0 +1,77 @@
+"""`tx` on SQLite: every statement has ended when its call returns, so nothing ever waits."""
+
+import sqlite3
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Engine, Row
+from agentjobs.store.sqlite.connection import FAULTS, execute, execute_many, first_row, translate
+from agentjobs.store.transactions import OpenTransaction, refuse_to_wait
+
+T = TypeVar("T")
+
+
+class SqliteTransaction(OpenTransaction):
+    """Its begin and its end are the writer's; this is what happens between."""
+
+    __slots__ = ("_connection", "_path")
+
+    engine: Engine = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        super().__init__()
+        self._connection = connection
+        self._path = path
+
+    async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
+        return self._run(first_row, sql, parameters)
+
+    async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
+        return self._run(sqlite3.Cursor.fetchall, sql, parameters)
+
+    async def execute(self, sql: str, /, **parameters: Any) -> int:
+        return self._run(_rows_changed, sql, parameters)
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        if self.refusal is not None:
+            self.check()
+        try:
+            execute_many(self._connection, sql, rows)
+        except FAULTS as error:
+            self.fail()
+            raise translate(error, self._path) from error
+
+    async def clock_ms(self) -> int:
+        self.check()
+        return now_ms()
+
+    async def invalidate(self, *topics: str) -> None:
+        # Other processes see the commit itself, by `data_version`.
+        self.announce(*topics)
+
+    def _run(
+        self, outcome: Callable[[sqlite3.Cursor], T], sql: str, parameters: Mapping[str, Any]
+    ) -> T:
+        if self.refusal is not None:
+            self.check()
+        try:
+            return outcome(execute(self._connection, sql, parameters))
+        except FAULTS as error:
+            self.fail()
+            raise translate(error, self._path) from error
+
+
+def run_to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """A coroutine that awaits nothing but such a `tx` ends with its first `send`."""
+    try:
+        coroutine.send(None)
+        refuse_to_wait(coroutine)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+
+
+def _rows_changed(cursor: sqlite3.Cursor) -> int:
+    return max(cursor.rowcount, 0)

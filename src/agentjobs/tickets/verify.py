@@ -1,0 +1,82 @@
+"""Whether a tracker takes its token: asked before one is added, and when somebody wants to know."""
+
+import aiohttp
+
+from agentjobs.forges.http.client import Patience
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from agentjobs.tickets import trackers
+from agentjobs.tickets.resolve import jira_of
+from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
+
+
+async def add_checked(
+    db: Database,
+    keys: SealingKeys,
+    session: aiohttp.ClientSession,
+    organization: str,
+    new: NewTracker,
+    patience: Patience,
+) -> tuple[ConfiguredTracker, str | None]:
+    """With who we are to it; None where nobody is asked. Nothing is stored if it refuses."""
+    owner = await find_organization(db, organization)
+    draft = trackers.draft_of(owner.id, new)
+    account = None
+    if draft.kind == "jira":
+        account = await _asked(draft, new.token, session, patience)
+    added = await trackers.add_tracker(db, keys, organization, new)
+    if account is not None:
+        await trackers.note_check(db, added.id)
+    return await trackers.find_tracker(db, organization, added.id), account
+
+
+async def check_tracker(
+    db: Database,
+    keys: SealingKeys,
+    session: aiohttp.ClientSession,
+    organization: str,
+    name: str,
+    patience: Patience,
+) -> tuple[ConfiguredTracker, str | None]:
+    """Likewise, for one that is there; what it says is kept with it. Raises Problem."""
+    found = await trackers.find_tracker(db, organization, name)
+    opened = await trackers.open_tracker(db, keys, found.id)
+    account = None
+    if found.kind == "jira" and opened is not None:
+        try:
+            account = await _asked(*opened, session, patience)
+        except Problem as problem:
+            await trackers.note_check(db, found.id, problem.message)
+            raise
+        await trackers.note_check(db, found.id)
+    return await trackers.find_tracker(db, organization, found.id), account
+
+
+async def replace_checked(
+    db: Database,
+    keys: SealingKeys,
+    session: aiohttp.ClientSession,
+    organization: str,
+    name: str,
+    token: str,
+    patience: Patience,
+) -> tuple[ConfiguredTracker, str]:
+    """The old token stays if the new one is not accepted. Raises Problem."""
+    found = await trackers.find_tracker(db, organization, name)
+    trackers.check_token(found, token)
+    account = await _asked(found, token, session, patience)
+    await trackers.replace_token(db, keys, organization, found.id, token)
+    await trackers.note_check(db, found.id)
+    return await trackers.find_tracker(db, organization, found.id), account
+
+
+async def _asked(
+    tracker: ConfiguredTracker, token: str, session: aiohttp.ClientSession, patience: Patience
+) -> str:
+    try:
+        return await jira_of(tracker, token, session, patience).check()
+    except ForgeError as error:
+        raise Problem("tracker_refused", str(error)) from None

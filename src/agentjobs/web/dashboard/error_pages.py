@@ -1,0 +1,91 @@
+"""Refusals for people: a page that says what happened and what to do. Who is not signed in is led
+to the door; who is keeps the way to everywhere else."""
+
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agentjobs.organizations.form_tokens import form_token, new_nonce
+from agentjobs.organizations.memberships import allows
+from agentjobs.organizations.sessions import Viewer, find_viewer
+from agentjobs.problems import Problem
+from agentjobs.store.database import StoreError
+from agentjobs.web.api.errors import headers_of, not_found, status_of
+from agentjobs.web.basic_auth import unauthorized
+from agentjobs.web.context import WebContext
+from agentjobs.web.dashboard.cookies import SESSION, read_cookie
+from agentjobs.web.dashboard.other_organizations import InOtherOrganization
+from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
+
+_SIGN_IN = "Sign in first; nothing was changed."
+_NO_PAGE = "There is no page at this address; it may have been mistyped, or what it showed is gone."
+
+
+class NotSignedIn(Problem):
+    """A browser without a session."""
+
+
+def not_signed_in(request: Request, *, takes_keys: bool) -> Problem:
+    if takes_keys and not wants_page(request):
+        return unauthorized(
+            "Sign in, or give an API key as the password (any user name) or as a Bearer token."
+        )
+    return NotSignedIn("not_signed_in", _SIGN_IN)
+
+
+def wants_page(request: Request) -> bool:
+    """A person with a browser, at one of the addresses for people."""
+    accepts_html = "text/html" in request.headers.get("accept", "")
+    return accepts_html and not request.url.path.startswith("/v1/")
+
+
+async def refused_page(request: Request, problem: Problem, request_id: str) -> Response:
+    context: WebContext = request.app.state.context
+    prefix = prefix_of(context.settings)
+    if isinstance(problem, NotSignedIn) and request.method != "POST":
+        place = request.url.path
+        if request.url.query:
+            place += f"?{request.url.query}"
+        address = f"{prefix}/sign-in?next={quote(place, safe='/')}"
+        return RedirectResponse(address, status_code=303, headers=HEADERS)
+    status = status_of(problem)
+    values = {
+        **_surroundings(request, await _viewer(request, context, problem)),
+        "prefix": prefix,
+        "refused": problem,
+        "elsewhere": problem if isinstance(problem, InOtherOrganization) else None,
+        # An address that is none is told to programs in words of the API.
+        "message": _NO_PAGE if problem.message == not_found().message else problem.message,
+        "status": status,
+        "request_id": request_id,
+    }
+    response = html_response(await render("refused.html", values), status)
+    response.headers.update(headers_of(problem))
+    return response
+
+
+async def _viewer(request: Request, context: WebContext, problem: Problem) -> Viewer | None:
+    """Never in the way of the refusal: a store that does not answer is not asked again."""
+    token = read_cookie(request, context.settings, SESSION)
+    if not token or isinstance(problem, NotSignedIn) or problem.code == "unavailable":
+        return None
+    try:
+        return await find_viewer(context.db, context.settings, token)
+    except StoreError:
+        return None
+
+
+def _surroundings(request: Request, viewer: Viewer | None) -> dict[str, Any]:
+    """As a page has them, but for what would have to be looked up."""
+    return {
+        "viewer": viewer,
+        "csrf": form_token(viewer.csrf, new_nonce()) if viewer else "",
+        "form_nonce": "",
+        "may": partial(allows, viewer.role if viewer else ""),
+        "place": request.url.path,
+        "notices": (),
+        "said": None,
+    }

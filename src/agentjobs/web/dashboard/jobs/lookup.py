@@ -1,0 +1,25 @@
+"""The job an address names."""
+
+import re
+
+from agentjobs.jobs.views.queries import ensure_job
+from agentjobs.problems import Problem
+from agentjobs.web.api.jobs import JOB_ID_PATTERN
+from agentjobs.web.dashboard.other_organizations import look_elsewhere_for_job
+from agentjobs.web.dashboard.request_context import Visit
+
+_is_job_id = re.compile(JOB_ID_PATTERN[1:-1]).fullmatch
+
+
+async def job_id_of(visit: Visit) -> str:
+    """Of one that is there; a refusal in words for people otherwise, before anything is begun."""
+    job_id = visit.path("job_id")
+    try:
+        if _is_job_id(job_id):
+            await ensure_job(visit.db, visit.organization_id, job_id)
+            return job_id
+    except Problem as problem:
+        if problem.code != "job_not_found":
+            raise
+        await look_elsewhere_for_job(visit, job_id)
+    raise Problem("job_not_found", "There is no such job in your organization; Jobs lists them.")

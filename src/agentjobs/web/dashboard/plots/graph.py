@@ -1,0 +1,201 @@
+"""A node and its neighbours, drawn as SVG on the server: from the left to it, from it to the right.
+
+Two drawings of the same: beside each other for a wide page, below each other for a narrow one; the
+stylesheet shows the one that fits. Knows nothing of what nodes stand for, and trusts no text.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Literal
+
+import msgspec
+from markupsafe import Markup
+
+from agentjobs.web.dashboard.plots.canvas import number
+from agentjobs.web.dashboard.text.visible_text import visible
+
+Kind = Literal["plain", "external", "bad"]
+
+_FONT = 13
+# Of the fixed-width fonts of the stylesheet, generously.
+_CHARACTER = 7.9
+_ROW, _PITCH, _PADDING = 30.0, 37.0, 10.0
+_HEAD = 8.0
+
+_WIDE, _SIDE, _MIDDLE = 960.0, 310.0, 240.0
+_NARROW, _INDENT, _BUS = 280.0, 24.0, 5.0
+_BETWEEN = 26.0
+
+
+class Node(msgspec.Struct, frozen=True):
+    """`href` is an address of ours that it leads to, empty for none; `note` is said of it beside
+    its name."""
+
+    name: str
+    href: str = ""
+    kind: Kind = "plain"
+    note: str = ""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """`more_left` and `more_right` count those that are not drawn; their addresses list them."""
+
+    title: str
+    centre: Node
+    left: tuple[Node, ...] = ()
+    right: tuple[Node, ...] = ()
+    more_left: int = 0
+    more_right: int = 0
+    more_left_href: str = ""
+    more_right_href: str = ""
+
+
+def draw(picture: Picture) -> Markup:
+    drawn = _wide(picture) + _narrow(picture)
+    return Markup(drawn)  # noqa: S704 - every text went through `_escaped`
+
+
+def shortened(text: str, most: int) -> str:
+    """Its two ends with an ellipsis between, if it is wider than `most` characters.
+
+    The end says more: a file's name, the last part of a package's.
+    """
+    if sum(map(_width, text)) <= most:
+        return text
+    head, tail, left = "", "", most - 1
+    while left > 0:
+        # Twice from the end for each from the beginning.
+        take_head = len(head) * 2 < len(tail)
+        letter = text[len(head)] if take_head else text[-len(tail) - 1]
+        left -= _width(letter)
+        if left < 0:
+            break
+        head, tail = (head + letter, tail) if take_head else (head, letter + tail)
+    return f"{head}…{tail}"
+
+
+def _wide(picture: Picture) -> str:
+    left, right = _columns(picture)
+    height = max(_height(column) for column in (left, right, [picture.centre]))
+    middle, begin, end = height / 2, (_WIDE - _MIDDLE) / 2, (_WIDE + _MIDDLE) / 2
+    edges, boxes = [], []
+    for node, y in _placed(left, height):
+        edges.append(_curve(_SIDE, y + _ROW / 2, begin, middle))
+        boxes.append(_box(node, 0, y, _SIDE))
+    if left:
+        edges.append(_arrow(begin, middle))
+    for node, y in _placed(right, height):
+        edges.append(_curve(end, middle, _WIDE - _SIDE, y + _ROW / 2))
+        edges.append(_arrow(_WIDE - _SIDE, y + _ROW / 2))
+        boxes.append(_box(node, _WIDE - _SIDE, y, _SIDE))
+    centre = _box(picture.centre, begin, middle - _ROW / 2, _MIDDLE, is_centre=True)
+    return _svg("wide", picture.title, _WIDE, height, [*edges, *boxes, centre])
+
+
+def _placed(column: Sequence[Node], height: float) -> Iterator[tuple[Node, float]]:
+    top = (height - _height(column)) / 2
+    for at, node in enumerate(column):
+        yield node, top + at * _PITCH
+
+
+def _narrow(picture: Picture) -> str:
+    """Those that lead to it above, where it leads below; lines run along the left edge."""
+    left, right = _columns(picture)
+    width = _NARROW - _INDENT
+    top = _height(left) + _BETWEEN if left else 0.0
+    centre, below = top + _ROW / 2, top + _ROW + _BETWEEN
+    height = below + _height(right) if right else top + _ROW
+    edges, boxes = [], []
+    for node, y in _placed(left, _height(left)):
+        edges.append(_line(f"M{number(_INDENT)} {number(y + _ROW / 2)}H{number(_BUS)}"))
+        boxes.append(_box(node, _INDENT, y, width))
+    if left:
+        edges.append(
+            _line(f"M{number(_BUS)} {number(_ROW / 2)}V{number(centre)}H{number(_INDENT)}")
+        )
+        edges.append(_arrow(_INDENT, centre))
+    for node, y in _placed(right, _height(right)):
+        tip = below + y + _ROW / 2
+        edges.append(_line(f"M{number(_BUS)} {number(tip)}H{number(_INDENT)}"))
+        edges.append(_arrow(_INDENT, tip))
+        boxes.append(_box(node, _INDENT, below + y, width))
+    if right:
+        last = below + _height(right) - _ROW / 2
+        out = f"M{number(_INDENT * 2)} {number(top + _ROW)}v{number(_BETWEEN / 2)}"
+        edges.append(_line(f"{out}H{number(_BUS)}V{number(last)}"))
+    boxes.append(_box(picture.centre, _INDENT, top, width, is_centre=True))
+    return _svg("narrow", picture.title, _NARROW, height, [*edges, *boxes])
+
+
+def _columns(picture: Picture) -> tuple[Sequence[Node], Sequence[Node]]:
+    left, right = list(picture.left), list(picture.right)
+    if picture.more_left:
+        left.append(_more(picture.more_left, picture.more_left_href))
+    if picture.more_right:
+        right.append(_more(picture.more_right, picture.more_right_href))
+    return left, right
+
+
+def _more(count: int, href: str) -> Node:
+    return Node(f"and {count:,} more", href)
+
+
+def _height(column: Sequence[Node]) -> float:
+    return max(0.0, len(column) * _PITCH - (_PITCH - _ROW))
+
+
+def _box(node: Node, x: float, y: float, width: float, *, is_centre: bool = False) -> str:
+    name = visible(node.name).replace("\n", " ")
+    label = shortened(name, int((width - 2 * _PADDING) / _CHARACTER))
+    title = f"{name}, {visible(node.note)}" if node.note else name
+    css_class = "node centre" if is_centre else "node"
+    if node.kind != "plain":
+        css_class += f" {node.kind}"
+    # One unit of room around: a line is drawn half outside of its shape.
+    inside = (
+        f"<title>{_escaped(title)}</title>"
+        f'<rect x="{number(x + 1)}" y="{number(y + 1)}" width="{number(width - 2)}"'
+        f' height="{number(_ROW - 2)}" rx="6"/>'
+        f'<text x="{number(x + _PADDING)}" y="{number(y + _ROW / 2 + _FONT * 0.35)}"'
+        f' font-size="{_FONT}">{_escaped(label)}</text>'
+    )
+    if node.href and not is_centre:
+        return f'<a class="{css_class}" href="{_escaped(node.href)}">{inside}</a>'
+    return f'<g class="{css_class}">{inside}</g>'
+
+
+def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Ends level, so that its arrow points to the right."""
+    bend = (x1 + x2) / 2
+    return _line(
+        f"M{number(x1)} {number(y1)}C{number(bend)} {number(y1)} {number(bend)} {number(y2)}"
+        f" {number(x2)} {number(y2)}"
+    )
+
+
+def _line(path: str) -> str:
+    return f'<path class="edge" d="{path}"/>'
+
+
+def _arrow(x: float, y: float) -> str:
+    return (
+        f'<path class="arrow" d="M{number(x)} {number(y)}l-{number(_HEAD)} -{number(_HEAD / 2)}'
+        f'v{number(_HEAD)}z"/>'
+    )
+
+
+def _svg(name: str, title: str, width: float, height: float, parts: Sequence[str]) -> str:
+    # A group, not an image: what is inside can be reached.
+    return (
+        f'<svg class="graph graph-{name}" viewBox="0 0 {number(width)} {number(height)}"'
+        f' role="group" aria-label="{_escaped(visible(title))}">{"".join(parts)}</svg>'
+    )
+
+
+def _escaped(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def _width(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

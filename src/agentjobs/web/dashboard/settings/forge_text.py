@@ -1,0 +1,68 @@
+"""Connections to platforms, in words for pages: operations speak to a terminal. Pure."""
+
+from collections.abc import Mapping
+
+from agentjobs.forges.connection import Connection
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.connection_errors import for_tenants
+
+PLATFORMS: Mapping[str, str] = {
+    "github": "GitHub",
+    "gitlab": "GitLab",
+    "gitea": "Gitea or Forgejo",
+}
+# What a form calls what an operation names by an option, and what only a terminal can do.
+_PHRASES = (
+    ("; choose another with --name.", "; choose another name."),
+    ("both: --app-id and --installation-id.", "both: an App ID and an installation ID."),
+    (
+        "an app is connected with --app-id, --installation-id and --private-key-file.",
+        "put it into the field of the GitHub App, with the App's ID and installation.",
+    ),
+    ("The token is empty; give it on standard input.", "Paste the token."),
+    (
+        "Name the address of the platform with --url: it has no usual one.",
+        "Name the address of the platform, such as https://git.example.com.",
+    ),
+    (" (`agentjobs repos disconnect`)", ""),
+    (
+        ": `agentjobs forges rotate-token` gives that a new token.",
+        ", and Platforms is where that gets a new token.",
+    ),
+)
+_FIELD_OF = {
+    "invalid_platform": "platform",
+    "invalid_url": "url",
+    "invalid_name": "name",
+    "name_taken": "name",
+    "invalid_app": "app_id",
+    "forge_unauthorized": "credential",
+    "invalid_credential": "credential",
+}
+
+
+def for_people(problem: Problem) -> Problem:
+    message = problem.message
+    for terminal, page in _PHRASES:
+        message = message.replace(terminal, page)
+    return Problem(
+        problem.code, for_tenants(message), retry_after_seconds=problem.retry_after_seconds
+    )
+
+
+def faults_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[str, str]:
+    """What is wrong with each field of the form, empty for nothing."""
+    faults = dict.fromkeys(("platform", "url", "name", "app_id", "token", "private_key"), "")
+    field = None if problem is None else _FIELD_OF.get(problem.code)
+    if problem is not None and field is not None:
+        credential = "private_key" if is_app else "token"
+        faults[credential if field == "credential" else field] = problem.message
+    return faults
+
+
+def hook_address(public_url: str, connection: Connection) -> str:
+    return f"{public_url}/hooks/{connection.platform}/{connection.id}"
+
+
+def not_found() -> Problem:
+    return Problem("not_found", "There is no such connection; it may have been removed.")

@@ -1,0 +1,161 @@
+"""Markdown that agents and people wrote, as safe HTML: no HTML of theirs, no image, few links.
+
+Owns what may be rendered and how much of it. Knows nothing of pull requests or jobs.
+"""
+
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from functools import cache
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from markupsafe import Markup
+
+from agentjobs.web.dashboard.text.highlighting import highlight, language_named
+from agentjobs.web.dashboard.text.visible_text import visible
+
+MAX_RENDERED = 64 * 1024
+MAX_RENDERED_LINES = 2_000
+MAX_PLAIN = 256 * 1024
+LEFT_PLAIN = "The rest of this long text is shown as it was written."
+
+# Reading the inside of a paragraph can take time that grows faster than the text.
+_LONGEST_PARAGRAPH = 8 * 1024
+_MOST_BRACKETS = 200
+_PAGE_SECONDS = 0.3
+_MAX_NESTING = 20
+_MAX_CODE_LINES = 400
+_HIGHLIGHT_SECONDS = 0.1
+_OUTLINE_STEPS = 2
+_LINKS = ("http://", "https://", "mailto:", "#")
+_REL = "nofollow noopener ugc"
+
+
+def render(text: str) -> Markup:
+    """A `<div class="prose">`; its headings begin at the third level."""
+    return render_all([text])[0]
+
+
+def render_all(texts: Sequence[str]) -> list[Markup]:
+    """Those of one page. They share a time: paragraphs after it are shown as they were written.
+
+    Takes it, too: call it beside the event loop.
+    """
+    deadline = time.thread_time() + _PAGE_SECONDS
+    return [_rendered(text, deadline) for text in texts]
+
+
+def _rendered(text: str, deadline: float) -> Markup:
+    head, rest = _split(text)
+    if time.thread_time() > deadline:
+        # Even to find its paragraphs takes a while.
+        head, rest = "", text
+    html = _parser().render(head, {"deadline": deadline})
+    if rest:
+        shown = escape(visible(rest[:MAX_PLAIN])) + ("…" if len(rest) > MAX_PLAIN else "")
+        html += f'<p class="note">{LEFT_PLAIN}</p>\n<pre>{shown}</pre>\n'
+    return Markup(f'<div class="prose">\n{html}</div>')  # noqa: S704 - all of it escaped above
+
+
+def _split(text: str) -> tuple[str, str]:
+    """What is rendered, up to the end of a line, and what is too much."""
+    end = len(text)
+    if end > MAX_RENDERED:
+        end = text.rfind("\n", 0, MAX_RENDERED) + 1 or MAX_RENDERED
+    beyond = text[:end].split("\n", MAX_RENDERED_LINES)[MAX_RENDERED_LINES:]
+    end -= len(beyond[0]) if beyond else 0
+    return text[:end], text[end:]
+
+
+class _Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # noqa: N802 - its name there
+        """What is relative to this page, or runs, is no link."""
+        return url.strip().lower().startswith(_LINKS)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = _Parser("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    parser.enable(["table", "strikethrough"])
+    parser.core.ruler.at("inline", _read_paragraphs)
+    parser.core.ruler.push("safe", _make_safe)
+    parser.add_render_rule("fence", _code)
+    parser.add_render_rule("code_block", _code)
+    return parser
+
+
+def _read_paragraphs(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.type != "inline":
+            continue
+        token.children = []
+        if _takes_long(token.content) or time.thread_time() > state.env["deadline"]:
+            token.children = [Token("text", "", 0, content=token.content)]
+        else:
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
+
+
+def _takes_long(paragraph: str) -> bool:
+    """Every bracket may begin a link, whose end is then looked for."""
+    return len(paragraph) > _LONGEST_PARAGRAPH or paragraph.count("[") > _MOST_BRACKETS
+
+
+def _make_safe(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.type in {"heading_open", "heading_close"}:
+            token.tag = f"h{min(6, int(token.tag[1]) + _OUTLINE_STEPS)}"
+        if "style" in token.attrs:
+            # Of a table's cell: the page allows no style but its own.
+            token.attrs = {"class": str(token.attrs["style"]).replace("text-align:", "align-")}
+        if token.children:
+            token.children = list(_safe_inline(token.children))
+
+
+def _safe_inline(children: Sequence[Token]) -> Iterator[Token]:
+    link_depth = 0
+    for token in children:
+        link_depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+        if token.type == "link_open":
+            token.attrs = _link_attributes(str(token.attrs.get("href", "")))
+        if token.type == "image":
+            yield from _instead_of_image(token, is_inside_link=link_depth > 0)
+            continue
+        token.content = visible(token.content)
+        yield token
+
+
+def _instead_of_image(token: Token, *, is_inside_link: bool) -> Iterator[Token]:
+    """A picture from elsewhere would tell its owner who reads this page."""
+    text = Token("text", "", 0, content=visible(f"Image: {token.content or 'no description'}"))
+    if is_inside_link:
+        yield text
+        return
+    yield Token("link_open", "a", 1, attrs=_link_attributes(str(token.attrs.get("src", ""))))
+    yield text
+    yield Token("link_close", "a", -1)
+
+
+def _link_attributes(address: str) -> dict[str, str | int | float]:
+    return {"href": address, "rel": _REL} if address else {}
+
+
+def _code(
+    _self: RendererHTML,
+    tokens: Sequence[Token],
+    at: int,
+    _options: Any,
+    _env: MutableMapping[str, Any],
+) -> str:
+    token = tokens[at]
+    lines = visible(token.content.removesuffix("\n")).split("\n")
+    named = token.info.split(None, 1)[:1]
+    language = language_named(named[0]) if named and len(lines) <= _MAX_CODE_LINES else None
+    html = None
+    if language is not None:
+        html = highlight(lines, language, deadline=time.thread_time() + _HIGHLIGHT_SECONDS)
+    body = "\n".join(html) if html is not None else escape("\n".join(lines))
+    return f"<pre><code>{body}\n</code></pre>\n"

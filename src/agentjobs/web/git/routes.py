@@ -1,0 +1,157 @@
+"""Smart HTTP for `local` repositories: `/git/<org>/<owner>/<name>.git`, and nothing else of git.
+
+Refuses the dumb protocol, and every push before git sees it unless all its refs may change.
+"""
+
+import asyncio
+import re
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from agentjobs.local_git.repositories import repositories_root, repository_name
+from agentjobs.problems import Problem
+from agentjobs.pulls.pushes import record_push
+from agentjobs.web.api.errors import HttpProblem
+from agentjobs.web.api.headers import media_type
+from agentjobs.web.context import WebContext
+from agentjobs.web.git.access import GitAccess, open_door
+from agentjobs.web.git.backend import (
+    IDLE_SECONDS,
+    MAX_NEGOTIATION_BYTES,
+    MAX_PUSH_BYTES,
+    BackendRequest,
+)
+from agentjobs.web.git.body import Body, at_most, gunzipped, received_pieces
+from agentjobs.web.git.push_commands import (
+    MalformedOpening,
+    OpeningParser,
+    OpeningTooLarge,
+    PushOpening,
+    refusal_report,
+)
+from agentjobs.web.git.response import Relay
+
+_UPLOAD = "git-upload-pack"
+_RECEIVE = "git-receive-pack"
+_PROTOCOL = re.compile(r"[a-z0-9=:.-]{1,200}")
+
+
+async def info_refs(request: Request) -> Response:
+    """The greeting of a fetch or a push: which refs there are."""
+    access = await open_door(request)
+    service = request.query_params.get("service")
+    if service not in {_UPLOAD, _RECEIVE}:
+        raise Problem(
+            "not_found", "Only git's smart HTTP protocol is spoken here; use a current git."
+        )
+    if service == _RECEIVE:
+        access.check_write()
+    body = at_most(0, received_pieces(request.receive))
+    asked = _asked(request, access, "info/refs", query=f"service={service}")
+    return Relay(asked, Body(body, body))
+
+
+async def upload_pack(request: Request) -> Response:
+    """Clone and fetch."""
+    access = await open_door(request)
+    body = _body(request, _UPLOAD, MAX_NEGOTIATION_BYTES)
+    return Relay(_asked(request, access, _UPLOAD), body)
+
+
+async def receive_pack(request: Request) -> Response:
+    """Push: the refs it names are checked first, then the rest is git's."""
+    access = await open_door(request)
+    access.check_write()
+    body = _body(request, _RECEIVE, MAX_PUSH_BYTES)
+    opening = await _opening(body)
+    if refusals := access.refusals(opening):
+        return await _refused(opening, refusals, body)
+    context: WebContext = request.app.state.context
+
+    async def record() -> None:
+        refs = [update.name for update in opening.updates]
+        await record_push(context.db, context.settings.data_path, access.repo_id, refs)
+
+    whole = body.after(opening.received)
+    return Relay(_asked(request, access, _RECEIVE), whole, record if opening.updates else None)
+
+
+def _asked(request: Request, access: GitAccess, path: str, query: str = "") -> BackendRequest:
+    context: WebContext = request.app.state.context
+    protocol = request.headers.get("git-protocol", "")
+    return BackendRequest(
+        project_root=repositories_root(context.settings.data_path),
+        path=f"/{repository_name(access.repo_id)}/{path}",
+        # A HEAD is a GET whose body the server leaves out.
+        method="POST" if request.method == "POST" else "GET",
+        query=query,
+        content_type=f"application/x-{path}-request" if request.method == "POST" else "",
+        protocol=protocol if _PROTOCOL.fullmatch(protocol) else "",
+        who=access.who,
+    )
+
+
+def _body(request: Request, service: str, max_bytes: int) -> Body:
+    if media_type(request.headers.get("content-type")) != f"application/x-{service}-request":
+        raise Problem(
+            "unsupported_media_type", f"The body must be application/x-{service}-request."
+        )
+    received = at_most(max_bytes, received_pieces(request.receive))
+    match request.headers.get("content-encoding", "identity").strip().lower():
+        case "gzip" | "x-gzip":
+            return Body(at_most(max_bytes, gunzipped(received)), received)
+        case "identity":
+            return Body(received, received)
+        case _:
+            raise Problem("unsupported_media_type", "The body may be packed with gzip only.")
+
+
+async def _opening(body: Body) -> PushOpening:
+    parser = OpeningParser()
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            async for piece in body.pieces:
+                opening = parser.feed(piece)
+                if opening is not None:
+                    return opening
+    except TimeoutError:
+        raise _too_slow() from None
+    except OpeningTooLarge as error:
+        raise Problem("payload_too_large", f"This push is too large: {error}.") from None
+    except MalformedOpening as error:
+        raise Problem("bad_request", f"This is not a push: {error}.") from None
+    raise Problem("bad_request", "This is not a push: it ends before its list of refs does.")
+
+
+async def _refused(opening: PushOpening, refusals: dict[str, str], body: Body) -> Response:
+    """In git's own words where the client understands them: then its user sees the reason."""
+    report = refusal_report(opening, refusals)
+    if report is None:
+        name, reason = next(iter(refusals.items()))
+        raise Problem("insufficient_scope", f"{name} was not changed: {reason}.")
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            async for _ in body.received:
+                pass
+    except TimeoutError:
+        raise _too_slow() from None
+    return Response(report, media_type=f"application/x-{_RECEIVE}-result")
+
+
+def _too_slow() -> Problem:
+    return HttpProblem(
+        "request_timeout",
+        f"The body did not arrive within {IDLE_SECONDS:.0f} seconds.",
+        headers={"Connection": "close"},
+    )
+
+
+_REPOSITORY = "/git/{org}/{owner}/{name}.git"
+
+routes: list[BaseRoute] = [
+    Route(f"{_REPOSITORY}/info/refs", info_refs, methods=["GET"]),
+    Route(f"{_REPOSITORY}/{_UPLOAD}", upload_pack, methods=["POST"]),
+    Route(f"{_REPOSITORY}/{_RECEIVE}", receive_pack, methods=["POST"]),
+]

@@ -1,0 +1,71 @@
+"""The numbers of the web half, in a registry of their own. Knows not where they are shown."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agentjobs.store.database import Database
+from agentjobs.web.metrics.jobs import JobMetrics
+from agentjobs.web.metrics.webhooks import WebhookMetrics
+
+_KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+_BOUNDS = (*(str(bound) for bound in _SECONDS), "+Inf")
+
+
+class RequestMetrics(Collector):
+    """Counted on the event loop's thread alone, so without the locks of ordinary counters."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], int] = {}
+        # For each route: the requests per bucket, and the sum of their seconds.
+        self._buckets: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        # What a client makes up must not become a label of its own.
+        key = (route, method if method in _KNOWN_METHODS else "other", status)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        buckets = self._buckets.get(route)
+        if buckets is None:
+            buckets = self._buckets[route] = [0] * len(_BOUNDS)
+        buckets[bisect_left(_SECONDS, seconds)] += 1
+        self._sums[route] = self._sums.get(route, 0.0) + seconds
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "agentjobs_http_requests",
+            "Requests answered, by route template, method and status.",
+            labels=("route", "method", "status"),
+        )
+        for (route, method, status), count in self._counts.items():
+            requests.add_metric((route, method, str(status)), count)
+        yield requests
+        durations = HistogramMetricFamily(
+            "agentjobs_http_request_seconds",
+            "Time from the request's arrival to the end of its answer, waiting included.",
+            labels=("route",),
+        )
+        for route, buckets in self._buckets.items():
+            cumulated = zip(_BOUNDS, accumulate(buckets), strict=True)
+            durations.add_metric((route,), list(cumulated), self._sums[route])
+        yield durations
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.jobs = JobMetrics(self.registry)
+        self.webhooks = WebhookMetrics(self.registry)
+        self.requests = RequestMetrics()
+        self.registry.register(self.requests)
+
+    async def refresh(self, db: Database) -> None:
+        """What is read from the store; the rest is counted as it happens."""
+        await self.jobs.refresh(db)
+        await self.webhooks.refresh(db)

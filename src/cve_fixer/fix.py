@@ -1,0 +1,99 @@
+"""From the job file to edited files and a report: which module fixes which manifest."""
+
+import importlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from cve_fixer import report
+from cve_fixer.model import Fix, Outcome, read_fixes
+from cve_fixer.text import one_line
+
+# The first that fits. Each module has `fix(fixes, root) -> Outcome`.
+FIXERS: tuple[tuple[str, str, str], ...] = (
+    ("PyPI", "uv.lock", "python.uv_lock"),
+    ("PyPI", "poetry.lock", "python.poetry_lock"),
+    ("PyPI", "pyproject.toml", "python.pyproject"),
+    ("PyPI", "*.txt", "python.requirements"),
+    ("PyPI", "*.in", "python.requirements"),
+    ("npm", "package-lock.json", "npm.package_lock"),
+    ("npm", "npm-shrinkwrap.json", "npm.package_lock"),
+    ("npm", "pnpm-lock.yaml", "pnpm.lock"),
+    ("npm", "package.json", "npm.package_json"),
+    ("Go", "go.mod", "go_mod"),
+    ("Maven", "*pom.xml", "pom"),
+)
+
+
+def main() -> int:
+    try:
+        fixes = read_job()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"the job file cannot be used: {error!r}")
+        return 1
+    if not fixes:
+        print("the job file names no fixes: nothing to do")
+        return 1
+    outcome = fix_all(fixes, Path.cwd())
+    write_report(outcome)
+    print(f"fixed: {len(outcome.made)}, not fixed: {len(outcome.failed)}")
+    if not outcome.made:
+        print(f"nothing could be fixed: {one_line(outcome.failed[0].reason)}")
+        return 1
+    return 0
+
+
+def read_job() -> list[Fix]:
+    path = Path(os.environ.get("AGENTJOBS_JOB", "job.json"))
+    return read_fixes(json.loads(path.read_text(encoding="utf-8")))
+
+
+def fix_all(fixes: Iterable[Fix], root: Path) -> Outcome:
+    outcome = Outcome()
+    for (ecosystem, manifest), group in _by_manifest(fixes):
+        print(f"{manifest}: {', '.join(f'{fix.package} {fix.old} → {fix.new}' for fix in group)}")
+        one = _fix_manifest(ecosystem, manifest, group, root)
+        for failure in one.failed:
+            print(f"not fixed: {failure.fix.package}: {failure.reason}")
+        outcome.add(one)
+    return outcome
+
+
+def fixer_for(ecosystem: str, manifest: str) -> str | None:
+    name = PurePosixPath(manifest).name
+    fitting = (
+        module
+        for known, pattern, module in FIXERS
+        if known == ecosystem and fnmatchcase(name, pattern)
+    )
+    return next(fitting, None)
+
+
+def _fix_manifest(ecosystem: str, manifest: str, fixes: list[Fix], root: Path) -> Outcome:
+    outcome = Outcome()
+    module = fixer_for(ecosystem, manifest)
+    if module is None:
+        outcome.fail(fixes, f"files like {manifest} cannot be edited by this agent yet")
+        return outcome
+    try:
+        made: Outcome = importlib.import_module(f".{module}", __package__).fix(fixes, root)
+        return made
+    except Exception as error:  # noqa: BLE001 - one manifest's trouble must not stop the others
+        outcome.fail(fixes, f"{manifest} could not be edited: {error!r}")
+        return outcome
+
+
+def _by_manifest(fixes: Iterable[Fix]) -> Iterator[tuple[tuple[str, str], list[Fix]]]:
+    groups: dict[tuple[str, str], list[Fix]] = defaultdict(list)
+    for fix in fixes:
+        groups[fix.ecosystem, fix.manifest].append(fix)
+    yield from groups.items()
+
+
+def write_report(outcome: Outcome) -> None:
+    path = os.environ.get("AGENTJOBS_REPORT")
+    if path:
+        Path(path).write_text(report.report(outcome), encoding="utf-8", errors="replace")
