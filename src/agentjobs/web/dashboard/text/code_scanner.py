@@ -1,6 +1,6 @@
 """A scanner for the languages most changes are written in: one regular expression each.
 
-Twenty times as quick as a whole lexer, and never slower than the text is long. It knows comments,
+Four to eight times as fast as Pygments, and linear in the length of the text. It knows comments,
 strings, numbers, words and what is defined; nothing of grammar, and nothing of HTML.
 """
 
@@ -23,7 +23,7 @@ _PYTHON = r"""
 _BRACES = r"""
     (?P<c>//[^\n]* | /\*.*?(?:\*/|\Z))
   | (?P<s>"(?:\\.|[^"\\\n])*"? | %s)
-  | (?P<b>@[A-Za-z_][\w.]* | ^\s*\#\s*[a-z]+\b)
+  | (?P<b>@[A-Za-z_][\w.]* | ^[ \t]*\#[ \t]*[a-z]+\b)
   | (?P<m>(?<![\w.])\d[\w.]*)
   | (?P<word>[^\W\d][\w$]*)
 """
