@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from tests import postgres
+from tests.support import postgres
 
 _AS_SHIPPED = {"max_connections": "100"}
 

@@ -36,7 +36,7 @@ from bench.dashboard_history import (
 )
 from bench.report import verdict
 from bench.server import Serving, running
-from tests.local_platform import commit_files, git_now
+from tests.support.local_repository import commit_files, git_now
 
 ROUNDS = 60
 CLIENTS = 4

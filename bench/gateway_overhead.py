@@ -36,7 +36,7 @@ from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from bench.cluster import durable_cluster
 from bench.report import verdict
-from tests.stores import add
+from tests.support.stores import add
 
 REQUESTS = 300
 WARM_UP = 20
@@ -119,7 +119,7 @@ def _provider() -> Iterator[str]:
         json.dump(_SCRIPT, script)
         script.flush()
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.model_server", "--script", script.name],
+            [sys.executable, "-m", "tests.support.model_server", "--script", script.name],
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[1],

@@ -18,7 +18,7 @@ from agentjobs.organizations.organizations import create_organization
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
-from tests.world import insert_repo
+from tests.support.jobs import insert_repo
 
 REPO = "acme/shop"
 JOB = CreateJobRequest(repo=REPO, agent="lint-fixer", ticket_id="SHOP-1234")

@@ -25,7 +25,7 @@ import msgspec
 
 from bench.cluster import durable_cluster
 from bench.report import verdict
-from tests.service import Service, sample_repository
+from tests.support.service import Service, sample_repository
 
 JOBS = 100
 WARM_UP_JOBS = 5

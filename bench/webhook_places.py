@@ -10,7 +10,7 @@ from bench.cluster import durable_cluster
 from bench.webhook_process import Ask, in_a_process
 from bench.webhook_receiver import receiver
 from bench.webhook_service import Place, make_place
-from tests.postgres import PostgresCluster
+from tests.support.postgres import PostgresCluster
 
 STORES = ("sqlite", "postgresql")
 

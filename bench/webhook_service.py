@@ -25,7 +25,7 @@ from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import effective_allowance
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
 from agentjobs.webhooks.registration import add_endpoint
-from tests.stores import add
+from tests.support.stores import add
 
 REPO = "acme/shop"
 _LOOK_AGAIN_SECONDS = 0.02

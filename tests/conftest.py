@@ -12,8 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.postgres import PostgresCluster
-from tests.tidy_loop import TidyLoops
+from tests.support.event_loop import TidyLoops
+from tests.support.postgres import PostgresCluster
 
 asyncio.set_event_loop_policy(TidyLoops())
 

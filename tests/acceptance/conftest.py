@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile_house import House, open_house
-from tests.service import Api, Service, StartService, sample_repository
+from tests.support.hostile_service import House, open_house
+from tests.support.service import Api, Service, StartService, sample_repository
 
 QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
 AGENTS = '''

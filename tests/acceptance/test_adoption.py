@@ -12,7 +12,7 @@ from agentjobs.jobs.run.outcomes import Released
 from agentjobs.jobs.run.verification import Verification, record_verification
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
-from tests.service import Service, StartService, connected, git, pull_requests
+from tests.support.service import Service, StartService, connected, git, pull_requests
 
 
 def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.service import (
+from tests.support.service import (
     Api,
     Service,
     StartService,

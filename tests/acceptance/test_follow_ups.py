@@ -19,7 +19,7 @@ from agentjobs.jobs.run.outcomes import Released
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from tests.acceptance.test_crashes import freeze
-from tests.service import Api, Service, git, pull_requests, sample_repository
+from tests.support.service import Api, Service, git, pull_requests, sample_repository
 
 AGENTS = '''
 [[agents]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.hostile_agents import LOG_BYTES
-from tests.hostile_house import House
+from tests.support.hostile_agents import LOG_BYTES
+from tests.support.hostile_service import House
 
 
 def test_the_looks_after_every_attempt_do_see_an_agent_that_lives(house: House) -> None:

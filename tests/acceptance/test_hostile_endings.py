@@ -1,6 +1,6 @@
 """Agents that do not want to end, or want others to end."""
 
-from tests.hostile_house import House
+from tests.support.hostile_service import House
 
 STUBBORN = "trap '' TERM INT HUP QUIT USR1; echo up; while :; do sleep 600; done"
 

@@ -5,7 +5,7 @@ import socket
 from urllib.parse import urlsplit
 
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.hostile_house import Ended, House
+from tests.support.hostile_service import Ended, House
 
 # Each of these would be a way out of a namespace, into another process, or into the kernel.
 CALLS = (

@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.hostile_house import FILES, House
-from tests.service import sample_repository, wait_until
+from tests.support.hostile_service import FILES, House
+from tests.support.service import sample_repository, wait_until
 
 HOLDING = r"""
 port = 3128 if "HTTPS_PROXY" in os.environ else 8462

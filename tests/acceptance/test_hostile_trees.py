@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.hostile_house import FILES, House
+from tests.support.hostile_service import FILES, House
 
 ORIGINAL = {name.encode(): "100644" for name in FILES}
 # Whatever git would run on its own account, if it read a git directory that an agent wrote.

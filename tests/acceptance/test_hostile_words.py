@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.hostile_house import MODEL_KEY, House
+from tests.support.hostile_service import MODEL_KEY, House
 
 TOKEN = "ghp_" + "0123456789abcdefghij" * 2
 

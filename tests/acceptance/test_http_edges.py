@@ -4,7 +4,7 @@ import json
 import socket
 from urllib.parse import urlsplit
 
-from tests.service import Api, Service
+from tests.support.service import Api, Service
 
 
 def connected(service: Service) -> socket.socket:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.service import Service, StartService, connected
+from tests.support.service import Service, StartService, connected
 
 
 def free_port() -> int:

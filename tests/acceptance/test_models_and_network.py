@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service import Api, Service, connected
+from tests.support.service import Api, Service, connected
 
 KEY = "sk-real-key-of-the-organization"
 ASKING = r"""
@@ -100,7 +100,7 @@ def model_url(tmp_path: Path) -> Iterator[str]:
     dear = {**answer, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
     script.write_text(json.dumps([dear, answer]))
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.model_server", "--script", script, "--port", "0"],
+        [sys.executable, "-m", "tests.support.model_server", "--script", script, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
     )

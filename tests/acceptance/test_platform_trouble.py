@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.forge_servers import faults
-from tests.forge_servers.github import GitHubServer
-from tests.platform_street import Street, open_street
-from tests.service import wait_until
+from tests.support.connected_service import Street, open_street
+from tests.support.forge_servers import faults
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.service import wait_until
 
 TOKENS = "POST /app/installations/{installation_id}/access_tokens"
 

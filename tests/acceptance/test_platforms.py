@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.forge_servers.faults import too_many
-from tests.forge_servers.jira import JiraServer
-from tests.platform_street import Street, at_once, open_street
-from tests.platform_town import KINDS, READER, REVIEWER, WRITER, Town, served
-from tests.receiver import Receiver, receiver
-from tests.service import wait_until
+from tests.support.connected_service import Street, at_once, open_street
+from tests.support.forge_servers.faults import too_many
+from tests.support.forge_servers.jira import JiraServer
+from tests.support.live_platform import KINDS, READER, REVIEWER, WRITER, Town, served
+from tests.support.receiver import Receiver, receiver
+from tests.support.service import wait_until
 
 JOB_OF_COMMIT = "%(trailers:key=Job,valueonly,separator=)"
 REVIEWED = ["job.completed", "pr.review_requested"]

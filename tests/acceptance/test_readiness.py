@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.service import Service, connected, wait_until
+from tests.support.service import Service, connected, wait_until
 
 AGENTS = """
 [[agents]]

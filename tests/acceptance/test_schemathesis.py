@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service import Api, Service, sample_repository, wait_until
+from tests.support.service import Api, Service, sample_repository, wait_until
 
 PROGRAM = str(Path(sys.executable).with_name("schemathesis"))
 CASES_PER_OPERATION = 8

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.service import PROGRAM, wait_until
+from tests.support.service import PROGRAM, wait_until
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/sign-in\?token=[A-Za-z0-9_]+")
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.service import Api, Service, git, wait_until
+from tests.support.service import Api, Service, git, wait_until
 
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 EVENTS = ["job.queued", "job.started", "job.completed", "pr.review_requested"]

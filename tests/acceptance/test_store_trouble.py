@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import PostgresCluster
-from tests.service import Api, Service, sample_repository, wait_until
+from tests.support.postgres import PostgresCluster
+from tests.support.service import Api, Service, sample_repository, wait_until
 
 
 @pytest.fixture

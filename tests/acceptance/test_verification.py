@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Api, Service, sample_repository, wait_until
+from tests.support.service import Api, Service, sample_repository, wait_until
 
 AGENTS = """
 [[agents]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests import vulnerable_projects as projects
-from tests.service import Api, Service, git, sample_repository, wait_until
+from tests.support import vulnerable_projects as projects
+from tests.support.service import Api, Service, git, sample_repository, wait_until
 
 # Where each project is, how it is made, and what has to come out.
 PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {

@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.postgres import PostgresCluster
-from tests.receiver import Received, Receiver, receiver
-from tests.service import Service, StartService, wait_until
-from tests.webhook_house import REPO, SHARED, House, open_house, outcomes, running, settled
+from tests.support.postgres import PostgresCluster
+from tests.support.receiver import Received, Receiver, receiver
+from tests.support.service import Service, StartService, wait_until
+from tests.support.webhook_service import (
+    REPO,
+    SHARED,
+    House,
+    open_house,
+    outcomes,
+    running,
+    settled,
+)
 
 # With a lease as short as may be beside a receiver that has a few seconds.
 ONE_AT_A_TIME = {

@@ -15,11 +15,11 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
-from tests import bad_receivers as bad
-from tests.bad_receivers import Authority, Behaviour, new_authority
-from tests.receiver import Receiver, receiver
-from tests.service import Service, wait_until
-from tests.webhook_house import (
+from tests.support import bad_receivers as bad
+from tests.support.bad_receivers import Authority, Behaviour, new_authority
+from tests.support.receiver import Receiver, receiver
+from tests.support.service import Service, wait_until
+from tests.support.webhook_service import (
     QUICK,
     REPO,
     RETRY_SECONDS,

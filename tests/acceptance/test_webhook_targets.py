@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.receiver import receiver
-from tests.service import Service
-from tests.webhook_house import QUICK, REPO, add_endpoint, open_house, outcomes, running, settled
+from tests.support.receiver import receiver
+from tests.support.service import Service
+from tests.support.webhook_service import (
+    QUICK,
+    REPO,
+    add_endpoint,
+    open_house,
+    outcomes,
+    running,
+    settled,
+)
 
 SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
 ON_THIS_MACHINE = "http://127.0.0.1:9/hook"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from tests.postgres import PostgresCluster
-from tests.receiver import Received, Receiver, receiver
-from tests.service import Service, sample_repository, wait_until
-from tests.webhook_house import (
+from tests.support.postgres import PostgresCluster
+from tests.support.receiver import Received, Receiver, receiver
+from tests.support.service import Service, sample_repository, wait_until
+from tests.support.webhook_service import (
     QUICK,
     REPO,
     SHARED,

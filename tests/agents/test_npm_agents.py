@@ -10,9 +10,10 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.agents.readiness import readiness_of
 from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
-from tests.agent_room import PROJECT, WRITE, declared, drive
-from tests.gateway_room import REAL_KEY, room
-from tests.model_wire import Answer, Tokens, ToolCall
+from tests.support.agent_programs import WRITE, declared, drive
+from tests.support.gateway import REAL_KEY, room
+from tests.support.model_messages import Answer, Tokens, ToolCall
+from tests.support.paths import PROJECT
 
 PROGRAMS = PROJECT / ".agents" / "node_modules" / ".bin"
 USAGE = Tokens(100, 20)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.store.database import Database
-from tests.agent_room import PROJECT, declared, drive
-from tests.gateway_room import room
+from tests.support.agent_programs import declared, drive
+from tests.support.gateway import room
+from tests.support.paths import PROJECT
 
 PYTHON = PROJECT / ".agents" / "small-model" / "bin" / "python"
 # Streams an answer and keeps what was said.

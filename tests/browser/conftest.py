@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.house import PASSWORD, House, open_house
-from tests.browser.things import Things, make_things
-from tests.browser.watch import COUNT_SHIFTS, Watch
-from tests.receiver import receiver
+from tests.browser.page_checks import COUNT_SHIFTS, Watch
+from tests.browser.sample_data import Things, make_things
+from tests.browser.service import PASSWORD, House, open_house
+from tests.support.receiver import receiver
 
 _ARGUMENTS = [
     # Containers and ordinary users often may not make the namespaces that its own sandbox needs.

@@ -5,8 +5,8 @@ import re
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage, join
-from tests.browser.house import House
-from tests.openid_provider import ADA
+from tests.browser.service import House
+from tests.support.openid_provider import ADA
 
 MEMBER = "linus@example.com"
 

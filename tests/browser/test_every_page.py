@@ -7,16 +7,16 @@ from playwright.async_api import Page
 
 from agentjobs.web.dashboard.routes import PLACES
 from tests.browser.conftest import OpenPage
-from tests.browser.house import REPO, House
-from tests.browser.platforms import PLATFORM_REPO
-from tests.browser.things import Things
-from tests.browser.watch import (
+from tests.browser.page_checks import (
     MOST_SHIFT,
     faults_of_accessibility,
     shift_of,
     widths_that_overflow,
 )
-from tests.service import wait_until
+from tests.browser.platforms import PLATFORM_REPO
+from tests.browser.sample_data import Things
+from tests.browser.service import REPO, House
+from tests.support.service import wait_until
 
 # No pages: streams, plain text, and ways to other places.
 _NO_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/callback")

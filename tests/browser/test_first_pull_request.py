@@ -5,7 +5,7 @@ import re
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.house import REPO, House
+from tests.browser.service import REPO, House
 
 
 async def create_job(page: Page, agent: str, prompt: str) -> None:

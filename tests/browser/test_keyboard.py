@@ -5,7 +5,7 @@ import re
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.house import GRACE, PASSWORD, REPO, House
+from tests.browser.service import GRACE, PASSWORD, REPO, House
 
 # More than any page has; a test that needs as many has lost its way.
 _MOST_STEPS = 60

@@ -9,9 +9,9 @@ from playwright.async_api import Page, expect
 
 from agentjobs_client import verify_webhook
 from tests.browser.conftest import OpenPage
-from tests.browser.house import REPO, House
-from tests.receiver import receiver
-from tests.service import wait_until
+from tests.browser.service import REPO, House
+from tests.support.receiver import receiver
+from tests.support.service import wait_until
 
 
 async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(

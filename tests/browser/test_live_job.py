@@ -2,7 +2,7 @@
 
 from playwright.async_api import Page, expect
 
-from tests.browser.house import REPO, House
+from tests.browser.service import REPO, House
 
 _IS_AT_ITS_END = """() => {
   const { scrollTop, clientHeight, scrollHeight } = document.getElementById("log");

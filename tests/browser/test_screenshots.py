@@ -6,17 +6,17 @@ the tests changes nothing in the tree.
 
 import os
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.things import Things
+from tests.browser.sample_data import Things
+from tests.support.paths import PROJECT
 
 _SIZE = (1280, 800)
-_IMAGES = Path(__file__).parents[2] / "docs" / "images"
+_IMAGES = PROJECT / "docs" / "images"
 # What is empty or cut off compresses to nothing; what is more than this does not belong in git.
 _LEAST_BYTES, _MOST_BYTES = 15_000, 400_000
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.settings import load
 from agentjobs.store.database import Database
-from tests import world as worlds
+from tests.support import jobs as worlds
 
 
 @pytest.fixture

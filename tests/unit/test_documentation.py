@@ -1,21 +1,18 @@
 """The documentation names what there is."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from agentjobs.settings import Settings
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import PROJECT
 
 
 @pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Settings)])
 def test_every_setting_is_documented(name: str) -> None:
-    assert f"`{name}`" in (ROOT / "docs" / "operating.md").read_text()
+    assert f"`{name}`" in (PROJECT / "docs" / "operating.md").read_text()
 
 
 def test_every_package_stands_in_the_architecture() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    packages = [path.parent.name for path in (ROOT / "src" / "agentjobs").glob("*/__init__.py")]
+    text = (PROJECT / "docs" / "architecture.md").read_text()
+    packages = [path.parent.name for path in (PROJECT / "src" / "agentjobs").glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}`" not in text] == []

@@ -2,15 +2,14 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
+from tests.support.paths import PROJECT
 
-PROJECT = Path(__file__).parents[2]
 HASHED = "a==1.0 \\\n    --hash=sha256:00\n"
 
 

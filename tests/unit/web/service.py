@@ -13,7 +13,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.world import World, world_of
+from tests.support.jobs import World, world_of
 
 ORGANIZATION = "acme"
 JOB = {"repo": f"{ORGANIZATION}/shop", "agent": "fixer"}

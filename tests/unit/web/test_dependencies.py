@@ -3,9 +3,9 @@
 import pytest
 
 from agentjobs.repos.queries import list_repos
-from tests.dependency_house import COMMIT, fault, package, store_findings, store_index
+from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index
+from tests.support.jobs import insert_repo
 from tests.unit.web.service import Service, refusal
-from tests.world import insert_repo
 
 URLLIB3 = package("PyPI", "urllib3", "1.26.15", "requests")
 DEPENDENCIES = [package("PyPI", "requests", "2.30.0"), URLLIB3, package("npm", "left-pad", None)]

@@ -8,8 +8,8 @@ import pytest
 
 from agentjobs.organizations.api_keys import revoke_key
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token
+from tests.support.jobs import insert_repo
 from tests.unit.web.service import JOB, ORGANIZATION, Service, refusal
-from tests.world import insert_repo
 
 JSON = {"Content-Type": "application/json"}
 

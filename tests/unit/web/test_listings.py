@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.support.jobs import insert_repo
 from tests.unit.web.service import Service, refusal
-from tests.world import insert_repo
 
 
 async def test_every_agent_is_listed_with_what_the_plan_allows(service: Service) -> None:

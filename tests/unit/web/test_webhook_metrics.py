@@ -8,7 +8,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import first_id_at
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
-from tests.delivery_world import Deliveries, attempt
+from tests.support.deliveries import Deliveries, attempt
 from tests.unit.web.service import Service
 from tests.unit.web.test_health_and_metrics import TOKEN, AwayDatabase, samples
 

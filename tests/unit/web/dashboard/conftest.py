@@ -22,12 +22,12 @@ from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
+from tests.support.jobs import World, world_of
 from tests.unit.web.dashboard.browser import Browser
-from tests.unit.web.dashboard.furniture import Things
-from tests.unit.web.dashboard.house import House, furnish
-from tests.unit.web.dashboard.house_platforms import platforms_of
-from tests.unit.web.dashboard.house_repository import Say, make_git, plainly
-from tests.world import World, world_of
+from tests.unit.web.dashboard.organizations import House, furnish
+from tests.unit.web.dashboard.platform_data import platforms_of
+from tests.unit.web.dashboard.repository import Say, make_git, plainly
+from tests.unit.web.dashboard.sample_data import Things
 
 PASSWORD = "correct horse battery"
 

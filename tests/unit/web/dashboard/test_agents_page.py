@@ -1,6 +1,6 @@
 """/agents: who can be sent to work, and why somebody cannot."""
 
-from tests.people import write
+from tests.support.users import write
 
 
 async def test_each_agent_tells_plan_readiness_and_record(furnished):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.people import write
-from tests.unit.web.dashboard.house_index import ADVISORY, FIRST
-from tests.unit.web.dashboard.streams import listen
+from tests.support.users import write
+from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.index_data import ADVISORY, FIRST
 
 REPO = "/repos/acme/shop"
 HERE = f"{REPO}/dependencies"

@@ -13,11 +13,11 @@ from agentjobs.forges.protocol import Account, ForgeError, SeenRepository
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.settings import platform_access
-from tests.people import write
-from tests.platform_double import TablePlatform
+from tests.support.memory_platform import TablePlatform
+from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
-from tests.unit.web.dashboard.harm import faults_of
-from tests.unit.web.dashboard.house_platforms import ACCEPTED, platforms_of, table_of
+from tests.unit.web.dashboard.page_safety import faults_of
+from tests.unit.web.dashboard.platform_data import ACCEPTED, platforms_of, table_of
 
 HERE = "/settings/forges"
 GITEA = {"platform": "gitea", "url": "https://git.example.org", "token": ACCEPTED}

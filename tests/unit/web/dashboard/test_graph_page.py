@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.inventory.graph_data import pack_graph
 from agentjobs.inventory.model import ModuleGraph
-from tests.people import write
+from tests.support.users import write
 
 HERE = "/repos/acme/shop/graph"
 

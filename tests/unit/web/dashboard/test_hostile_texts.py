@@ -11,13 +11,8 @@ from agentjobs.organizations.audit import Actor, Entry
 from agentjobs.organizations.audit import write as write_entry
 from agentjobs.organizations.memberships import ROLES, allows
 from agentjobs.web.dashboard.text.visible_text import visible
-from tests.people import make_passwords_cheap, write
-from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
-from tests.unit.web.dashboard.conftest import built_house, opened_house
-from tests.unit.web.dashboard.harm import faults_of, squeezed
-from tests.unit.web.dashboard.house_platforms import answer_as_jira
-from tests.unit.web.dashboard.streams import listen
-from tests.unit.web.dashboard.walk import (
+from tests.support.users import make_passwords_cheap, write
+from tests.unit.web.dashboard.addresses import (
     GETS,
     OPEN_PLACES,
     POSTS,
@@ -26,6 +21,11 @@ from tests.unit.web.dashboard.walk import (
     fields_of,
     named,
 )
+from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
+from tests.unit.web.dashboard.conftest import built_house, opened_house
+from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.page_safety import faults_of, squeezed
+from tests.unit.web.dashboard.platform_data import answer_as_jira
 
 DECEIVING = "\u202e\u2066\u200b"
 CONTROL = "\x01\x02\x08\x0c\x0e\x1f\x85\x9b"

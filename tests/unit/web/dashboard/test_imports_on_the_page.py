@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.repos.imports.rows import ImportView, insert, list_imports
-from tests.people import write
+from tests.support.users import write
 
 IMPORT = f"imp_{'a' * 26}"
 

@@ -5,7 +5,7 @@ import pytest
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.users import create_user
-from tests.people import make_passwords_cheap, write
+from tests.support.users import make_passwords_cheap, write
 from tests.unit.web.dashboard.browser import Browser
 from tests.unit.web.dashboard.conftest import PASSWORD
 

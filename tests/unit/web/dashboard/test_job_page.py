@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.people import write
-from tests.unit.web.dashboard.streams import listen, part_of
+from tests.support.users import write
+from tests.unit.web.dashboard.event_streams import listen, part_of
 
 
 def place(things, which="finished_job"):

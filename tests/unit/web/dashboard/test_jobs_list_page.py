@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.statements import counted
-from tests.unit.web.dashboard.streams import listen
 
 
 async def jobs_on(browser, query=""):

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from tests.people import write
-from tests.world import insert_repo
+from tests.support.jobs import insert_repo
+from tests.support.users import write
 
 
 async def new_job(dashboard, **values):

@@ -4,9 +4,9 @@ import msgspec
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.organizations.organizations import set_plan
+from tests.support.jobs import an_agent
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
-from tests.world import an_agent
 
 PATH = "/settings/organization"
 

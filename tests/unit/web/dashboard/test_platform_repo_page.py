@@ -12,11 +12,11 @@ from agentjobs.pulls.comments import add_comment
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.web.dashboard.external_links import web_address
-from tests.people import write
+from tests.support.jobs import insert_repo
+from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
-from tests.unit.web.dashboard.harm import faults_of
-from tests.unit.web.dashboard.streams import listen
-from tests.world import insert_repo
+from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.page_safety import faults_of
 
 NAME = "group/sub/shop"
 THERE = f"https://git.example.org/{NAME}"

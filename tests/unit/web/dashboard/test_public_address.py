@@ -6,11 +6,11 @@ import httpx
 import pytest
 
 from agentjobs.organizations.sign_in_links import create_link
+from tests.unit.web.dashboard.addresses import GETS, POSTS, address_of, fields_of, named
 from tests.unit.web.dashboard.browser import Page
 from tests.unit.web.dashboard.conftest import opened_house
-from tests.unit.web.dashboard.house_index import ADVISORY
-from tests.unit.web.dashboard.streams import listen
-from tests.unit.web.dashboard.walk import GETS, POSTS, address_of, fields_of, named
+from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.index_data import ADVISORY
 
 HOST = "https://jobs.example"
 PREFIX = "/agentjobs"

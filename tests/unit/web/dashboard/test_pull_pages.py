@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.people import write
-from tests.unit.web.dashboard.furniture import CONFLICTING, DRAFT, OPEN
+from tests.support.users import write
+from tests.unit.web.dashboard.sample_data import CONFLICTING, DRAFT, OPEN
 
 PULLS = "/acme/acme/shop/pulls"
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.people import write
-from tests.unit.web.dashboard.streams import listen
-from tests.world import insert_repo
+from tests.support.jobs import insert_repo
+from tests.support.users import write
+from tests.unit.web.dashboard.event_streams import listen
 
 HERE = "/repos/acme/shop"
 

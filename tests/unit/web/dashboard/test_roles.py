@@ -8,10 +8,8 @@ from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.memberships import ROLES, allows
 from agentjobs.web.dashboard.page_route import Place
 from agentjobs.web.dashboard.routes import PLACES
-from tests.people import make_passwords_cheap
-from tests.unit.web.dashboard.conftest import opened_house
-from tests.unit.web.dashboard.house_platforms import answer_as_jira
-from tests.unit.web.dashboard.walk import (
+from tests.support.users import make_passwords_cheap
+from tests.unit.web.dashboard.addresses import (
     GETS,
     OPEN_PLACES,
     POSTS,
@@ -25,6 +23,8 @@ from tests.unit.web.dashboard.walk import (
     stored,
     with_session_of,
 )
+from tests.unit.web.dashboard.conftest import opened_house
+from tests.unit.web.dashboard.platform_data import answer_as_jira
 
 # What is refused for another reason than who asks: the name of the new repository is taken, and
 # the import that is there ended long ago.

@@ -8,9 +8,9 @@ import pytest
 from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.organizations.secrets import list_secrets, open_secret, set_secret
+from tests.support.jobs import an_agent
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
-from tests.world import an_agent
 
 PATH = "/settings/secrets"
 VALUE = "sk-very-secret-0123456789"

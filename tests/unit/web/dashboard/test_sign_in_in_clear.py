@@ -5,7 +5,7 @@ import pytest
 
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.world import world_of
+from tests.support.jobs import world_of
 
 HERE = "http://127.0.0.1:8080"
 

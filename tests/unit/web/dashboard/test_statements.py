@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.people import write
+from tests.support.users import write
+from tests.unit.web.dashboard.addresses import GETS, address_of, named
 from tests.unit.web.dashboard.statements import counted
-from tests.unit.web.dashboard.walk import GETS, address_of, named
 
 # What an organization can have many of: the column that tells them apart, and what else must
 # differ from copy to copy.

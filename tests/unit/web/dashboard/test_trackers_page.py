@@ -6,10 +6,10 @@ import pytest
 
 from agentjobs.tickets.trackers import list_trackers, open_tracker
 from agentjobs.web.dashboard.settings import platform_access
-from tests.people import write
+from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
-from tests.unit.web.dashboard.harm import faults_of
-from tests.unit.web.dashboard.house_platforms import ACCEPTED, JiraDouble, answer_as_jira
+from tests.unit.web.dashboard.page_safety import faults_of
+from tests.unit.web.dashboard.platform_data import ACCEPTED, JiraDouble, answer_as_jira
 
 HERE = "/settings/trackers"
 JIRA = {"url": "https://acme.atlassian.net", "account": "ada@acme.example", "token": ACCEPTED}

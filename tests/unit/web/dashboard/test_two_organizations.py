@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.organizations.memberships import add_member
 from agentjobs.web.access_log import AccessLog
-from tests.people import write
+from tests.support.users import write
 
 OTHERS = "/other/other/shop/pulls"
 

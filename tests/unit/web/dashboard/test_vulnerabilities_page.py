@@ -3,9 +3,9 @@
 import pytest
 
 from agentjobs.identifiers import new_id
-from tests.people import write
+from tests.support.users import write
 from tests.unit.web.dashboard.conftest import opened_house
-from tests.unit.web.dashboard.house_index import ADVISORY, RELATIVE
+from tests.unit.web.dashboard.index_data import ADVISORY, RELATIVE
 
 HERE = "/vulnerabilities"
 

@@ -9,7 +9,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
 from agentjobs.webhooks.endpoints import disable, list_endpoints
-from tests.people import write
+from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 
 URL = "https://192.0.2.10/hook"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.people import write
-from tests.world import insert_repo
+from tests.support.jobs import insert_repo
+from tests.support.users import write
 
 JOB = {"repo": "acme/shop", "agent": "fixer"}
 

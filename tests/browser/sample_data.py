@@ -1,0 +1,99 @@
+"""Something of everything, so that every page has something to show."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import msgspec
+
+from tests.browser.platforms import write_platform
+from tests.browser.service import ADVISORY, REPO, House
+from tests.support.receiver import Receiver
+from tests.support.service import wait_until
+
+PATH = "shop/prices.py"
+TICKET = "SHOP-12"
+_TRIES = 2
+# Of requests, PyYAML and minimist.
+_FINDINGS = 3
+
+
+@dataclass(frozen=True)
+class Things:
+    """Identifiers of what there is."""
+
+    completed: str
+    failed: str
+    running: str
+    pull: str
+    endpoint: str
+    delivery: str
+    base: str
+    head: str
+    connection: str
+    tracker: str
+
+    def address_of(self, path: str) -> str:
+        """Of a place of the dashboard, with what stands in for its names."""
+        # Names of repositories have a kind of their own in addresses.
+        address = path.replace("{full_name:repo}", REPO).format(
+            job_id=self.completed,
+            id=self._id_in(path),
+            org="default",
+            number=self.pull,
+            advisory_id=ADVISORY,
+        )
+        # A few are enough to look at.
+        if path == "/jobs":
+            address += f"?ticket={TICKET}"
+        if path.endswith("/graph"):
+            address += "?" + urlencode({"node": "shop/cart.py"})
+        if path.endswith("/file"):
+            address += "?" + urlencode({"path": PATH, "base": self.base, "head": self.head})
+        return address
+
+    def _id_in(self, path: str) -> str:
+        ids = {
+            "/settings/webhooks/delivery-log/": self.delivery,
+            "/settings/webhooks/": self.endpoint,
+            "/settings/forges/": self.connection,
+            "/settings/trackers/": self.tracker,
+        }
+        return next((one for begin, one in ids.items() if path.startswith(begin)), "")
+
+
+def make_things(house: House, receiving: Receiver) -> Things:
+    admin, api = house.service.admin, house.api
+    added = msgspec.json.decode(admin("webhooks", "add", receiving.url, "--json"))
+    running = api.create(REPO, "talker", config_override={"title": "Talk about the shop"})
+    failed = api.create(REPO, "crash", config_override={"title": "Find out why it crashes"})
+    completed = api.create(
+        REPO, "price-fixer", ticket_id=TICKET, config_override={"prompt": "Round the prices"}
+    )
+    pull = api.wait_status(completed, "completed")
+    api.wait_status(failed, "failed")
+    api.wait_status(running, "running")
+    wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
+    wait_until(lambda: house.findings() >= _FINDINGS, "packages that are known to be vulnerable")
+    connection, tracker = write_platform(house.service.data_dir)
+    branches = house.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    (branch,) = (each for each in branches if "price-fixer" in each)
+    return Things(
+        completed=completed,
+        failed=failed,
+        running=running,
+        pull=str(pull["pr_number"]),
+        endpoint=added["id"],
+        delivery=wait_until(lambda: _failed_delivery(house, failed), "a delivery that failed"),
+        base=house.git("merge-base", "main", branch),
+        head=house.git("rev-parse", branch),
+        connection=connection,
+        tracker=tracker,
+    )
+
+
+def _failed_delivery(house: House, job_id: str) -> str:
+    listed = house.service.admin(
+        "webhooks", "deliveries", "--job", job_id, "--status", "failed", "--json"
+    )
+    deliveries = msgspec.json.decode(listed)
+    return str(deliveries[0]["id"]) if deliveries else ""

@@ -1,0 +1,206 @@
+"""The service that the browser suite looks at: its agents, its repository and what is in it.
+
+Knows nothing of browsers.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.browser.history import write_history
+from tests.support.openid_provider import ADA, CLIENT, Provider, openid_provider
+from tests.support.paths import DATA
+from tests.support.service import Api, Service, git, sample_repository, wait_until
+
+REPO = "acme/shop"
+# Of requests, among the records of the tests.
+ADVISORY = "GHSA-j8r2-6x86-q33q"
+GRACE = "grace@example.com"
+PASSWORD = "a long password of the tests"
+# A receiver that fails shows it at once: the second try is the last one.
+SETTINGS = r'''
+webhook_retry_seconds = [0.1]
+
+[[plans]]
+name = "free"
+concurrent_jobs = 4
+
+[[plans]]
+name = "enterprise"
+concurrent_jobs = 50
+
+[[agents]]
+id = "price-fixer"
+name = "Price fixer"
+command = ["sh", "-c", """
+printf '\\033[36mreading\\033[0m shop/prices.py\\n'
+printf 'found \\033[1;31m1 fault\\033[0m: prices are cut, not rounded\\n'
+sed -i 's/int(total)/round(total, 2)/' shop/prices.py
+printf '# Changes\\n\\n- Prices are rounded, not cut.\\n' > CHANGES.md
+printf '\\033[32mfixed\\033[0m, all tests pass\\n'
+printf 'Round prices instead of cutting them\\n\\nA total of 9.99 became 9.' > "$AGENTJOBS_REPORT"
+"""]
+
+[[agents]]
+id = "patient"
+name = "Patient"
+command = ["sh", "-c", """
+printf '\\033[32mgreen\\033[0m line of the beginning\\n'
+touch waiting
+until [ -e go ]; do sleep 0.05; done
+rm go waiting
+printf '\\033[31mred\\033[0m line of the end\\n'
+echo 'patience = True' >> shop/prices.py
+"""]
+
+[[agents]]
+id = "note-taker"
+name = "Note taker"
+command = ["sh", "-c", """
+echo 'taking a note'
+echo "- noted in $(date +%s%N)" >> NOTES.md
+printf 'Take a note\\n\\nSomebody should read it.' > "$AGENTJOBS_REPORT"
+"""]
+
+[[agents]]
+id = "talker"
+name = "Talker"
+command = ["sh", "-c", """
+for number in $(seq 1 60); do echo "line $number"; done
+printf '\\033[33mneedle\\033[0m one\\n'
+for number in $(seq 61 120); do echo "line $number"; done
+echo 'Needle two'
+exec sleep 600
+"""]
+
+[[agents]]
+id = "crash"
+name = "Crash"
+command = ["sh", "-c", "echo these are my last words; exit 3"]
+
+[[agents]]
+id = "premium"
+name = "Premium"
+plan_required = "enterprise"
+command = ["true"]
+'''
+FILES = {
+    "shop/prices.py": '''"""What things cost."""
+
+
+def total_of(items: list[dict[str, float]]) -> float:
+    """The sum, as it is printed on the bill."""
+    total = sum(item["price"] * item["count"] for item in items)
+    return int(total)
+''',
+    "shop/__init__.py": "",
+    "shop/cart.py": "import requests\n\nfrom shop.prices import total_of\n",
+    "shop/bill.py": "import yaml\n\nfrom shop import cart, prices\n",
+    "README.md": "# Shop\n\nSells things.\n",
+    "requirements.txt": "requests==2.30.0\nPyYAML==5.3\nflask>=2\n",
+    "web/package.json": '{"name": "web", "dependencies": {"mkdirp": "0.5.1"}}\n',
+    "web/package-lock.json": """{"name": "web", "lockfileVersion": 3, "packages": {
+  "": {"name": "web", "dependencies": {"mkdirp": "0.5.1"}},
+  "node_modules/mkdirp": {"version": "0.5.1", "dependencies": {"minimist": "0.0.8"}},
+  "node_modules/minimist": {"version": "0.0.8"}}}
+""",
+}
+_RECORDS = DATA / "advisory_records"
+# No registry is asked: what the records say has to do.
+_NOWHERE = "https://127.0.0.1:9"
+_ADVISORIES = {
+    "AGENTJOBS_ADVISORIES_SOURCE": str(_RECORDS),
+    "AGENTJOBS_REGISTRY_PYPI_URL": _NOWHERE,
+    "AGENTJOBS_REGISTRY_NPM_URL": _NOWHERE,
+}
+
+
+@dataclass
+class House:
+    service: Service
+    api: Api
+    provider: Provider
+    sign_in_link: str
+    # For Grace, as an administrator.
+    invitation: str
+
+    @property
+    def url(self) -> str:
+        return self.service.root_url
+
+    def release_the_patient_agent(self) -> None:
+        """Its tree is the one thing of it that can be touched from outside."""
+        trees = self.service.data_dir / "workspaces" / "sessions"
+        found = wait_until(lambda: list(trees.glob("*/*/tree/waiting")), "an agent that waits")
+        for marker in found:
+            marker.with_name("go").touch()
+
+    def is_settled(self) -> bool:
+        """Whether nothing that was pushed waits to be read or held against advisories."""
+        database = self.service.data_dir / "agentjobs.db"
+        with closing(sqlite3.connect(database)) as connection:
+            waiting = "SELECT COUNT(*) FROM repos WHERE index_due_at > 0 OR scan_due_at > 0"
+            (count,) = connection.execute(waiting).fetchone()
+        return count == 0
+
+    def findings(self) -> int:
+        """How many vulnerable packages are known by now."""
+        database = self.service.data_dir / "agentjobs.db"
+        with closing(sqlite3.connect(database)) as connection:
+            (count,) = connection.execute("SELECT COUNT(*) FROM findings").fetchone()
+        return int(count)
+
+    def git(self, *arguments: str) -> str:
+        """In the repository that the service keeps: what is really there."""
+        (repository,) = (self.service.data_dir / "git").glob("repo_*.git")
+        return git(repository, *arguments).strip()
+
+    def errors(self) -> str:
+        """What the service itself had to say about failures."""
+        said = self.service.log().splitlines()
+        return "\n".join(line for line in said if '"level":"error"' in line)
+
+    def subjects(self) -> str:
+        """Of the commits of the default branch, the newest first."""
+        return self.git("log", "--format=%s", "main")
+
+
+@contextmanager
+def open_house(directory: Path) -> Iterator[House]:
+    with openid_provider() as provider:
+        data_dir = directory / "data"
+        data_dir.mkdir()
+        (data_dir / "agentjobs.toml").write_text(SETTINGS)
+        service = Service(data_dir, {**_openid_settings(provider), **_ADVISORIES}).start()
+        try:
+            yield _furnished(service, provider, directory)
+        finally:
+            assert service.stop() == 0, service.log()
+
+
+def _openid_settings(provider: Provider) -> Mapping[str, Any]:
+    return {
+        "AGENTJOBS_OIDC_ISSUER": provider.issuer,
+        "AGENTJOBS_OIDC_CLIENT_ID": CLIENT["client_id"],
+        "AGENTJOBS_OIDC_CLIENT_SECRET": CLIENT["client_secret"],
+        "AGENTJOBS_OIDC_NAME": "Example Id",
+        "AGENTJOBS_OIDC_JOIN_ROLE": "viewer",
+        "AGENTJOBS_OIDC_EMAIL_DOMAINS": ADA["email"].partition("@")[2],
+    }
+
+
+def _furnished(service: Service, provider: Provider, directory: Path) -> House:
+    assert service.process is not None
+    assert service.process.stdout is not None
+    link = service.process.stdout.readline().strip()
+    service.connect(sample_repository(directory / "shop", FILES), REPO)
+    write_history(service.data_dir / "agentjobs.db")
+    # The command line does not know which port was free.
+    invitation = service.admin("users", "invite", GRACE, "--role", "admin").strip()
+    invitation = service.root_url + invitation[invitation.index("/invitation") :]
+    api = service.client(service.key("--name", "CI"))
+    api.wait_ready(REPO)
+    return House(service, api, provider, link, invitation)

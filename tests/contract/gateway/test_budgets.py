@@ -1,0 +1,265 @@
+"""Reserving and settling keep every limit, however requests interleave, on both engines."""
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.gateway.ledger import Account, Ledger, Refusal, Reservation, Totals
+from agentjobs.store.database import Database, Transaction
+from tests.support.stores import add
+
+JOB_LIMIT = 1_000
+DAY_LIMIT = 1_500
+
+
+async def ignore(tx: Transaction, totals: Totals) -> None:
+    pass
+
+
+async def account(
+    db: Database, job: int | None = JOB_LIMIT, day: int | None = DAY_LIMIT
+) -> Account:
+    organization = await db.transact(add, f"org_{uuid.uuid4().hex}")
+    return Account(
+        job_id=f"job_{uuid.uuid4().hex}",
+        organization_id=organization,
+        job_limit_nanousd=job,
+        day_limit_nanousd=day,
+    )
+
+
+def reserved(answer: Reservation | Refusal) -> Reservation:
+    assert isinstance(answer, Reservation)
+    return answer
+
+
+async def job_totals(db: Database, owner: Account) -> dict[str, int]:
+    row = await db.fetch_one("SELECT * FROM job_spending WHERE job_id = :id", id=owner.job_id)
+    return dict(row) if row else {}
+
+
+async def day_total(db: Database, owner: Account) -> int:
+    rows = await db.fetch_all(
+        "SELECT spent_nanousd FROM daily_spending WHERE organization_id = :id",
+        id=owner.organization_id,
+    )
+    return sum(row["spent_nanousd"] for row in rows)
+
+
+async def test_a_reservation_counts_as_spent_until_it_is_settled(database: Database) -> None:
+    owner = await account(database)
+    ledger = Ledger(database, owner, ignore)
+
+    reservation = reserved(await ledger.reserve(400))
+    assert (await job_totals(database, owner))["spent_nanousd"] == 400
+    assert await day_total(database, owner) == 400
+
+    await ledger.settle(reservation, nanousd=150, input_tokens=7, output_tokens=3)
+    totals = await job_totals(database, owner)
+    assert (totals["spent_nanousd"], totals["requests"]) == (150, 1)
+    assert (totals["input_tokens"], totals["output_tokens"]) == (7, 3)
+    assert await day_total(database, owner) == 150
+
+
+async def test_exactly_the_limit_fits_and_nothing_beyond_it_does(database: Database) -> None:
+    owner = await account(database)
+    ledger = Ledger(database, owner, ignore)
+
+    reserved(await ledger.reserve(JOB_LIMIT))
+    refusal = await ledger.reserve(1)
+
+    assert isinstance(refusal, Refusal)
+    assert refusal.missing_nanousd == 1
+    assert "this job's budget" in refusal.message
+
+
+async def test_a_refusal_names_the_smallest_amounts_exactly(database: Database) -> None:
+    ledger = Ledger(database, await account(database), ignore)
+    reserved(await ledger.reserve(JOB_LIMIT - 1))
+
+    refusal = await ledger.reserve(2)
+
+    assert isinstance(refusal, Refusal)
+    assert (
+        "budget is $0.000001; $0.000000999 of it is spent or reserved, and this request may cost"
+        " $0.000000002."
+    ) in refusal.message
+
+
+async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -> None:
+    first = await account(database)
+    second = Account(
+        job_id=f"{first.job_id}_2",
+        organization_id=first.organization_id,
+        job_limit_nanousd=JOB_LIMIT,
+        day_limit_nanousd=DAY_LIMIT,
+    )
+    reserved(await Ledger(database, first, ignore).reserve(1_000))
+
+    refusal = await Ledger(database, second, ignore).reserve(501)
+
+    assert isinstance(refusal, Refusal)
+    assert "today" in refusal.message
+    assert await job_totals(database, second) == {}
+    assert await day_total(database, first) == 1_000
+
+
+async def test_a_refusal_leaves_nothing_behind(database: Database) -> None:
+    owner = await account(database)
+    told: list[Totals] = []
+
+    async def also(tx: Transaction, totals: Totals) -> None:
+        told.append(totals)
+
+    assert isinstance(await Ledger(database, owner, also).reserve(1_001), Refusal)
+
+    assert await job_totals(database, owner) == {}
+    assert await day_total(database, owner) == 0
+    assert told == []
+
+
+async def test_what_is_written_besides_stands_or_falls_with_the_reservation(
+    database: Database,
+) -> None:
+    owner = await account(database)
+
+    async def also(tx: Transaction, totals: Totals) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await Ledger(database, owner, also).reserve(1)
+
+    assert await job_totals(database, owner) == {}
+
+
+async def test_without_limits_spending_is_counted_all_the_same(database: Database) -> None:
+    owner = await account(database, job=None, day=None)
+    ledger = Ledger(database, owner, ignore)
+
+    reserved(await ledger.reserve(10**15))
+
+    assert not ledger.limited
+    assert await day_total(database, owner) == 10**15
+
+
+async def test_a_day_that_ended_is_settled_on_its_own_books(database: Database) -> None:
+    owner = await account(database)
+    ledger = Ledger(database, owner, ignore)
+    yesterday = now_ms() // DAY_MS - 1
+    reserved(await ledger.reserve(100))
+
+    late = Reservation(nanousd=300, day=yesterday)
+    await ledger.settle(late, nanousd=200, input_tokens=0, output_tokens=0)
+
+    row = await database.fetch_one(
+        "SELECT spent_nanousd FROM daily_spending WHERE organization_id = :id AND day = :day",
+        id=owner.organization_id,
+        day=yesterday,
+    )
+    assert row is not None
+    assert row["spent_nanousd"] == -100
+
+
+@pytest.mark.parametrize(("job", "day"), [(JOB_LIMIT, None), (None, JOB_LIMIT)])
+async def test_settling_above_a_limit_is_told_and_nothing_more_is_reserved(
+    database: Database, job: int | None, day: int | None
+) -> None:
+    ledger = Ledger(database, await account(database, job=job, day=day), ignore)
+    first, second = reserved(await ledger.reserve(100)), reserved(await ledger.reserve(100))
+
+    told = await ledger.settle(first, nanousd=900, input_tokens=0, output_tokens=0)
+    assert told is None
+    told = await ledger.settle(second, nanousd=101, input_tokens=0, output_tokens=0)
+
+    assert told is not None
+    assert "budget" in told
+    assert "$0.000001001 is spent" in told
+    assert isinstance(await ledger.reserve(0), Refusal)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Of one of two jobs; `used` of what it reserved, None: its stream is cut."""
+
+    job: int
+    reserve: int
+    used: int | None
+    steps: int
+    """How often others get their turn before it is settled."""
+
+
+requests = st.builds(
+    lambda job, reserve, share, steps: Request(
+        job, reserve, None if share is None else reserve * share // 100, steps
+    ),
+    st.integers(0, 1),
+    st.integers(0, 700),
+    st.none() | st.integers(0, 100),
+    st.integers(0, 5),
+)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(requests, min_size=1, max_size=12))
+def test_no_interleaving_of_parallel_requests_passes_a_limit(
+    database_url: str, plan: list[Request]
+) -> None:
+    asyncio.run(_race(database_url, plan))
+
+
+async def _race(url: str, plan: list[Request]) -> None:
+    from agentjobs.store.opening import open_database
+
+    db = await open_database(url, migrate=False)
+    try:
+        first = await account(db)
+        accounts = [first, _second_job(first)]
+        seen: list[int] = []
+        spent = await asyncio.gather(*(_live(db, accounts[one.job], one, seen) for one in plan))
+        assert max(seen, default=0) <= JOB_LIMIT
+        for number, owner in enumerate(accounts):
+            expected = sum(cost for cost, one in zip(spent, plan, strict=True) if one.job == number)
+            assert (await job_totals(db, owner)).get("spent_nanousd", 0) == expected <= JOB_LIMIT
+        assert await day_total(db, first) == sum(spent) <= DAY_LIMIT
+    finally:
+        await db.close()
+
+
+def _second_job(first: Account) -> Account:
+    return Account(
+        job_id=f"{first.job_id}_2",
+        organization_id=first.organization_id,
+        job_limit_nanousd=JOB_LIMIT,
+        day_limit_nanousd=DAY_LIMIT,
+    )
+
+
+async def _live(db: Database, owner: Account, request: Request, seen: list[int]) -> int:
+    async def watch(tx: Transaction, totals: Totals) -> None:
+        seen.append(totals.cost_nanousd)
+        row = await tx.fetch_one(
+            "SELECT sum(spent_nanousd) AS spent FROM daily_spending WHERE organization_id = :id",
+            id=owner.organization_id,
+        )
+        assert row is not None
+        assert row["spent"] <= DAY_LIMIT
+
+    ledger = Ledger(db, owner, watch)
+    answer = await ledger.reserve(request.reserve)
+    if isinstance(answer, Refusal):
+        return 0
+    for _ in range(request.steps):
+        await asyncio.sleep(0)
+    if request.used is None:
+        return request.reserve
+    await ledger.settle(answer, nanousd=request.used, input_tokens=1, output_tokens=1)
+    return request.used

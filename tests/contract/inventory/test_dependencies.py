@@ -1,0 +1,98 @@
+"""Dependencies and what is known against them, as they are read from both stores."""
+
+from typing import Any
+
+import pytest
+
+from agentjobs.advisories.dependency_advisories import advisories_of
+from agentjobs.inventory.dependencies import count_dependencies, indexed_repo, list_dependencies
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index, views
+from tests.support.findings import ORGANIZATION, add_repo
+
+REQUESTS = package("PyPI", "requests", "2.30.0")
+URLLIB3 = package("PyPI", "urllib3", "1.26.0", "requests")
+HOSTILE = package("npm", "100%_\\Name", "1.0.0")
+RANGE = package("npm", "Übung", None)
+DEPENDENCIES = [REQUESTS, URLLIB3, HOSTILE, RANGE]
+
+
+@pytest.fixture
+async def repo_id(database: Database) -> str:
+    repo_id = await add_repo(database, "acme/shop", [])
+    await store_index(database, repo_id, DEPENDENCIES)
+    await store_findings(
+        database,
+        ORGANIZATION,
+        repo_id,
+        fault(URLLIB3, "GHSA-2", "unknown", None),
+        fault(URLLIB3, "GHSA-3", "low", 2.0),
+        fault(URLLIB3, "GHSA-1"),
+    )
+    other = await add_repo(database, "acme/other", [])
+    await store_index(database, other, DEPENDENCIES[:1])
+    await store_findings(database, ORGANIZATION, other, fault(REQUESTS, "GHSA-9"))
+    return repo_id
+
+
+WANTED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["requests", "urllib3", "100%_\\Name", "Übung"]),
+    ({"limit": 2, "after": 0}, ["urllib3", "100%_\\Name"]),
+    ({"after": 3}, []),
+    ({"ecosystem": "npm"}, ["100%_\\Name", "Übung"]),
+    ({"direct": False}, ["urllib3"]),
+    ({"direct": True, "ecosystem": "PyPI"}, ["requests"]),
+    ({"manifest": "PyPI.lock"}, ["requests", "urllib3"]),
+    ({"manifest": "nul\0"}, []),
+    ({"vulnerable": True}, ["urllib3"]),
+    ({"search": " RE"}, ["requests"]),
+    ({"search": "%"}, ["100%_\\Name"]),
+    ({"search": "_\\n"}, ["100%_\\Name"]),
+    ({"search": "Übung"}, ["Übung"]),
+    # Beyond a to z the stores would not agree, so case counts there.
+    ({"search": "übung"}, []),
+    ({"search": "'; --"}, []),
+    ({"search": "a\0"}, []),
+    ({"search": "x" * 60_000}, []),
+]
+
+
+async def test_dependencies_are_found_by_what_is_wanted_of_them(
+    database: Database, repo_id: str
+) -> None:
+    for wanted, names in WANTED:
+        found = await list_dependencies(database, repo_id, **wanted)
+        assert [one.name for one in found] == names, wanted
+
+
+async def test_a_dependency_is_read_back_as_it_was_stored(database: Database, repo_id: str) -> None:
+    assert await list_dependencies(database, repo_id) == views(DEPENDENCIES)
+    counts = await count_dependencies(database, repo_id)
+    assert (counts.total, counts.direct) == (4, 3)
+    assert list(counts.by_ecosystem.items()) == [("PyPI", 2), ("npm", 2)]
+    assert (await count_dependencies(database, "repo_none")).total == 0
+
+
+async def test_each_row_has_its_own_advisories_the_worst_first(
+    database: Database, repo_id: str
+) -> None:
+    rows = await list_dependencies(database, repo_id)
+    found = await advisories_of(database, repo_id, rows)
+    assert list(found) == [1], "what another repository has is not found here"
+    worst, minor, unrated = found[1]
+    assert (worst.id, worst.aliases, worst.score) == ("GHSA-1", ("CVE-of-GHSA-1",), 7.5)
+    assert worst.fix_version == unrated.fix_version
+    assert [minor.severity, unrated.severity] == ["low", "unknown"]
+    assert await advisories_of(database, repo_id, rows[:1]) == {}
+    assert await advisories_of(database, repo_id, []) == {}
+
+
+async def test_a_repository_is_found_only_by_its_own_organization_and_once_indexed(
+    database: Database, repo_id: str
+) -> None:
+    assert (await indexed_repo(database, ORGANIZATION, repo_id)).indexed_commit == COMMIT
+    for organization, wanted in ((ORGANIZATION, "repo_none"), ("org_other", repo_id)):
+        with pytest.raises(Problem) as refused:
+            await indexed_repo(database, organization, wanted)
+        assert refused.value.code == "repo_not_found"

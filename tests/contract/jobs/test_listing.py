@@ -1,0 +1,308 @@
+"""Lists of jobs for people, on both stores: filters, pages, the search and how far it looked."""
+
+from typing import Any
+
+import pytest
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.identifiers import first_id_at, new_id
+from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.rerun import run_again
+from agentjobs.jobs.views import job_search
+from agentjobs.jobs.views.detail_queries import event_deliveries, job_facts
+from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
+from agentjobs.jobs.views.queries import list_jobs
+from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database, Row, Transaction
+from tests.support.jobs import World, insert_repo
+
+PERSON = Actor("user", "Ada", "usr_ada", "192.0.2.1")
+
+
+class Counting:
+    """A store that counts the statements it is asked."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.asked = 0
+
+    async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
+        self.asked += 1
+        return await self._db.fetch_all(sql, **parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was not expected")
+
+
+async def set_columns(db: Database, job_id: str, **columns: Any) -> None:
+    async def update(tx: Transaction) -> None:
+        assigned = ", ".join(f"{name} = :{name}" for name in columns)
+        await tx.execute(f"UPDATE jobs SET {assigned} WHERE id = :job_id", job_id=job_id, **columns)
+
+    await db.transact(update)
+
+
+async def page(world: World, caller: Caller, limit: int = 10, **wanted: Any) -> JobPage:
+    before = wanted.pop("before", None)
+    return await list_lines(
+        world.db, caller.organization_id, JobFilter(**wanted), limit=limit, before=before
+    )
+
+
+async def ids(world: World, caller: Caller, **wanted: Any) -> list[str]:
+    return [line.job_id for line in (await page(world, caller, **wanted)).lines]
+
+
+async def test_a_line_says_what_a_job_is_and_what_became_of_it(world: World) -> None:
+    caller = await world.organization()
+    job_id = await world.job(
+        caller, ticket_id="ABC-1", config_override={"prompt": "\nMake it quick\nand good"}
+    )
+    usage = '{"input_tokens": 1, "output_tokens": 2, "cost_usd": 0.25, "requests": 1}'
+    await set_columns(
+        world.db,
+        job_id,
+        status="completed",
+        started_at=5,
+        completed_at=9,
+        pr_number=7,
+        pr_url="https://forge.example/7",
+        usage=usage,
+    )
+    (line,) = (await page(world, caller)).lines
+    assert (line.job_id, line.repo, line.agent) == (job_id, "acme/shop", "fixer")
+    assert (line.status, line.started_at, line.completed_at) == ("completed", 5, 9)
+    assert (line.pr_number, line.pr_url) == (7, "https://forge.example/7")
+    assert (line.cost_usd, line.ticket_id, line.title) == (0.25, "ABC-1", "Make it quick")
+    assert line.created_by_name == caller.name
+    assert (line.error_code, line.follows) == (None, None)
+    assert abs(line.created_at - now_ms()) < DAY_MS
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"status": "failed"},
+        {"repo": "acme/shop", "agent": "fixer", "status": "queued", "ticket": "ABC-1"},
+        {"created_by": "key_x", "text": "shop"},
+        {"text": "nothing like it"},
+    ],
+)
+async def test_a_page_is_one_statement(world: World, wanted: dict[str, str]) -> None:
+    caller = await world.organization()
+    await world.job(caller)
+    counting: Any = Counting(world.db)
+    await list_lines(counting, caller.organization_id, JobFilter(**wanted), limit=5)
+    assert counting.asked == 1
+
+
+async def test_pages_are_newest_first_and_lead_on_to_the_last(world: World) -> None:
+    caller = await world.organization()
+    made = [await world.job(caller) for _ in range(5)]
+    seen: list[str] = []
+    before = None
+    for _ in range(3):
+        found = await page(world, caller, limit=2, before=before)
+        seen += [line.job_id for line in found.lines]
+        assert found.searched_to is None
+        before = found.next_before
+    assert seen == made[::-1]
+    assert before is None
+
+
+async def test_each_filter_alone_and_in_pairs_finds_what_fits_all_of_them(world: World) -> None:
+    caller = await world.organization()
+    await world.db.transact(insert_repo, caller.organization_id, "acme/tool", "ready")
+    plain = await world.job(caller)
+    ticket = await world.job(caller, ticket_id="ABC-1")
+    tool = await world.job(caller, repo="acme/tool")
+    other = await world.job(caller, agent="pro-fixer", repo="acme/tool")
+    await set_columns(world.db, other, status="failed", created_by="usr_ada")
+
+    assert await ids(world, caller, ticket="ABC-1") == [ticket]
+    assert await ids(world, caller, repo="acme/tool") == [other, tool]
+    assert await ids(world, caller, agent="fixer") == [tool, ticket, plain]
+    assert await ids(world, caller, status="failed") == [other]
+    assert await ids(world, caller, created_by="usr_ada") == [other]
+    assert await ids(world, caller, repo="acme/tool", agent="fixer") == [tool]
+    assert await ids(world, caller, repo="acme/shop", status="queued") == [ticket, plain]
+    assert await ids(world, caller, agent="fixer", status="failed") == []
+    assert await ids(world, caller, repo="acme/shop", agent="fixer", ticket="ABC-1") == [ticket]
+    # A value that begins with another is another one.
+    assert await ids(world, caller, repo="acme/too") == []
+    assert await ids(world, caller, repo="acme/sho\0p") == []
+    views = await list_jobs(world.context, caller.organization_id, repo="acme/tool", agent="fixer")
+    assert [view.job_id for view in views] == [tool]
+
+
+async def test_times_are_bounds_of_the_list(world: World) -> None:
+    caller = await world.organization()
+    now = now_ms()
+    made = []
+    for days in (3, 2, 1):
+        job_id = await world.job(caller)
+        old = first_id_at("job", now - days * DAY_MS)
+        await set_columns(world.db, job_id, id=old)
+        made.append(old)
+    day = {"since": now - 2 * DAY_MS, "until": now - DAY_MS}
+    assert await ids(world, caller, **day) == [made[1]]
+    assert await ids(world, caller, **day, status="queued", repo="acme/shop") == [made[1]]
+    assert await ids(world, caller, **day, text="shop") == [made[1]]
+    assert await ids(world, caller, since=now) == []
+
+
+async def test_another_organizations_jobs_are_in_no_list(world: World) -> None:
+    acme, evil = await world.organization(), await world.organization("evil")
+    await world.job(acme)
+    for wanted in ({}, {"status": "queued"}, {"agent": "fixer", "status": "queued"}, {"text": "j"}):
+        assert await ids(world, evil, **wanted) == []
+
+
+async def test_the_search_finds_a_part_of_anything_in_any_case_of_ascii(world: World) -> None:
+    caller = await world.organization()
+    asked = {"prompt": "Bring 100% of the_Ümlaut"}
+    job_id = await world.job(caller, ticket_id="ABC-17", config_override=asked)
+    await set_columns(
+        world.db, job_id, error_code="timeout", error_message="It took too LONG", pr_number=4321
+    )
+    await world.job(caller, agent="pro-fixer")
+    found = ("abc-1", "0% OF", "the_Üm", "TIMEOUT", "too long", "#4321", "432", job_id[8:].upper())
+    for text in found:
+        assert await ids(world, caller, text=f" {text} ") == [job_id], text
+    for text in ("%", "_"):
+        assert await ids(world, caller, text=text * 2) == [], text
+    for text in ("10_%", "abc%17", "\\", "themlaut", "fixer\nabc"):
+        assert await ids(world, caller, text=text) == [], text
+    assert len(await ids(world, caller, text="")) == 2
+
+
+async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
+    caller = await world.organization()
+    oldest = await world.job(caller, ticket_id="NEEDLE-1")
+    for _ in range(4):
+        await world.job(caller)
+    first = await page(world, caller, text="needle")
+    assert first.lines == []
+    assert first.next_before is not None
+    assert first.searched_to is not None
+    assert abs(first.searched_to - now_ms()) < DAY_MS
+    second = await page(world, caller, text="needle", before=first.next_before)
+    assert [line.job_id for line in second.lines] == [oldest]
+    assert (second.next_before, second.searched_to) == (None, None)
+
+
+async def test_of_two_filters_the_rarer_leads_however_many_jobs_fit_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
+    caller = await world.organization()
+    rare = await world.job(caller, agent="pro-fixer")
+    for _ in range(8):
+        await world.job(caller)
+    found = await page(world, caller, repo="acme/shop", agent="pro-fixer")
+    assert [line.job_id for line in found.lines] == [rare]
+    assert (found.next_before, found.searched_to) == (None, None)
+    # Both are common here: it is told how far it looked.
+    both = await page(world, caller, limit=2, repo="acme/shop", agent="fixer", text="no such")
+    assert both.lines == []
+    assert both.searched_to is not None
+
+
+async def test_what_a_job_asked_for_is_asked_for_again(world: World) -> None:
+    caller, evil = await world.organization(), await world.organization("evil")
+    asked = {"prompt": "again and again", "draft": True}
+    job_id = await world.job(caller, ticket_id="ABC-1", config_override=asked)
+    with acting_as(PERSON):
+        created = await run_again(world.context, caller, job_id)
+    facts = await job_facts(world.context, caller.organization_id, created.receipt.job_id)
+    view = await world.view(caller, created.receipt.job_id)
+    assert created.receipt.job_id != job_id
+    assert (view.repo, view.agent, view.ticket_id) == ("acme/shop", "fixer", "ABC-1")
+    assert facts.config_override == asked
+    with pytest.raises(Problem) as problem:
+        await run_again(world.context, evil, job_id)
+    assert problem.value.code == "job_not_found"
+
+
+async def test_people_are_written_down_when_they_create_and_cancel_and_keys_are_not(
+    world: World,
+) -> None:
+    caller = await world.organization()
+    by_key = await world.job(caller)
+    await cancel_job(world.context, caller.organization_id, by_key)
+    with acting_as(PERSON):
+        by_hand = await world.job(caller)
+        await cancel_job(world.context, caller.organization_id, by_hand)
+    with acting_as(Actor("key", "ci")):
+        await world.job(caller)
+    cancelled, created = await list_entries(
+        world.db, caller.organization_id, AuditFilter(action="job"), limit=9
+    )
+    assert (created.action, created.target, created.actor) == ("job.created", by_hand, "Ada")
+    assert created.details == {"repo": "acme/shop", "agent": "fixer"}
+    assert (cancelled.action, cancelled.target) == ("job.cancelled", by_hand)
+
+
+async def test_the_facts_of_a_page_name_its_kin(world: World) -> None:
+    caller, evil = await world.organization(), await world.organization("evil")
+    job_id = await world.job(caller, config_override={"base_branch": "next"})
+    kin = [await world.job(caller) for _ in range(2)]
+    for each in kin:
+        await set_columns(world.db, each, follows=job_id)
+    facts = await job_facts(world.context, caller.organization_id, job_id)
+    assert (facts.follows, facts.followed_by) == (None, tuple(kin))
+    assert (facts.platform, facts.base_branch, facts.prompt) == ("local", "next", None)
+    assert facts.created_by_name == caller.name
+    later = await job_facts(world.context, caller.organization_id, kin[0])
+    assert (later.follows, later.followed_by, later.base_branch) == (job_id, (), "main")
+    with pytest.raises(Problem):
+        await job_facts(world.context, evil.organization_id, job_id)
+
+
+async def test_the_events_of_a_page_have_their_deliveries_with_the_last_answer(
+    world: World,
+) -> None:
+    caller, evil = await world.organization(), await world.organization("evil")
+    endpoint_id = new_id("whk")
+    await world.db.transact(_insert_endpoint, endpoint_id, caller.organization_id)
+    job_id = await world.job(caller)
+    await world.db.transact(_insert_attempts, job_id)
+    (event,) = await event_deliveries(world.db, caller.organization_id, job_id)
+    (delivery,) = event.deliveries
+    assert (event.event, event.sequence) == ("job.queued", 1)
+    assert (delivery.endpoint_id, delivery.url) == (endpoint_id, "https://hooks.example")
+    assert (delivery.status, delivery.status_code, delivery.error_class) == ("pending", 200, None)
+    assert delivery.next_attempt_at is not None
+    assert await event_deliveries(world.db, evil.organization_id, job_id) == []
+
+
+async def _insert_endpoint(tx: Transaction, endpoint_id: str, organization_id: str) -> None:
+    await tx.execute(
+        "INSERT INTO webhook_endpoints (id, organization_id, url, sealed, key_id, created_at,"
+        " updated_at) VALUES (:id, :organization_id, 'https://hooks.example', :sealed, 'k', 0, 0)",
+        id=endpoint_id,
+        organization_id=organization_id,
+        sealed=b"s",
+    )
+
+
+async def _insert_attempts(tx: Transaction, job_id: str) -> None:
+    row = await tx.fetch_one("SELECT id FROM deliveries WHERE job_id = :job_id", job_id=job_id)
+    assert row is not None
+    for number, (status_code, error_class) in enumerate(((500, "http_status"), (200, None))):
+        await tx.execute(
+            "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code,"
+            " error_class, request_headers, response_headers, response_body)"
+            " VALUES (:delivery_id, :id, 1, 1, :status_code, :error_class, '[]', '[]', :body)",
+            delivery_id=row["id"],
+            id=f"{number + 1:012}",
+            status_code=status_code,
+            error_class=error_class,
+            body=b"",
+        )

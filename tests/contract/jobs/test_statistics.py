@@ -1,0 +1,174 @@
+"""The figures of the overview, on both stores: what is summed up, what is kept, what is read."""
+
+from typing import Any
+
+from agentjobs.clock import DAY_MS
+from agentjobs.identifiers import first_id_at
+from agentjobs.jobs.views.hourly_stats import HOUR_MS
+from agentjobs.jobs.views.statistics import Statistics
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.store.database import Database, Row, Transaction
+from tests.support.jobs import World
+
+# Half an hour after noon.
+NOW = 20_000 * DAY_MS + 12 * HOUR_MS + HOUR_MS // 2
+MINUTE_MS = 60_000
+
+
+class Reading:
+    """A store that writes down what it is asked for."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.hours: list[int] = []
+        self.ranges: list[int] = []
+
+    async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
+        if "hours" in parameters:
+            self.hours.append(len(parameters["hours"]))
+        if "from_ms" in parameters:
+            self.ranges.append((parameters["to_ms"] - parameters["from_ms"]) // HOUR_MS)
+        return await self._db.fetch_all(sql, **parameters)
+
+
+async def a_job(world: World, caller: Caller, at: int, status: str, **columns: Any) -> str:
+    """Accepted at that moment, started a second and ended eleven seconds later."""
+    made = await world.job(caller)
+    job_id = first_id_at("job", at)[:-4] + made[-4:]
+    is_over = status not in ("queued", "running")
+    values = {
+        "id": job_id,
+        "status": status,
+        "created_at": at,
+        "queued_at": at,
+        "started_at": at + 1_000 if status != "queued" else None,
+        "completed_at": at + 11_000 if is_over else None,
+        **columns,
+    }
+
+    async def update(tx: Transaction) -> None:
+        assigned = ", ".join(f"{name} = :{name}" for name in values)
+        await tx.execute(f"UPDATE jobs SET {assigned} WHERE id = :made", made=made, **values)
+        await tx.execute(
+            "INSERT INTO job_spending (job_id, spent_nanousd) VALUES (:job_id, 500)", job_id=job_id
+        )
+
+    await world.db.transact(update)
+    return job_id
+
+
+async def a_delivery(world: World, caller: Caller, at: int, status: str) -> None:
+    async def insert(tx: Transaction) -> None:
+        await tx.execute(
+            "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+            " event, status, due_at, created_at) VALUES (:id, :organization_id, 'whk_1', 'job_1',"
+            " 1, 'evt_1', 'job.queued', :status, :at, :at)",
+            id=first_id_at("dlv", at),
+            organization_id=caller.organization_id,
+            status=status,
+            at=at,
+        )
+
+    await world.db.transact(insert)
+
+
+async def test_a_day_is_shown_by_the_hour_with_what_came_before(world: World) -> None:
+    caller, evil = await world.organization(), await world.organization("evil")
+    await a_job(world, evil, NOW, "failed")
+    await a_job(world, caller, NOW, "completed")
+    await a_job(world, caller, NOW + 1, "failed")
+    await a_job(world, caller, NOW + 2, "cancelled", completed_at=NOW + DAY_MS // 24)
+    await a_job(world, caller, NOW - 2 * HOUR_MS, "completed", started_at=NOW - 2 * HOUR_MS + 5_000)
+    await a_job(world, caller, NOW - DAY_MS, "failed")
+    await a_job(world, caller, NOW - 5_000, "queued")
+    await a_job(world, caller, NOW - 4_000, "running")
+    await a_delivery(world, caller, NOW, "delivered")
+    await a_delivery(world, caller, NOW - 3 * HOUR_MS, "failed")
+
+    shown = await Statistics(world.db).overview(caller.organization_id, "24h", NOW)
+    assert (shown.running, shown.queued, shown.oldest_wait_ms) == (1, 1, 5_000)
+    assert len(shown.buckets) == 24
+    last = shown.buckets[-1]
+    assert (last.starts_at, last.ends_at) == (NOW - HOUR_MS // 2, NOW + HOUR_MS // 2)
+    assert (last.accepted, last.completed, last.failed, last.cancelled) == (5, 1, 1, 0)
+    assert (last.mean_wait_ms, last.mean_duration_ms, last.cost_nanousd) == (1_000, 10_000, 1_000)
+    assert (last.deliveries_delivered, last.deliveries_failed) == (1, 0)
+    assert shown.buckets[-4].deliveries_failed == 1
+    assert (shown.buckets[-2].mean_wait_ms, shown.buckets[-2].success_rate) == (None, None)
+    assert (shown.total.accepted, shown.total.completed, shown.total.failed) == (6, 2, 1)
+    assert shown.total.success_rate == 2 / 3
+    assert shown.total.mean_wait_ms == (1_000 + 1_000 + 5_000) // 3
+    assert (shown.before.accepted, shown.before.failed, shown.before.success_rate) == (1, 1, 0.0)
+
+
+async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(world: World) -> None:
+    caller = await world.organization()
+    await a_job(world, caller, NOW - 29 * DAY_MS, "completed")
+    statistics = Statistics(world.db)
+    week = await statistics.overview(caller.organization_id, "7d", NOW)
+    month = await statistics.overview(caller.organization_id, "30d", NOW)
+    assert (len(week.buckets), len(month.buckets)) == (28, 30)
+    assert all(one.starts_at % (6 * HOUR_MS) == 0 for one in week.buckets)
+    assert all(one.starts_at % DAY_MS == 0 for one in month.buckets)
+    assert week.buckets[-1].starts_at <= NOW < week.buckets[-1].ends_at
+    assert [one.completed for one in month.buckets] == [1] + [0] * 29
+    assert week.total.completed == 0
+
+
+async def test_only_hours_that_are_not_over_are_read_again(world: World) -> None:
+    caller = await world.organization()
+    reading: Any = Reading(world.db)
+    statistics = Statistics(reading)
+    await statistics.overview(caller.organization_id, "24h", NOW)
+    await a_job(world, caller, NOW, "completed")
+    again = await statistics.overview(caller.organization_id, "24h", NOW)
+    assert again.total.completed == 1
+    # The present hour alone; the hour before as long as clocks may differ.
+    soon = NOW + HOUR_MS // 2 + MINUTE_MS
+    await statistics.overview(caller.organization_id, "24h", soon)
+    await statistics.overview(caller.organization_id, "24h", soon + 10 * MINUTE_MS)
+    await statistics.overview(caller.organization_id, "24h", soon + 11 * MINUTE_MS)
+    assert reading.hours == reading.ranges == [48, 1, 2, 2, 1]
+
+
+async def test_an_hour_with_deliveries_that_wait_is_read_again(world: World) -> None:
+    caller = await world.organization()
+    await a_delivery(world, caller, NOW - 3 * HOUR_MS, "pending")
+    statistics = Statistics(world.db)
+    await statistics.overview(caller.organization_id, "24h", NOW)
+
+    async def settle(tx: Transaction) -> None:
+        await tx.execute("UPDATE deliveries SET status = 'delivered'")
+
+    await world.db.transact(settle)
+    shown = await statistics.overview(caller.organization_id, "24h", NOW)
+    assert shown.total.deliveries_delivered == 1
+
+
+async def test_what_is_kept_is_bounded_and_the_one_not_looked_at_longest_goes(
+    world: World,
+) -> None:
+    names = [(await world.organization(name)).organization_id for name in ("a", "b", "c")]
+    reading: Any = Reading(world.db)
+    statistics = Statistics(reading, most_cells=200)
+    for name in (names[0], names[1], names[0], names[2]):
+        await statistics.overview(name, "24h", NOW)
+    await statistics.overview(names[0], "24h", NOW)
+    await statistics.overview(names[1], "24h", NOW)
+    assert reading.hours == [48, 48, 1, 48, 1, 48]
+
+
+async def test_agents_have_a_record_of_what_they_ended(world: World) -> None:
+    caller = await world.organization()
+    await a_job(world, caller, NOW, "completed")
+    await a_job(world, caller, NOW - DAY_MS, "failed")
+    await a_job(world, caller, NOW - 2 * DAY_MS, "cancelled")
+    await a_job(world, caller, NOW - DAY_MS, "completed", agent="pro-fixer")
+    await a_job(world, caller, NOW - 40 * DAY_MS, "failed")
+    records = await Statistics(world.db).agent_records(
+        caller.organization_id, NOW - 30 * DAY_MS, NOW
+    )
+    assert set(records) == {"fixer", "pro-fixer"}
+    fixer = records["fixer"]
+    assert (fixer.finished, fixer.completed, fixer.mean_duration_ms) == (2, 1, 10_000)
+    assert (fixer.cost_nanousd, fixer.success_rate) == (1_500, 0.5)

@@ -1,0 +1,190 @@
+"""Invitations: made, replaced, taken back, accepted once, on both stores."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.invitations import (
+    Invitation,
+    accept_as_new,
+    accept_invitation,
+    find_invitation,
+    invite,
+    list_invitations,
+    revoke_invitation,
+)
+from agentjobs.organizations.memberships import list_members, memberships_of
+from agentjobs.organizations.sessions import find_viewer
+from agentjobs.organizations.sign_in import sign_in_with_password
+from agentjobs.organizations.users import User, create_user, find_user
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from tests.support.users import (
+    ORIGIN,
+    PASSWORD,
+    actions,
+    make_passwords_cheap,
+    member,
+    organization,
+    problem_of,
+    settings_of,
+    stored_text,
+    write,
+)
+
+SETTINGS = settings_of()
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_passwords_cheap(monkeypatch)
+
+
+async def test_somebody_new_comes_in_by_an_invitation_and_signs_in(database: Database) -> None:
+    acme = await organization(database, "acme")
+    with acting_as(Actor("user", "Root", "usr_root", "192.0.2.1")):
+        invitation, token = await invite(database, acme, " Ada@Example.com", "viewer")
+    assert token.startswith("aji_")
+    assert token not in await stored_text(database, "invitations", "audit_log")
+    assert (invitation.email, invitation.invited_by) == ("ada@example.com", "Root")
+    assert invitation.expires_at - invitation.created_at == 7 * DAY_MS
+    assert await find_invitation(database, token) == invitation
+    assert (invitation.organization, invitation.has_account) == ("acme", False)
+    assert await list_invitations(database, acme) == [invitation]
+
+    user = await accept_as_new(database, token, name="Ada", password=PASSWORD)
+    assert (user.email, user.name, user.has_password) == ("ada@example.com", "Ada", True)
+    assert await list_invitations(database, acme) == []
+    session = await sign_in_with_password(database, SETTINGS, user.email, PASSWORD, ORIGIN)
+    viewer = await find_viewer(database, SETTINGS, session)
+    assert viewer is not None
+    assert (viewer.organization, viewer.role) == ("acme", "viewer")
+    assert await actions(database, acme) == [
+        ("invitation.created", "ada@example.com"),
+        ("user.created", "ada@example.com"),
+        ("member.added", "ada@example.com"),
+        ("invitation.accepted", "ada@example.com"),
+        ("user.signed_in", "ada@example.com"),
+    ]
+
+
+async def test_who_has_an_account_accepts_as_that_user_alone(database: Database) -> None:
+    acme, other = await organization(database, "acme"), await organization(database, "other")
+    ada = await member(database, other, "ada@example.com")
+    bob = await member(database, other, "bob@example.com")
+    invitation, token = await invite(database, acme, ada.email, "admin")
+    assert invitation.has_account
+    assert await problem_of(accept_invitation(database, token, bob)) == "other_invitation"
+    as_new = accept_as_new(database, token, name="", password=PASSWORD)
+    assert await problem_of(as_new) == "email_taken"
+    # A refusal uses nothing up.
+    assert (await accept_invitation(database, token, ada)).organization == "acme"
+    assert [each.organization for each in await memberships_of(database, ada.id)] == [
+        "acme",
+        "other",
+    ]
+    assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
+
+
+async def test_a_bad_password_leaves_the_invitation_as_it_was(database: Database) -> None:
+    acme = await organization(database, "acme")
+    _, token = await invite(database, acme, "ada@example.com", "member")
+    weak = accept_as_new(database, token, name="", password="ada@example.com")
+    assert await problem_of(weak) == "weak_password"
+    named = accept_as_new(database, token, name="a\nb", password=PASSWORD)
+    assert await problem_of(named) == "invalid_name"
+    assert await find_user(database, "ada@example.com") is None
+    assert (await accept_as_new(database, token, name="", password=PASSWORD)).email
+
+
+async def test_a_newer_invitation_takes_the_place_of_the_older(database: Database) -> None:
+    acme, other = await organization(database, "acme"), await organization(database, "other")
+    _, first = await invite(database, acme, "ada@example.com", "viewer")
+    _, elsewhere = await invite(database, other, "ada@example.com", "viewer")
+    second, token = await invite(database, acme, "ADA@example.com", "admin")
+    assert await list_invitations(database, acme) == [second]
+    assert await problem_of(find_invitation(database, first)) == "invitation_not_valid"
+    assert (await find_invitation(database, token)).role == "admin"
+    assert (await find_invitation(database, elsewhere)).organization == "other"
+
+
+async def test_an_invitation_is_taken_back_by_its_own_organization_alone(
+    database: Database,
+) -> None:
+    acme, other = await organization(database, "acme"), await organization(database, "other")
+    invitation, token = await invite(database, acme, "ada@example.com", "viewer")
+    revoking = revoke_invitation(database, other, invitation.id)
+    assert await problem_of(revoking) == "invitation_not_found"
+    assert await find_invitation(database, token) == invitation
+    await revoke_invitation(database, acme, invitation.id)
+    assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
+    accepting = accept_as_new(database, token, name="", password=PASSWORD)
+    assert await problem_of(accepting) == "invitation_not_valid"
+    again = revoke_invitation(database, acme, invitation.id)
+    assert await problem_of(again) == "invitation_not_found"
+    assert (await actions(database, acme))[-1] == ("invitation.revoked", "ada@example.com")
+
+
+async def test_after_seven_days_it_is_over(database: Database) -> None:
+    acme = await organization(database, "acme")
+    ada = await create_user(database, "ada@example.com")
+    _, token = await invite(database, acme, ada.email, "viewer")
+    await write(database, "UPDATE invitations SET expires_at = :now", now=now_ms())
+    assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
+    assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
+    assert await list_invitations(database, acme) == []
+
+
+async def test_members_the_operator_and_odd_wishes_are_not_invited(database: Database) -> None:
+    acme = await organization(database, "acme")
+    await member(database, acme, "ada@example.com")
+    for email, role, code in (
+        ("Ada@example.com", "admin", "already_member"),
+        ("admin@localhost", "admin", "invalid_email"),
+        ("nobody", "viewer", "invalid_email"),
+        ("bob@example.com", "owner", "invalid_role"),
+    ):
+        assert await problem_of(invite(database, acme, email, role)) == code
+    for token in ("", "aji_", "\0"):
+        assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
+
+
+async def test_of_two_who_accept_at_once_one_does(database: Database, database_url: str) -> None:
+    acme = await organization(database, "acme")
+    _, token = await invite(database, acme, "ada@example.com", "viewer")
+    elsewhere = await open_database(database_url, migrate=False)
+    try:
+        outcomes = await asyncio.gather(
+            *(
+                accept_as_new(db, token, name=f"Ada {number}", password=PASSWORD)
+                for number, db in enumerate((database, elsewhere, database, elsewhere))
+            ),
+            return_exceptions=True,
+        )
+    finally:
+        await elsewhere.close()
+    (ada,) = [each for each in outcomes if isinstance(each, User)]
+    refused = {each.code for each in outcomes if isinstance(each, Problem)}
+    assert refused <= {"invitation_not_valid", "email_taken"}
+    assert [each.user_id for each in await list_members(database, acme)] == [ada.id]
+
+
+async def test_of_two_who_invite_at_once_one_link_is_open(
+    database: Database, database_url: str
+) -> None:
+    acme = await organization(database, "acme")
+    elsewhere = await open_database(database_url, migrate=False)
+    try:
+        made: list[tuple[Invitation, str]] = await asyncio.gather(
+            *(
+                invite(db, acme, "ada@example.com", "viewer")
+                for db in (database, elsewhere, database, elsewhere)
+            )
+        )
+    finally:
+        await elsewhere.close()
+    (still_open,) = await list_invitations(database, acme)
+    assert still_open.id in {invitation.id for invitation, _ in made}

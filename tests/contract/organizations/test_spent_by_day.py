@@ -1,0 +1,43 @@
+"""What was spent, day by day, and the limits of one organization, on both stores."""
+
+import uuid
+
+from agentjobs.organizations.budgets import Budget, find_budget, set_budget
+from agentjobs.organizations.spending import DaySpent, spent_by_day
+from agentjobs.store.database import Database, Transaction
+from tests.support.stores import add
+
+
+async def spend(tx: Transaction, organization_id: str, day: int, nanousd: int) -> None:
+    await tx.execute(
+        "INSERT INTO daily_spending (organization_id, day, spent_nanousd)"
+        " VALUES (:organization_id, :day, :nanousd)",
+        organization_id=organization_id,
+        day=day,
+        nanousd=nanousd,
+    )
+
+
+async def test_every_day_is_told_with_what_was_spent_on_it(database: Database) -> None:
+    ours = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    theirs = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    for organization, day, nanousd in [
+        (ours, 100, 1),
+        (ours, 101, 2),
+        (ours, 103, 4),
+        (ours, 104, 8),
+        (theirs, 102, 16),
+    ]:
+        await database.transact(spend, organization, day, nanousd)
+    assert await spent_by_day(database, ours, last_day=103, days=3) == [
+        DaySpent(101, 2),
+        DaySpent(102, 0),
+        DaySpent(103, 4),
+    ]
+
+
+async def test_the_limits_of_one_organization_are_its_own(database: Database) -> None:
+    ours = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    assert await find_budget(database, ours) == Budget(None, None)
+    await set_budget(database, ours, daily="2", job="none")
+    assert await find_budget(database, ours) == Budget(2_000_000_000, None)

@@ -1,0 +1,155 @@
+"""What people say about pull requests, and lists of many of them, on both stores."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentjobs.organizations.audit import SERVICE, Actor, AuditFilter, acting_as, list_entries
+from agentjobs.problems import Problem
+from agentjobs.pulls import comments
+from agentjobs.pulls.comments import add_comment, list_comments
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import PullPlace, close_pull, get_pull, list_pulls
+from agentjobs.store.database import Database, StoreError, Transaction
+from tests.support.local_repository import Platform, make_platform
+
+ADA = Actor("user", "ada@example.com", "usr_1", "203.0.113.9")
+HERE = ("acme", "acme/shop")
+
+
+@pytest.fixture
+async def platform(database: Database, tmp_path: Path) -> Platform:
+    platform = await make_platform(database, tmp_path)
+    await platform.open_pull("agentjobs/one", {"a": "1"})
+    return platform
+
+
+async def bodies(db: Database, number: int = 1) -> list[str]:
+    pull = await get_pull(db, *HERE, number)
+    return [comment.body for comment in await list_comments(db, pull)]
+
+
+async def test_a_comment_is_by_whoever_acts_and_is_told_in_the_audit_log(
+    platform: Platform,
+) -> None:
+    with acting_as(ADA):
+        first = await add_comment(platform.db, *HERE, 1, "Why 2?\r\n<b>And</b> \u202e\u0001?")
+    second = await add_comment(platform.db, *HERE, 1, "Because.")
+    assert (first.author, first.author_id) == (ADA.name, ADA.id)
+    assert first.body == "Why 2?\n<b>And</b> \u202e\u0001?"
+    assert (second.author, second.author_id) == (SERVICE.name, None)
+    pull = await get_pull(platform.db, *HERE, 1)
+    assert await list_comments(platform.db, pull) == [first, second]
+    wanted = AuditFilter(action="pull.commented")
+    told = await list_entries(platform.db, platform.organization.id, wanted, limit=10)
+    assert [(one.actor, one.target, one.details) for one in told] == [
+        (SERVICE.name, "acme/shop#1", {"comment": second.id}),
+        (ADA.name, "acme/shop#1", {"comment": first.id}),
+    ]
+
+
+async def test_comments_are_of_one_pull_request_whatever_became_of_it(platform: Platform) -> None:
+    await platform.open_pull("agentjobs/two", {"b": "2"})
+    await merge_pull(platform.db, platform.settings, *HERE, 1)
+    await close_pull(platform.db, *HERE, 2)
+    await add_comment(platform.db, *HERE, 1, "merged")
+    await add_comment(platform.db, *HERE, 2, "closed")
+    assert await bodies(platform.db, 1) == ["merged"]
+    assert await bodies(platform.db, 2) == ["closed"]
+
+
+@pytest.mark.parametrize("body", ["", " \r\n\t", "x" * 65_537, "a\0b", "half \ud83d", "\udc00"])
+async def test_what_is_no_comment_is_refused(platform: Platform, body: str) -> None:
+    with pytest.raises(Problem) as refused:
+        await add_comment(platform.db, *HERE, 1, body)
+    assert refused.value.code == "invalid_comment"
+    assert await bodies(platform.db) == []
+
+
+async def test_a_comment_may_be_long(platform: Platform) -> None:
+    await add_comment(platform.db, *HERE, 1, "é" * 65_536)
+    await add_comment(platform.db, *HERE, 1, "1")
+    assert [len(body) for body in await bodies(platform.db)] == [65_536, 1]
+
+
+@pytest.mark.parametrize("place", [("other", "acme/shop", 1), ("acme", "a/b", 1), (*HERE, 9)])
+async def test_a_pull_request_of_others_takes_none(
+    platform: Platform, place: tuple[str, str, int]
+) -> None:
+    with pytest.raises(Problem) as refused:
+        await add_comment(platform.db, *place, "Hello")
+    assert refused.value.code == "pull_not_found"
+    assert await bodies(platform.db) == []
+
+
+async def test_there_are_at_most_so_many_also_when_they_come_at_once(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "MOST_COMMENTS", 3)
+    adding = [add_comment(platform.db, *HERE, 1, f"{number}") for number in range(8)]
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    problems = [one for one in results if isinstance(one, Problem)]
+    assert [one.code for one in problems] == ["too_many_comments"] * 5
+    assert len(await bodies(platform.db)) == 3
+    wanted = AuditFilter(action="pull")
+    told = await list_entries(platform.db, platform.organization.id, wanted, limit=10)
+    assert len(told) == 3
+
+
+async def test_a_comment_that_cannot_be_told_of_is_not_made(platform: Platform) -> None:
+    await platform.db.transact(_execute, "ALTER TABLE audit_log RENAME TO lost")
+    with pytest.raises(StoreError):
+        await add_comment(platform.db, *HERE, 1, "Hello")
+    assert await bodies(platform.db) == []
+
+
+async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(
+    platform: Platform,
+) -> None:
+    await platform.db.transact(_fill, platform.organization.id)
+    every = await list_pulls(platform.db, "acme")
+    assert len(every) == 25
+    assert [pull.place for pull in every] == sorted(
+        (pull.place for pull in every), key=lambda place: (-place[0], place[1], -place[2])
+    )
+    for options in ({}, {"state": "merged"}, {"full_name": "acme/r1"}):
+        whole = await list_pulls(platform.db, "acme", **options)  # type: ignore[arg-type] # of those
+        seen = []
+        before: PullPlace | None = None
+        while page := await list_pulls(platform.db, "acme", limit=4, before=before, **options):  # type: ignore[arg-type] # likewise
+            assert len(page) <= 4
+            seen += page
+            before = page[-1].place
+        assert seen == whole
+    assert {pull.state for pull in await list_pulls(platform.db, "acme", state="open")} == {"open"}
+    assert len(await list_pulls(platform.db, "acme", state="merged")) == 8
+    assert await list_pulls(platform.db, "acme", state="none of these") == []
+
+
+async def _fill(tx: Transaction, organization_id: str) -> None:
+    """Two repositories with twelve each, many of them made in the same moment."""
+    for repo in ("r1", "r2"):
+        await tx.execute(
+            "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+            " head_commit, index_status, created_at)"
+            " VALUES (:id, :organization_id, :full_name, 'local', '', 'main', '', 'ready', 1)",
+            id=repo,
+            organization_id=organization_id,
+            full_name=f"acme/{repo}",
+        )
+        for number in range(1, 13):
+            await tx.execute(
+                "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch,"
+                " head_commit, base_commit, state, draft, created_at) VALUES (:repo, :number,"
+                " '', '', :branch, 'main', '', '', :state, FALSE, :at)",
+                repo=repo,
+                number=number,
+                branch=f"b{number}",
+                state="open" if number % 3 else "merged",
+                at=number // 5,
+            )
+
+
+async def _execute(tx: Transaction, sql: str) -> None:
+    await tx.execute(sql)

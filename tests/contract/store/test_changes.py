@@ -1,0 +1,146 @@
+"""A change is heard here at its commit, and by every other process within a second."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import asyncpg
+import pytest
+
+from agentjobs.store.database import Database, Transaction
+from tests.support.stores import add, opened, process, read_line
+
+Tell = Callable[..., Coroutine[Any, Any, None]]
+
+WITHIN_SECONDS = 1.0
+
+
+class Refused(Exception):
+    pass
+
+
+async def announce(tx: Transaction, name: str, *topics: str) -> None:
+    await add(tx, name)
+    tx.announce(*topics)
+
+
+async def invalidate(tx: Transaction, name: str, *topics: str) -> None:
+    await add(tx, name)
+    await tx.invalidate(*topics)
+
+
+@pytest.fixture
+async def other(database: Database, database_url: str) -> AsyncIterator[Database]:
+    """The same store, opened a second time."""
+    async with opened(database_url) as db:
+        yield db
+
+
+@pytest.mark.parametrize("tell", [announce, invalidate])
+async def test_a_change_is_heard_when_its_transaction_has_committed(
+    database: Database, tell: Tell
+) -> None:
+    with database.changes.listen("jobs") as signal:
+        await database.transact(tell, "a", "jobs")
+        assert await signal.wait(0.1)
+
+
+@pytest.mark.parametrize("tell", [announce, invalidate])
+async def test_what_was_rolled_back_is_never_told(
+    database: Database, other: Database, tell: Tell
+) -> None:
+    async def tell_and_refuse(tx: Transaction) -> None:
+        await tell(tx, "a", "jobs")
+        raise Refused
+
+    with database.changes.listen("jobs") as here, other.changes.listen("jobs") as there:
+        with pytest.raises(Refused):
+            await database.transact(tell_and_refuse)
+        assert not await here.wait(0)
+        assert not await there.wait(0.3)
+
+
+@pytest.mark.parametrize("tell", [announce, invalidate])
+async def test_another_connection_hears_a_change_within_a_second(
+    database: Database, other: Database, tell: Tell
+) -> None:
+    for name in ("first", "second", "third"):
+        with other.changes.listen("keys") as signal:
+            await database.transact(tell, name, "keys")
+            assert await signal.wait(WITHIN_SECONDS)
+        found = await other.fetch_one("SELECT id FROM organizations WHERE id = :id", id=name)
+        assert found is not None
+
+
+async def test_caches_are_dropped_before_the_caller_goes_on(database: Database) -> None:
+    cache = {"key": "old"}
+    database.changes.on("keys", cache.clear)
+
+    await database.transact(invalidate, "a", "keys")
+
+    assert cache == {}
+
+
+async def test_another_process_hears_a_change_within_a_second(
+    database: Database, database_url: str
+) -> None:
+    async def change(tx: Transaction) -> None:
+        await invalidate(tx, "a", "keys")
+        tx.announce("jobs")
+
+    async with process("hear", database_url) as started:
+        assert await read_line(started) == "ready"
+        await database.transact(change)
+        heard = {await read_line(started, WITHIN_SECONDS) for _ in range(2)}
+
+    assert heard == {"heard keys", "heard jobs"}
+
+
+async def test_a_short_command_is_heard_though_it_ends_at_once(
+    database: Database, database_url: str
+) -> None:
+    with database.changes.listen("keys") as keys, database.changes.listen("jobs") as jobs:
+        async with process("tell", database_url) as started:
+            assert await started.wait() == 0
+        assert await keys.wait(WITHIN_SECONDS)
+        assert await jobs.wait(WITHIN_SECONDS)
+
+
+async def test_ones_own_changes_do_not_come_back(database: Database, other: Database) -> None:
+    heard: list[str] = []
+    database.changes.on("keys", lambda: heard.append("keys"))
+
+    with other.changes.listen("keys") as signal:
+        await database.transact(announce, "a", "keys")
+        await database.transact(invalidate, "b", "keys")
+        assert await signal.wait(WITHIN_SECONDS)
+
+    with database.changes.listen("answer") as answer:
+        await other.transact(announce, "c", "answer")
+        assert await answer.wait(WITHIN_SECONDS)
+    # On SQLite what the other wrote counts as everything.
+    assert heard == ["keys"] * {"sqlite": 3, "postgresql": 2}[database.engine]
+
+
+async def test_postgresql_is_notified_seldom_and_of_everything(postgres_url: str) -> None:
+    notices: list[str] = []
+    all_told = asyncio.Event()
+
+    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+        notices.append(str(payload))
+        if len(_topics(notices)) == 300:
+            all_told.set()
+
+    listener = await asyncpg.connect(postgres_url)
+    await listener.add_listener("agentjobs", hear)
+    async with opened(postgres_url) as db:
+        await asyncio.gather(*(db.transact(announce, f"o{n}", f"job:{n}") for n in range(300)))
+        async with asyncio.timeout(10):
+            await all_told.wait()
+    await listener.close()
+    assert _topics(notices) == {f"job:{n}" for n in range(300)}
+    assert len(notices) < 100
+
+
+def _topics(notices: list[str]) -> set[str]:
+    return {topic for notice in notices for topic in notice.split()[1:]}

@@ -1,0 +1,264 @@
+"""What only PostgreSQL can suffer: connections that break, a server that is away or comes back."""
+
+import asyncio
+import os
+import signal as signals
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from agentjobs.store.database import StoreUnavailable, Transaction
+from agentjobs.store.opening import open_database
+from agentjobs.store.postgresql import database, pool
+from agentjobs.store.postgresql.database import PostgresqlDatabase
+from tests.support.postgres import PostgresCluster
+from tests.support.stores import add, names, opened, until
+
+CutOff = Callable[[], Awaitable[None]]
+
+
+@pytest.fixture
+async def cut_off(postgres_url: str) -> AsyncIterator[CutOff]:
+    """Ends every connection to the database but its own."""
+    operator = await asyncpg.connect(postgres_url)
+
+    async def cut() -> None:
+        await operator.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    yield cut
+    await operator.close()
+
+
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
+    url = "postgresql://agentjobs:very-secret@127.0.0.1:9/store"
+
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9/store") as raised:
+        await open_database(url, migrate=True)
+
+    assert "very-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:notaport", "127.0.0.1:99999999", "[::1"])
+async def test_an_address_that_makes_no_sense_cannot_be_reached(address: str) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        await open_database(f"postgresql://{address}/store", migrate=True)
+
+
+@pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "12/hush", "hu@sh", "hu?sh=hush"])
+async def test_a_password_that_is_not_encoded_is_asked_to_be_and_not_shown(password: str) -> None:
+    with pytest.raises(StoreUnavailable, match="percent-encode the password") as raised:
+        await open_database(f"postgresql://me:{password}@127.0.0.1:9/store", migrate=True)
+
+    assert not {"hu", "sh", "12/"} & {str(raised.value)[n : n + 2] for n in range(200)}
+
+
+async def test_a_database_that_does_not_exist_is_named(postgres_cluster: PostgresCluster) -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        await open_database(postgres_cluster.url("nowhere"), migrate=True)
+
+
+async def test_a_lost_listener_comes_back_and_everything_may_have_changed(
+    postgres_url: str, cut_off: CutOff
+) -> None:
+    async with opened(postgres_url) as db, opened(postgres_url) as other:
+        was_live: list[bool] = []
+        db.changes.on("keys", lambda: was_live.append(db.changes.live))
+
+        with db.changes.listen("keys") as signal:
+            await cut_off()
+            assert await signal.wait(10)
+            await until(lambda: db.changes.live and other.changes.live)
+            await signal.wait(0)
+            await other.transact(_invalidate_keys)
+            assert await signal.wait(1)
+
+        # The first time as part of coming back, when caches were still bypassed.
+        assert was_live == [False, True]
+
+
+async def test_a_listener_that_falls_silent_is_trusted_for_less_than_a_second(
+    postgres_url: str,
+) -> None:
+    db = await PostgresqlDatabase.open(postgres_url)
+    listener = db._notices._connection
+    assert listener is not None
+    backend = listener.get_server_pid()
+    async with opened(postgres_url) as other:
+        with db.changes.listen("keys") as signal:
+            os.kill(backend, signals.SIGSTOP)
+            try:
+                silent_since = time.monotonic()
+                await until(lambda: not db.changes.live)
+                assert time.monotonic() - silent_since < 1
+                await other.transact(_invalidate_keys)
+            finally:
+                os.kill(backend, signals.SIGCONT)
+            assert await signal.wait(5)
+            await until(lambda: db.changes.live)
+        # It was only slow, so it is the same connection.
+        assert db._notices._connection is listener
+    await db.close()
+
+
+async def test_connections_that_died_while_idle_are_replaced(
+    postgres_url: str, cut_off: CutOff
+) -> None:
+    async with opened(postgres_url) as db:
+        await asyncio.gather(*(db.transact(add, f"o{n}") for n in range(20)))
+
+        await cut_off()
+
+        await asyncio.gather(
+            *(db.transact(add, f"p{n}") for n in range(20)), *(names(db) for _ in range(20))
+        )
+        assert len(await names(db)) == 40
+
+
+async def test_a_connection_lost_inside_a_transaction_undoes_it(postgres_url: str) -> None:
+    async def die(tx: Transaction) -> None:
+        await add(tx, "a")
+        await tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    async with opened(postgres_url) as db:
+        with pytest.raises(StoreUnavailable):
+            await db.transact(die)
+
+        await db.transact(add, "b")
+        assert await names(db) == ["b"]
+
+
+@pytest.mark.parametrize("code", ["40P01", "53100", "57014"])
+async def test_what_may_pass_is_unavailable(postgres_url: str, code: str) -> None:
+    """A deadlock, a full disk, an operator's cancel."""
+
+    async def fail(tx: Transaction) -> None:
+        await tx.execute(f"DO $do$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $do$")
+
+    async with opened(postgres_url) as db:
+        with pytest.raises(StoreUnavailable, match="cannot be used now"):
+            await db.transact(fail)
+        await db.transact(add, "later")
+
+
+async def test_a_restarted_server_is_found_again(
+    postgres_cluster: PostgresCluster, postgres_url: str
+) -> None:
+    async with opened(postgres_url) as db:
+        await asyncio.gather(*(db.transact(add, f"o{n}") for n in range(5)))
+
+        postgres_cluster.stop()
+        await until(lambda: not db.changes.live)
+        for call in (db.transact(add, "lost"), db.ping(), names(db)):
+            with pytest.raises(StoreUnavailable):
+                await call
+
+        with db.changes.listen("keys") as signal:
+            postgres_cluster.start()
+            assert await signal.wait(15)
+        await until(lambda: db.changes.live)
+        await db.transact(add, "found")
+        assert await names(db) == ["found", *(f"o{n}" for n in range(5))]
+
+
+async def test_what_is_announced_while_nobody_listens_is_told_later(
+    postgres_url: str, cut_off: CutOff
+) -> None:
+    async with opened(postgres_url) as here, opened(postgres_url) as there:
+        with there.changes.listen("jobs") as signal:
+            await cut_off()
+            await until(lambda: not here.changes.live)
+            await here.transact(_announce_jobs)
+            await until(lambda: here.changes.live and there.changes.live)
+            assert await signal.wait(1)
+
+
+async def test_a_cancelled_transaction_is_undone_and_leaves_no_lock(postgres_url: str) -> None:
+    async def take_long(tx: Transaction) -> None:
+        await add(tx, "a")
+        await tx.execute("SELECT pg_sleep(60)")
+
+    async with opened(postgres_url) as db:
+        for _ in range(3):
+            caller = asyncio.create_task(db.transact(take_long))
+            while not await db.fetch_all(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' "
+                "AND datname = current_database()"
+            ):
+                assert not caller.done()
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+
+        await db.transact(add, "a")
+        assert await names(db) == ["a"]
+
+
+async def test_a_statement_that_gets_no_answer_is_given_up(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take_long(tx: Transaction) -> None:
+        await add(tx, "a")
+        await tx.execute("SELECT pg_sleep(60)")
+
+    async with opened(postgres_url) as db:
+        with monkeypatch.context() as shortened:
+            shortened.setattr(pool, "LONGEST_USE_SECONDS", 0.2)
+            shortened.setattr(database, "ACQUIRE_SECONDS", 0.1)
+            with pytest.raises(StoreUnavailable):
+                await db.transact(take_long)
+            with pytest.raises(StoreUnavailable):
+                await db.fetch_all("SELECT pg_sleep(60)")
+
+        await db.transact(add, "a")
+        assert await names(db) == ["a"]
+
+
+async def test_callers_that_give_up_waiting_for_a_connection_take_none_with_them(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as db:
+        callers = [asyncio.create_task(db.transact(add, f"o{n}")) for n in range(40)]
+        await asyncio.sleep(0)
+        for caller in callers[::2]:
+            caller.cancel()
+        await asyncio.wait(callers)
+
+        await asyncio.gather(*(db.transact(add, f"p{n}") for n in range(40)))
+        found = await names(db)
+        assert {f"p{n}" for n in range(40)} <= set(found)
+        assert {f"o{n}" for n in range(1, 40, 2)} <= set(found)
+
+
+async def test_closing_finishes_what_runs_and_refuses_what_waits(postgres_url: str) -> None:
+    async def wait_for_lock(tx: Transaction) -> None:
+        await tx.execute("SELECT pg_advisory_xact_lock_shared(1)")
+
+    db = await PostgresqlDatabase.open(postgres_url)
+    operator = await asyncpg.connect(postgres_url)
+    await operator.execute("SELECT pg_advisory_lock(1)")
+    callers = [asyncio.create_task(db.transact(wait_for_lock)) for _ in range(12)]
+    while await operator.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 10:
+        assert not any(caller.done() for caller in callers)
+    closing = asyncio.create_task(db.close())
+    await asyncio.sleep(0)
+    await operator.execute("SELECT pg_advisory_unlock(1)")
+    await closing
+
+    outcomes = await asyncio.gather(*callers, return_exceptions=True)
+    assert outcomes[:10] == [None] * 10
+    assert [str(outcome) for outcome in outcomes[10:]] == ["the database is closed"] * 2
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes[10:])
+    await operator.close()
+
+
+async def _invalidate_keys(tx: Transaction) -> None:
+    await tx.invalidate("keys")
+
+
+async def _announce_jobs(tx: Transaction) -> None:
+    tx.announce("jobs")

@@ -1,0 +1,205 @@
+"""What only SQLite can suffer: locks, a full disk, a file that is none, a kill in mid-write."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.database import StoreError, StoreUnavailable, Transaction
+from agentjobs.store.opening import open_database
+from agentjobs.store.sqlite import connection as sqlite_connection
+from tests.support.stores import INSERT, add, names, opened, process, read_line
+
+
+@pytest.fixture
+def path(sqlite_url: str) -> Path:
+    return Path(sqlite_url.removeprefix("sqlite:///"))
+
+
+@pytest.fixture
+def lock(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another process that writes, and takes its time."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+async def test_a_locked_database_is_waited_for(sqlite_url: str, lock: sqlite3.Connection) -> None:
+    async with opened(sqlite_url) as db:
+        writing = [asyncio.create_task(db.transact(add, name)) for name in "ab"]
+        done, _ = await asyncio.wait(writing, timeout=0.2)
+        assert not done
+        assert await names(db) == []
+
+        lock.execute("COMMIT")
+
+        await asyncio.gather(*writing)
+        assert await names(db) == ["a", "b"]
+
+
+async def test_a_database_that_stays_locked_is_unavailable_and_recovers(
+    sqlite_url: str, lock: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_connection, "BUSY_SECONDS", 0.1)
+    async with opened(sqlite_url) as db:
+        outcomes = await asyncio.gather(
+            *(db.transact(add, name) for name in "abc"), return_exceptions=True
+        )
+
+        assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
+        assert "another process keeps it locked" in str(outcomes[0])
+        await db.ping()
+        lock.execute("ROLLBACK")
+        await db.transact(add, "d")
+        assert await names(db) == ["d"]
+
+
+async def test_a_full_disk_takes_nothing_with_it_and_says_so(sqlite_url: str) -> None:
+    async def limit_pages(tx: Transaction, most: int) -> None:
+        await tx.execute(f"PRAGMA max_page_count = {most}")
+
+    async def add_much(tx: Transaction) -> None:
+        await tx.execute(INSERT, id="much" * 100_000)
+
+    async with opened(sqlite_url) as db:
+        await db.transact(add, "before")
+        await db.transact(limit_pages, 1)
+
+        outcomes = await asyncio.gather(
+            db.transact(add_much), db.transact(add_much), return_exceptions=True
+        )
+
+        assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
+        assert "the disk is full" in str(outcomes[0])
+        assert await names(db) == ["before"]
+        await db.transact(limit_pages, 1_000_000)
+        await db.transact(add, "later")
+        assert await names(db) == ["before", "later"]
+
+
+async def test_when_sqlite_undoes_a_whole_batch_nobody_is_told_of_success(sqlite_url: str) -> None:
+    async def undo_everything(tx: Transaction) -> None:
+        await tx.execute("ROLLBACK")
+
+    async with opened(sqlite_url) as db:
+        outcomes = await asyncio.gather(
+            db.transact(add, "a"),
+            db.transact(undo_everything),
+            db.transact(add, "b"),
+            return_exceptions=True,
+        )
+
+        told = {"a", "b"} & {outcome for outcome in outcomes if isinstance(outcome, str)}
+        assert isinstance(outcomes[0], StoreError)
+        assert isinstance(outcomes[1], StoreError)
+        assert set(await names(db)) == told
+        await db.transact(add, "later")
+        assert "later" in await names(db)
+
+
+async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("no database at all" * 500)
+
+    with pytest.raises(StoreUnavailable, match=r"notes\.txt.*not an SQLite database"):
+        await open_database(f"sqlite:///{path}", migrate=True)
+
+    assert path.read_text() == "no database at all" * 500
+
+
+async def test_a_path_that_cannot_be_a_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for place in ("file/below/x.db", "."):
+        with pytest.raises(StoreUnavailable, match="cannot be opened"):
+            await open_database(f"sqlite:///{tmp_path}/{place}", migrate=True)
+
+
+async def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new directory" / "x.db"
+    db = await open_database(f"sqlite:///{path}", migrate=True)
+    try:
+        await db.transact(add, "a")
+        for file in path.parent.iterdir():
+            assert file.stat().st_mode & 0o777 == 0o600, file
+    finally:
+        await db.close()
+
+
+async def test_every_commit_is_flushed_to_the_disk(sqlite_url: str) -> None:
+    async def settings(tx: Transaction) -> list[object]:
+        pragmas = ("synchronous", "journal_mode", "foreign_keys")
+        rows = [await tx.fetch_one(f"PRAGMA {name}") for name in pragmas]
+        return [value for row in rows if row for value in dict(row).values()]
+
+    async with opened(sqlite_url) as db:
+        assert await db.transact(settings) == [2, "wal", 1]
+
+
+async def test_a_caller_cancelled_after_its_work_began_is_committed(sqlite_url: str) -> None:
+    begun = asyncio.Event()
+
+    async def begin(tx: Transaction) -> None:
+        await add(tx, "a")
+        begun.set()
+
+    async with opened(sqlite_url) as db:
+        caller = asyncio.create_task(db.transact(begin))
+        await begun.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+
+        await db.transact(add, "b")
+        assert await names(db) == ["a", "b"]
+
+
+async def test_a_caller_cancelled_before_that_changes_nothing(
+    sqlite_url: str, lock: sqlite3.Connection
+) -> None:
+    async with opened(sqlite_url) as db:
+        caller = asyncio.create_task(db.transact(add, "a"))
+        await asyncio.wait([caller], timeout=0.05)
+        caller.cancel()
+        await asyncio.wait([caller])
+
+        lock.execute("COMMIT")
+        await db.transact(add, "b")
+        assert await names(db) == ["b"]
+
+
+async def test_nothing_acknowledged_is_lost_to_a_kill(sqlite_url: str) -> None:
+    for _ in range(3):
+        async with process("write", sqlite_url) as writer:
+            said = [await read_line(writer) for _ in range(200)]
+            writer.kill()
+            assert writer.stdout is not None
+            # Its last line may be torn, like the transaction that it was about.
+            said += (await writer.stdout.read()).decode().rpartition("\n")[0].split()
+
+        async with opened(sqlite_url) as db:
+            assert set(said) <= set(await names(db))
+            await db.transact(_forget_all)
+
+
+async def test_two_processes_may_write_at_once(sqlite_url: str) -> None:
+    async with process("write", sqlite_url) as writer, opened(sqlite_url) as db:
+        await read_line(writer)
+        for number in range(20):
+            await db.transact(add, f"mine-{number}")
+        assert {f"mine-{number}" for number in range(20)} <= set(await names(db))
+
+
+async def _forget_all(tx: Transaction) -> None:
+    await tx.execute("DELETE FROM organizations")
+
+
+async def test_a_database_that_was_deleted_is_not_ready(sqlite_url: str, path: Path) -> None:
+    async with opened(sqlite_url) as db:
+        await db.ping()
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="deleted"):
+            await db.ping()

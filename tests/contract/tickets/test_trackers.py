@@ -1,0 +1,231 @@
+"""The trackers of organizations, and tickets by them, on both stores."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.http.client import Patience
+from agentjobs.forges.protocol import ForgeError, Issue
+from agentjobs.organizations.audit import AuditFilter, list_entries
+from agentjobs.organizations.organizations import create_organization, find_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.problems import Problem
+from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs.store.database import Database, Transaction
+from agentjobs.tickets.protocol import ResultLink, TicketNotFound
+from agentjobs.tickets.resolve import Tickets, WantedTicket
+from agentjobs.tickets.trackers import (
+    NewTracker,
+    add_tracker,
+    find_tracker,
+    list_trackers,
+    note_check,
+    open_tracker,
+    remove_tracker,
+    replace_token,
+    set_link_back,
+)
+from tests.support.jobs import insert_repo
+
+TOKEN = "jira-token-" + "x1" * 10
+ISSUES = NewTracker(kind="issues", link_back=True)
+JIRA = NewTracker(kind="jira", url="https://jira.example.com", token=TOKEN)
+LINK = ResultLink("job_1", "A title", "https://git.example.com/pull/9")
+
+
+class OnePlatform:
+    """Issues in memory, for every connection; only what a tracker asks of a platform."""
+
+    def __init__(self) -> None:
+        self.issues = {("acme/shop", 12): "The cart is empty", ("acme/notes", 1): "Elsewhere"}
+        self.error: ForgeError | None = None
+        self.comments: list[tuple[str, int, str]] = []
+        self.asked_for: list[str] = []
+
+    async def of(self, connection_id: str, _: Patience) -> Any:
+        self.asked_for.append(connection_id)
+        return self
+
+    async def issue(self, full_name: str, number: int) -> Issue:
+        if self.error is not None:
+            raise self.error
+        title = self.issues.get((full_name, number))
+        if title is None:
+            raise ForgeError("no such thing", "gone")
+        url = f"https://git.example.com/{full_name}/issues/{number}"
+        return Issue(full_name, number, title, "Please\x00 mend it.", ("bug",), url)
+
+    async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
+        self.comments.append((full_name, number, text))
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> SealingKeys:
+    return SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
+
+
+@pytest.fixture
+async def acme(database: Database) -> str:
+    for name in ("acme", "other"):
+        await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
+    return (await find_organization(database, "acme")).id
+
+
+@pytest.fixture
+def platform() -> OnePlatform:
+    return OnePlatform()
+
+
+@pytest.fixture
+def tickets(database: Database, keys: SealingKeys, platform: OnePlatform) -> Tickets:
+    # Nothing here reaches out, so that no session is needed.
+    return Tickets(database, keys, None, platform)  # type: ignore[arg-type]
+
+
+def wanted(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> WantedTicket:
+    return WantedTicket(
+        organization_id=acme,
+        ticket_id=ticket_id,
+        full_name="acme/shop",
+        connection_id=connection_id,
+    )
+
+
+def patience() -> Patience:
+    return Patience(0)
+
+
+async def test_a_token_is_sealed_and_opens_for_its_tracker_alone(
+    database: Database, keys: SealingKeys, acme: str
+) -> None:
+    added = await add_tracker(database, keys, "acme", JIRA)
+    assert await open_tracker(database, keys, added.id) == (added, TOKEN)
+    assert await list_trackers(database, "acme") == [added]
+    assert await list_trackers(database, "other") == []
+    with pytest.raises(Problem, match="trackers list --org other"):
+        await find_tracker(database, "other", added.id)
+    (row,) = await database.fetch_all("SELECT * FROM trackers")
+    assert TOKEN.encode() not in bytes(row["sealed"])
+    assert TOKEN not in repr(added) + repr(JIRA)
+
+    other = await find_organization(database, "other")
+    await database.transact(_give_all_to, other.id)
+    with pytest.raises(Problem, match="jira is locked") as problem:
+        await open_tracker(database, keys, added.id)
+    assert problem.value.code == "sealed_value_damaged"
+
+
+async def test_a_tracker_is_changed_and_removed_and_all_of_it_is_on_record(
+    database: Database, keys: SealingKeys, acme: str
+) -> None:
+    added = await add_tracker(database, keys, "acme", JIRA)
+    issues = await add_tracker(database, keys, "acme", ISSUES)
+    for again in (JIRA, ISSUES):
+        with pytest.raises(Problem) as problem:
+            await add_tracker(database, keys, "acme", again)
+        assert problem.value.code == "name_taken"
+    await add_tracker(database, keys, "other", JIRA)
+    with pytest.raises(Problem, match="forges rotate-token"):
+        await replace_token(database, keys, "acme", "issues", TOKEN)
+
+    await note_check(database, added.id, "expired\nyesterday")
+    assert (await find_tracker(database, "acme", "jira")).error == "expired yesterday"
+    replaced = await replace_token(database, keys, "acme", "jira", "another-token")
+    assert (replaced.error, replaced.checked_at) == (None, None)
+    opened = await open_tracker(database, keys, added.id)
+    assert opened is not None
+    assert opened[1] == "another-token"
+    assert (await set_link_back(database, "acme", "jira", True)).link_back
+    assert (await find_tracker(database, "acme", added.id)).link_back
+
+    await remove_tracker(database, "acme", "jira")
+    assert await list_trackers(database, "acme") == [issues]
+    assert await open_tracker(database, keys, added.id) is None
+    row = await database.fetch_one("SELECT sealed FROM trackers WHERE id = :id", id=added.id)
+    assert row is not None
+    assert row["sealed"] is None
+    assert (await add_tracker(database, keys, "acme", JIRA)).id != added.id
+
+    entries = await list_entries(database, acme, AuditFilter(action="tracker"), limit=20)
+    assert [entry.action.removeprefix("tracker.") for entry in reversed(entries)] == [
+        *("added", "added", "token_replaced", "changed", "removed", "added")
+    ]
+    assert TOKEN not in repr(entries)
+
+
+async def test_without_a_tracker_for_the_repository_nothing_is_looked_up(
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+) -> None:
+    await add_tracker(database, keys, "other", ISSUES)
+    assert await tickets.find(wanted(acme, "12"), patience()) is None
+    await add_tracker(database, keys, "acme", ISSUES)
+    # A repository of the platform `local` has no issues.
+    assert await tickets.find(wanted(acme, "12", None), patience()) is None
+    assert platform.asked_for == []
+
+
+async def test_an_issue_is_found_and_told_what_became_of_it(
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+) -> None:
+    await add_tracker(database, keys, "acme", ISSUES)
+    found = await tickets.find(wanted(acme, "#12"), patience())
+    assert found is not None
+    assert found.ticket.id == "acme/shop#12"
+    assert (found.ticket.title, found.ticket.text) == ("The cart is empty", "Please mend it.")
+    assert found.ticket.labels == ("bug",)
+    assert (found.tracker, found.link_back) == ("issues", True)
+    elsewhere = await tickets.find(wanted(acme, "acme/notes#1"), patience())
+    assert elsewhere is not None
+    assert elsewhere.ticket.title == "Elsewhere"
+    assert set(platform.asked_for) == {"fcn_1"}
+
+    with pytest.raises(ForgeError, match="in no repository that is connected here"):
+        await tickets.link_back(found, LINK, patience())
+    await database.transact(insert_repo, acme, "acme/shop", "ready")
+    await database.transact(connect_all, "fcn_1")
+    assert await tickets.link_back(found, LINK, patience())
+    ((full_name, number, text),) = platform.comments
+    assert (full_name, number) == ("acme/shop", 12)
+    assert text.split("\n") == [
+        "<!-- agentjobs -->",
+        "A pull request was opened for this: https://git.example.com/pull/9",
+    ]
+    await set_link_back(database, "acme", "issues", False)
+    assert not await tickets.link_back(found, LINK, patience())
+    await remove_tracker(database, "acme", "issues")
+    assert not await tickets.link_back(found, LINK, patience())
+    assert len(platform.comments) == 1
+
+
+async def connect_all(tx: Transaction, connection_id: str) -> None:
+    await tx.execute("UPDATE repos SET connection_id = :id, external_id = '1'", id=connection_id)
+
+
+async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+) -> None:
+    await add_tracker(database, keys, "acme", ISSUES)
+    with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues has none"):
+        await tickets.find(wanted(acme, "#13"), patience())
+    with pytest.raises(TicketNotFound, match=r"written like no ticket .*issues: #12 or"):
+        await tickets.find(wanted(acme, "SHOP-17\u202e"), patience())
+    platform.error = ForgeError("the permission “Issues: read” is missing", "denied")
+    with pytest.raises(TicketNotFound, match="issues: the permission"):
+        await tickets.find(wanted(acme, "12"), patience())
+
+
+async def test_a_tracker_that_is_away_is_another_fault_than_a_missing_ticket(
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+) -> None:
+    await add_tracker(database, keys, "acme", ISSUES)
+    platform.error = ForgeError("it is out of order", "away")
+    with pytest.raises(ForgeError, match="issues: it is out of order") as error:
+        await tickets.find(wanted(acme, "12"), patience())
+    assert error.value.may_pass
+
+
+async def _give_all_to(tx: Transaction, organization_id: str) -> None:
+    await tx.execute("UPDATE trackers SET organization_id = :id", id=organization_id)

@@ -1,0 +1,243 @@
+"""The delivery log on both stores: pages, filters, one delivery whole, nobody else's."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import first_id_at
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from agentjobs.webhooks.events import JOB_COMPLETED
+from agentjobs.webhooks.log import (
+    Delivery,
+    DeliveryFilter,
+    find_logged_endpoint,
+    get_delivery,
+    list_deliveries,
+)
+from agentjobs.webhooks.model import Attempt
+from tests.support.deliveries import Deliveries, attempt, known
+
+ALL = DeliveryFilter()
+
+
+@pytest.fixture
+async def world(database: Database) -> Deliveries:
+    world = Deliveries(database)
+    for name in ("org_a", "org_b"):
+        await world.organization(name)
+    return world
+
+
+async def ids(world: Deliveries, wanted: DeliveryFilter = ALL, owner: str = "org_a") -> list[str]:
+    return [one.id for one in (await list_deliveries(world.db, owner, wanted)).deliveries]
+
+
+async def one_of_each(world: Deliveries) -> dict[str, str]:
+    """The identifiers of a delivery in each state, the oldest first."""
+    await world.endpoint("org_a")
+    for number in range(4):
+        await world.event("org_a", f"job_{number}")
+    good, bad, retried, leased = await world.claim()
+    out_of_retries = replace(bad, failures=3)
+    await world.record(
+        (good, attempt(200)), (out_of_retries, attempt(500)), (retried, attempt(500))
+    )
+    return {
+        "delivered": good.id,
+        "failed": bad.id,
+        "retried": retried.id,
+        "leased": leased.id,
+    }
+
+
+async def test_deliveries_are_listed_newest_first_with_what_became_of_them(
+    world: Deliveries,
+) -> None:
+    endpoint_id = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_1", 2, JOB_COMPLETED)
+    (first,) = await world.claim()
+    await world.record((first, attempt(500)))
+    waiting, tried = (await list_deliveries(world.db, "org_a", ALL)).deliveries
+
+    assert (tried.id, tried.event_id, tried.sequence) == (first.id, first.event_id, 1)
+    assert (tried.job_id, tried.event, tried.status) == ("job_1", "job.queued", "pending")
+    assert (tried.endpoint_id, tried.url) == (endpoint_id, first.url)
+    assert tried.next_attempt_at is not None
+    assert tried.next_attempt_at > now_ms()
+    (summary,) = tried.attempts
+    assert (summary.status_code, summary.error_class) == (500, "http_status")
+    assert (summary.duration_ms, summary.address) == (7, "203.0.113.7:443")
+    assert summary.error == "it did not go well"
+
+    assert (waiting.event, waiting.sequence, waiting.attempts) == (JOB_COMPLETED, 2, ())
+
+
+async def test_what_is_settled_has_no_next_attempt(world: Deliveries) -> None:
+    made = await one_of_each(world)
+    page = await list_deliveries(world.db, "org_a", ALL)
+    times = {one.id: one.next_attempt_at for one in page.deliveries}
+    assert (times[made["delivered"]], times[made["failed"]]) == (None, None)
+    assert times[made["retried"]] is not None
+    assert times[made["leased"]] is not None
+
+
+async def test_each_filter_leaves_what_it_names(world: Deliveries) -> None:
+    made = await one_of_each(world)
+    other = await world.endpoint("org_a", events='["job.completed"]')
+    await world.event("org_a", "job_0", 2, JOB_COMPLETED)
+    completed = [one for one in await ids(world) if one not in made.values()]
+
+    assert await ids(world, DeliveryFilter(status="delivered")) == [made["delivered"]]
+    assert await ids(world, DeliveryFilter(status="failed")) == [made["failed"]]
+    pending = await ids(world, DeliveryFilter(status="pending"))
+    assert pending == [*completed, made["leased"], made["retried"]]
+    assert await ids(world, DeliveryFilter(job_id="job_0")) == [*completed, made["delivered"]]
+    of_job = DeliveryFilter(job_id="job_0", status="delivered")
+    assert await ids(world, of_job) == [made["delivered"]]
+    (alone,) = await ids(world, DeliveryFilter(endpoint_id=other))
+    assert alone in completed
+    assert await ids(world, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [alone]
+    assert await ids(world, DeliveryFilter(endpoint_id=other, status="failed")) == []
+    assert await ids(world, DeliveryFilter(job_id="job_none")) == []
+
+
+async def test_since_leaves_events_from_that_moment_on(world: Deliveries) -> None:
+    made = await one_of_each(world)
+    row = await world.row(made["failed"])
+    moment = row["created_at"]
+    later = sorted(one for one in made.values() if one >= first_id_at("dlv", moment))
+    assert made["failed"] in later
+    for wanted in (
+        DeliveryFilter(since_ms=moment),
+        DeliveryFilter(since_ms=moment, endpoint_id=row["endpoint_id"]),
+    ):
+        assert sorted(await ids(world, wanted)) == later
+    of_job = DeliveryFilter(since_ms=moment, job_id=row["job_id"])
+    assert await ids(world, of_job) == [made["failed"]]
+    assert await ids(world, DeliveryFilter(since_ms=now_ms() + 60_000)) == []
+    assert len(await ids(world, DeliveryFilter(since_ms=0))) == 4
+
+
+@pytest.mark.parametrize("by", ["organization", "endpoint", "job"])
+async def test_pages_follow_each_other_without_a_gap_or_a_double(
+    world: Deliveries, by: str
+) -> None:
+    endpoint_id = await world.endpoint("org_a")
+    for sequence in range(1, 8):
+        await world.event("org_a", "job_1", sequence)
+    for answer in (200, 500, 410):
+        for one in (await world.claim())[:1]:
+            await world.record((one, attempt(answer)))
+    wanted = {
+        "organization": ALL,
+        "endpoint": DeliveryFilter(endpoint_id=endpoint_id),
+        "job": DeliveryFilter(job_id="job_1"),
+    }[by]
+    everything = await ids(world)
+    pages = [page async for page in pages_of(world, wanted)]
+    assert [len(page) for page in pages] == [3, 3, 1]
+    assert [one.id for page in pages for one in page] == everything
+
+
+async def pages_of(world: Deliveries, wanted: DeliveryFilter) -> AsyncIterator[list[Delivery]]:
+    before = None
+    while True:
+        page = await list_deliveries(world.db, "org_a", wanted, limit=3, before=before)
+        yield page.deliveries
+        if not page.more:
+            return
+        before = page.deliveries[-1].id
+
+
+async def test_a_page_that_is_just_full_is_the_last_one(world: Deliveries) -> None:
+    await one_of_each(world)
+    page = await list_deliveries(world.db, "org_a", ALL, limit=4)
+    assert (len(page.deliveries), page.more) == (4, False)
+    assert (await list_deliveries(world.db, "org_a", ALL, limit=3)).more
+
+
+async def test_one_delivery_is_shown_with_all_that_was_sent_and_came_back(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    odd = Attempt(
+        at=now_ms(),
+        duration_ms=3,
+        request_headers=(("Host", "receiver.example"), ("X-Service-Event", "job.queued")),
+        status_code=500,
+        response_headers=(("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("X", 'quo"te é')),
+        response_body=b"\xff\x00binary",
+        error_class="http_status",
+        error="status 500",
+    )
+    await world.record((claimed, odd))
+    (again,) = await world.claim_retries(now=now_ms() + 60_000)
+    await world.record((again, attempt(200, at=odd.at + 6_000)))
+
+    detail = await get_delivery(world.db, known("org_a"), claimed.id)
+    assert detail.body == claimed.body
+    assert detail.attempts[0] == odd
+    assert [one.status_code for one in detail.attempts] == [500, 200]
+    assert detail.delivery.status == "delivered"
+    assert [one.status_code for one in detail.delivery.attempts] == [500, 200]
+
+
+async def test_nobody_sees_another_organizations_deliveries(world: Deliveries) -> None:
+    made = await one_of_each(world)
+    endpoint_id = (await world.row(made["failed"]))["endpoint_id"]
+    for wanted in (
+        ALL,
+        DeliveryFilter(job_id="job_0"),
+        DeliveryFilter(endpoint_id=endpoint_id),
+        DeliveryFilter(endpoint_id=endpoint_id, status="failed"),
+    ):
+        assert await ids(world, wanted, "org_b") == []
+    texts = []
+    for owner, delivery_id in (("org_b", made["failed"]), ("org_a", "dlv_none")):
+        with pytest.raises(Problem) as refused:
+            await get_delivery(world.db, known(owner), delivery_id)
+        assert refused.value.code == "delivery_not_found"
+        assert f"`agentjobs webhooks deliveries --org {owner}`" in refused.value.message
+        texts.append(refused.value.message.replace(delivery_id, "").replace(owner, ""))
+    assert texts[0] == texts[1]
+    with pytest.raises(Problem, match="webhooks list --org org_b"):
+        await find_logged_endpoint(world.db, known("org_b"), endpoint_id)
+
+
+async def test_an_endpoint_is_found_in_the_log_after_it_was_removed(world: Deliveries) -> None:
+    gone = await world.endpoint("org_a")
+    url = (await world.endpoint_row(gone))["url"]
+    await world.change_endpoint(gone, removed_at=1)
+    for name in (gone, url):
+        assert await find_logged_endpoint(world.db, known("org_a"), name) == gone
+    successor = await world.endpoint("org_a")
+    await world.change_endpoint(successor, url=url)
+    assert await find_logged_endpoint(world.db, known("org_a"), url) == successor
+    assert await find_logged_endpoint(world.db, known("org_a"), gone) == gone
+
+
+async def test_of_several_removed_endpoints_with_an_address_the_latest_is_found(
+    world: Deliveries,
+) -> None:
+    both = [await world.endpoint("org_a") for _ in range(2)]
+    for endpoint_id in both:
+        await world.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
+    found = await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+    assert found == both[1]
+
+
+async def test_an_address_of_several_endpoints_in_use_is_ambiguous(world: Deliveries) -> None:
+    both = [await world.endpoint("org_a") for _ in range(2)]
+    for endpoint_id in both:
+        await world.change_endpoint(endpoint_id, url="https://same.example/")
+    with pytest.raises(Problem) as refused:
+        await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+    assert refused.value.code == "endpoint_ambiguous"
+    assert all(endpoint_id in refused.value.message for endpoint_id in both)
+    assert await find_logged_endpoint(world.db, known("org_a"), both[0]) == both[0]

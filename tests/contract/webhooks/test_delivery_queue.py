@@ -1,0 +1,539 @@
+"""Deliveries in the store: made with their events, claimed fairly and in order, recorded once."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks import closing, upkeep
+from agentjobs.webhooks.claim import release
+from agentjobs.webhooks.concurrency import Lane, Lanes
+from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
+from agentjobs.webhooks.upkeep import keep_up
+from tests.support.deliveries import Deliveries, attempt
+
+
+@pytest.fixture
+async def world(database: Database) -> Deliveries:
+    world = Deliveries(database)
+    await world.organization("org_a")
+    return world
+
+
+async def test_an_event_makes_a_delivery_for_each_endpoint_that_wants_it(
+    world: Deliveries,
+) -> None:
+    everything = await world.endpoint("org_a")
+    completions = await world.endpoint("org_a", events='["job.completed"]')
+    disabled = await world.endpoint("org_a")
+    await world.change_endpoint(disabled, disabled_at=1, disabled_reason="by_hand")
+    removed = await world.endpoint("org_a")
+    await world.change_endpoint(removed, removed_at=1)
+    await world.organization("org_b")
+    await world.endpoint("org_b")
+
+    await world.event("org_a", "job_1", 1, JOB_QUEUED)
+    first = await world.claim()
+    await world.record(*((one, attempt()) for one in first))
+    await world.event("org_a", "job_1", 2, JOB_COMPLETED)
+    second = await world.claim()
+
+    assert [one.endpoint_id for one in first] == [everything]
+    assert {one.endpoint_id for one in second} == {everything, completions}
+    assert len({one.body for one in second}) == 1
+    assert len({one.event_id for one in second}) == 1
+
+
+async def test_an_event_and_its_deliveries_are_one_commit(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+
+    with pytest.raises(ZeroDivisionError):
+        await world.db.transact(_record_and_fail)
+
+    assert await world.statuses() == {}
+    assert await world.db.fetch_all("SELECT id FROM events") == []
+
+
+async def _record_and_fail(tx: Transaction) -> None:
+    await record_event(
+        tx,
+        JOB_QUEUED,
+        organization_id="org_a",
+        job_id="job_1",
+        sequence=1,
+        repo="acme/shop",
+        pr_url=None,
+        at_ms=now_ms(),
+    )
+    assert len(await tx.fetch_all("SELECT id FROM events")) == 1
+    assert len(await tx.fetch_all("SELECT id FROM deliveries")) == 1
+    raise ZeroDivisionError
+
+
+async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_after_the_other(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    for sequence, event in enumerate(EVENTS, 1):
+        await world.event("org_a", "job_1", sequence, event)
+
+    seen = []
+    while claimed := await world.claim():
+        assert len(claimed) == 1
+        assert await world.claim() == []
+        seen.append(claimed[0].sequence)
+        await world.record((claimed[0], attempt(500)))
+
+    assert seen == [1, 2, 3, 4, 5]
+
+
+async def test_a_retry_that_waits_holds_up_nobody(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1", 1)
+    (first,) = await world.claim()
+    await world.record((first, attempt(500)))
+    await world.event("org_a", "job_1", 2)
+
+    (second,) = await world.claim()
+
+    assert second.sequence == 2
+    assert await world.claim_retries() == []
+
+
+async def test_the_same_event_goes_to_two_endpoints_side_by_side(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+
+    assert len(await world.claim()) == 2
+
+
+async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) -> None:
+    for _ in range(4):
+        await world.endpoint("org_a")
+    for number in range(20):
+        await world.event("org_a", f"job_{number:02}")
+    senders = [Deliveries(world.db, Lanes(100, 8), f"snd_{n}") for n in range(6)]
+
+    claimed = await asyncio.gather(*(sender.claim() for sender in senders))
+
+    ids = [one.id for each in claimed for one in each]
+    assert len(ids) == len(set(ids))
+    assert ids
+
+
+async def test_one_endpoint_with_a_long_queue_leaves_room_for_the_others(
+    world: Deliveries,
+) -> None:
+    for number in range(50):
+        if number == 10:
+            late = await world.endpoint("org_a", events='["job.failed"]')
+        if number == 0:
+            busy = await world.endpoint("org_a")
+        await world.event("org_a", f"job_{number:02}")
+    await world.event("org_a", "job_99", 1, JOB_FAILED)
+    world.lanes = Lanes(4, 8)
+
+    claimed = [one.endpoint_id for one in await world.claim()]
+
+    assert claimed.count(late) == 1
+    assert claimed.count(busy) == 2  # a quarter is for other organizations
+
+
+async def test_what_is_claimed_is_bounded_for_an_endpoint(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    for number in range(50):
+        await world.event("org_a", f"job_{number:02}")
+    world.lanes = Lanes(100, 8)
+
+    claimed = await world.claim()
+
+    assert len(claimed) == 8
+    assert [one.job_id for one in claimed] == [f"job_{number:02}" for number in range(8)]
+
+
+async def test_endpoints_that_are_left_out_are_not_claimed_for(world: Deliveries) -> None:
+    locked = await world.endpoint("org_a")
+    other = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+
+    claimed = await world.claim(without=frozenset({locked}))
+
+    assert [one.endpoint_id for one in claimed] == [other]
+
+
+async def test_a_success_is_recorded_with_its_attempt_and_not_claimed_again(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+
+    await world.record((claimed, attempt(204)))
+
+    row = await world.row(claimed.id)
+    assert (row["status"], row["attempts"], row["failures"]) == ("delivered", 1, 0)
+    assert row["lease_owner"] is None
+    assert await world.claim() == []
+    assert await world.claim_retries(now=now_ms() + DAY_MS) == []
+    (logged,) = await world.db.fetch_all("SELECT * FROM delivery_attempts")
+    assert logged["delivery_id"] == claimed.id
+    assert logged["status_code"] == 204
+    assert bytes(logged["response_body"]) == b"noted"
+    assert (await world.endpoint_row(endpoint))["failing_since"] is None
+
+
+async def test_three_retries_follow_a_failed_first_attempt_and_then_it_is_given_up(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    now = now_ms()
+    for _ in range(3):
+        await world.record((claimed, attempt(500, at=now)))
+        assert await world.claim_retries(now=now) == []
+        now = (await world.row(claimed.id))["due_at"]
+        assert await world.claim_retries(now=now - 1) == []
+        (claimed,) = await world.claim_retries(now=now)
+    await world.record((claimed, attempt(500, at=now)))
+
+    row = await world.row(claimed.id)
+    assert (row["status"], row["attempts"]) == ("failed", 4)
+    assert await world.claim_retries(now=now + DAY_MS) == []
+
+
+async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
+    world: Deliveries,
+) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (lost,) = await world.claim()
+    await world.expire_leases()
+    await keep_up(world.db)
+    successor = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    (taken,) = await successor.claim()
+
+    await world.record((lost, attempt(500)))
+
+    row = await world.row(lost.id)
+    assert (row["status"], row["attempts"], row["lease_owner"]) == ("pending", 0, "snd_b")
+    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+    await successor.record((taken, attempt(200)))
+    assert (await world.row(lost.id))["status"] == "delivered"
+
+
+async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Deliveries) -> None:
+    from agentjobs.webhooks.record import Finished, record
+    from agentjobs.webhooks.retry_policy import judge
+
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    one = attempt(500)
+    finished = Finished(claimed, one, judge(one, 0, (5,)))
+
+    for _ in range(2):
+        await world.db.transact(record, [finished], owner="snd_a", disable_days=5)
+
+    assert (await world.row(claimed.id))["attempts"] == 1
+    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+
+
+async def test_what_is_given_back_is_claimed_again_at_once(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    claimed = await world.claim()
+
+    await world.db.transact(release, claimed, "snd_a")
+
+    (again,) = await world.claim()
+    assert again.id == claimed[0].id
+    assert again.fence > claimed[0].fence
+
+
+async def test_an_answer_of_410_disables_the_endpoint_and_gives_up_what_waits(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(10, 2)
+    gone, under_way = await world.claim()
+
+    disabled = await world.record((gone, attempt(410)))
+
+    assert [(one.endpoint_id, one.reason) for one in disabled] == [(endpoint, "gone")]
+    row = await world.endpoint_row(endpoint)
+    assert row["disabled_reason"] == "gone"
+    assert sorted((await world.statuses()).values()) == ["failed", "failed", "pending"]
+    await world.record((under_way, attempt(500)))
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_given_up_delivery(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.change_endpoint(endpoint, failing_since=now_ms() - 5 * DAY_MS)
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    now = now_ms()
+    for _ in range(3):
+        assert await world.record((claimed, attempt(500, at=now))) == []
+        now = (await world.row(claimed.id))["due_at"]
+        (claimed,) = await world.claim_retries(now=now)
+
+    disabled = await world.record((claimed, attempt(None, at=now, error="timeout")))
+
+    assert [one.reason for one in disabled] == ["failing"]
+
+
+async def test_a_success_ends_a_time_of_failures(world: Deliveries) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.change_endpoint(endpoint, failing_since=now_ms() - 6 * DAY_MS)
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+
+    await world.record((claimed, attempt(200)))
+
+    row = await world.endpoint_row(endpoint)
+    assert row["failing_since"] is None
+    assert row["last_success_at"] is not None
+
+
+async def test_an_event_written_while_its_endpoint_is_disabled_is_given_up_not_left_waiting(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+    world.lanes = Lanes(10, 1)
+
+    assert await world.claim() == []
+    await keep_up(world.db)
+
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Deliveries) -> None:
+    due = await world.endpoint("org_a")
+    await world.change_endpoint(due, pending_sealed=b"next", pending_key_id="n", promote_at=1)
+    later = await world.endpoint("org_a")
+    await world.change_endpoint(
+        later, pending_sealed=b"next", pending_key_id="n", promote_at=now_ms() + DAY_MS
+    )
+
+    await keep_up(world.db)
+
+    row = await world.endpoint_row(due)
+    assert (bytes(row["sealed"]), row["key_id"], row["pending_sealed"]) == (b"next", "n", None)
+    assert bytes((await world.endpoint_row(later))["sealed"]) == b"sealed"
+
+
+async def test_whoever_waits_has_a_turn_however_many_others_have_long_queues(
+    world: Deliveries,
+) -> None:
+    for _ in range(70):
+        await world.endpoint("org_a")
+    for number in range(3):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(1, 1)
+
+    seen: list[str] = []
+    for _ in range(72):
+        for claimed in await world.claim():
+            await world.record((claimed, attempt()))
+            seen.append(claimed.endpoint_id)
+
+    assert len(set(seen)) == 70
+
+
+async def test_what_is_not_taken_is_left_to_others(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    for number in range(8):
+        await world.event("org_a", f"job_{number}")
+    small = Deliveries(world.db, Lanes(1, 1), "snd_small")
+
+    mine, others = await asyncio.gather(small.claim(), world.claim())
+
+    assert len(mine) <= 1
+    assert len(others) >= 7 - len(mine)
+
+
+async def test_senders_that_record_successes_and_failures_do_not_wait_for_each_other(
+    world: Deliveries,
+) -> None:
+    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
+    senders = [Deliveries(world.db, Lanes(2, 1), f"snd_{name}") for name in "ab"]
+    for number in range(10):
+        await world.event("org_a", f"job_{number}")
+        await world.event("org_a", f"job_{number}_too")
+        batches = []
+        for sender, healthy in zip(senders, (first, second), strict=True):
+            claimed = await sender.claim()
+            assert {one.endpoint_id for one in claimed} == {first, second}
+            batches.append(
+                [(one, attempt(200 if one.endpoint_id == healthy else 500)) for one in claimed]
+            )
+
+        await asyncio.gather(
+            *(sender.record(*batch) for sender, batch in zip(senders, batches, strict=True))
+        )
+
+
+async def test_a_delivery_whose_event_is_gone_is_given_up(world: Deliveries) -> None:
+    async def forget_events(tx: Transaction) -> None:
+        await tx.execute("DELETE FROM events")
+
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.db.transact(forget_events)
+
+    assert await world.claim() == []
+
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_what_failed_with_its_endpoint_failed_at_that_time(world: Deliveries) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    (one,) = (await world.claim())[:1]
+    later = now_ms() + DAY_MS
+
+    await world.record((one, attempt(410, at=later)))
+
+    rows = await world.db.fetch_all("SELECT due_at FROM deliveries WHERE status = 'failed'")
+    assert all(row["due_at"] >= later for row in rows)
+    assert (await world.endpoint_row(endpoint))["disabled_at"] >= later
+
+
+async def test_a_good_ping_does_not_touch_the_reason_of_a_disabled_endpoint(
+    world: Deliveries,
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    (claimed,) = await world.claim()
+    await world.change_endpoint(endpoint, disabled_at=2, disabled_reason="failing", failing_since=1)
+
+    await world.record((claimed, attempt(200)))
+
+    row = await world.endpoint_row(endpoint)
+    assert row["failing_since"] == 1
+    assert row["last_success_at"] is not None
+
+
+async def test_what_is_in_hand_is_not_taken_for_a_dead_senders(world: Deliveries) -> None:
+    await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    mine, lost = await world.claim()
+    await world.expire_leases()
+
+    await keep_up(world.db, [mine.id])
+
+    assert (await world.row(mine.id))["lease_owner"] == "snd_a"
+    assert (await world.row(lost.id))["lease_owner"] is None
+    await world.record((mine, attempt(200)))
+    assert (await world.row(mine.id))["status"] == "delivered"
+
+
+async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
+    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = await world.endpoint("org_a")
+    for number in range(5):
+        await world.event("org_a", f"job_{number}")
+    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+    for module in (closing, upkeep):
+        monkeypatch.setattr(module, "BATCH", 2)
+
+    steps = [await keep_up(world.db) for _ in range(3)]
+
+    assert steps == [True, True, False]
+    assert set((await world.statuses()).values()) == {"failed"}
+
+
+async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
+    world: Deliveries,
+) -> None:
+    endpoints = [await world.endpoint("org_a") for _ in range(8)]
+    for number in range(4):
+        await world.event("org_a", f"job_{number}")
+    world.lanes = Lanes(4, 4)
+    busy = await world.claim()
+    for one in busy:
+        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+    assert len(busy) == 3
+    assert await world.claim() == []
+
+    served = Counter(one.endpoint_id for one in busy)
+    for _ in range(13):
+        ended = busy.pop(0)
+        await world.record((ended, attempt()))
+        world.lanes.leave(Lane("first"), ended.endpoint_id, "org_a")
+        (one,) = await world.claim()
+        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+        busy.append(one)
+        served[one.endpoint_id] += 1
+
+    assert served == Counter(dict.fromkeys(endpoints, 2))
+
+
+async def test_who_waits_alone_is_found_behind_a_hundred_endpoints_of_another_organization(
+    world: Deliveries,
+) -> None:
+    for _ in range(100):
+        await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    await world.event("org_a", "job_2")
+    await world.organization("org_b")
+    alone = await world.endpoint("org_b")
+    await world.event("org_b", "job_3")
+    world.lanes = Lanes(4, 1)
+
+    claimed = await world.claim()
+
+    assert alone in {one.endpoint_id for one in claimed}
+    assert len(claimed) == 4
+
+
+async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -> None:
+    organizations = [await world.organization(f"org_{number:02}") for number in range(20)]
+    for organization in organizations:
+        await world.endpoint(organization)
+        await world.event(organization, f"job_of_{organization}")
+    for _ in range(80):
+        await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    world.lanes = Lanes(1_000, 8)
+
+    found: list[str] = []
+    for _ in range(12):
+        found += [one.endpoint_id for one in await world.claim()]
+
+    assert len(set(found)) == 100
+
+
+async def test_a_turn_that_went_on_behind_an_endpoint_comes_back_to_those_before_it(
+    world: Deliveries,
+) -> None:
+    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
+    await world.event("org_a", "job_1")
+    world.lanes = Lanes(1, 1)
+    (one,) = await world.claim()
+    assert one.endpoint_id == first
+    await world.record((one, attempt()))
+    # What there was no room for is taken by another sender, and something new waits before it.
+    other = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    assert [each.endpoint_id for each in await other.claim()] == [second]
+    await world.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
+    await world.event("org_a", "job_2")
+
+    found = [*await world.claim(), *await world.claim()]
+
+    assert [each.endpoint_id for each in found] == [first]

@@ -1,0 +1,191 @@
+"""How long deliveries are kept, on both stores, and what goes with them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.queue.retention import prune
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.events import PING
+from agentjobs.webhooks.redelivery import redeliver
+from agentjobs.webhooks.retention import Weighed, in_batches, prune_deliveries
+from tests.support.deliveries import Deliveries, attempt, known
+from tests.support.jobs import World
+
+KIB = 1024
+
+
+def in_days(days: int) -> int:
+    return now_ms() + days * DAY_MS
+
+
+async def count(db: Database, table: str) -> int:
+    row = await db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
+    assert row is not None
+    return int(row["n"])
+
+
+@pytest.fixture
+async def deliveries(database: Database) -> Deliveries:
+    made = Deliveries(database)
+    await made.organization("org_a")
+    await made.endpoint("org_a")
+    return made
+
+
+async def settled(world: Deliveries, number: int = 1, **columns: Any) -> list[str]:
+    for _ in range(number):
+        await world.event("org_a", new_id("job"))
+    taken = await world.claim()
+    await world.record(*((one, attempt(200)) for one in taken))
+    for one in taken:
+        await world.db.transact(_change, one.id, columns)
+    return [one.id for one in taken]
+
+
+async def _change(tx: Transaction, delivery_id: str, columns: dict[str, Any]) -> None:
+    for name, value in columns.items():
+        await tx.execute(
+            f"UPDATE deliveries SET {name} = :value WHERE id = :id", id=delivery_id, value=value
+        )
+
+
+async def test_deliveries_go_after_their_days_with_their_attempts_and_nothing_else(
+    deliveries: Deliveries,
+) -> None:
+    await settled(deliveries, 3)
+    db = deliveries.db
+    assert await prune_deliveries(db, 30, in_days(29)) == 0
+    assert await prune_deliveries(db, 30, in_days(31)) == 3
+    assert await count(db, "deliveries") == 0
+    assert await count(db, "delivery_attempts") == 0
+    assert await count(db, "events") == 3
+
+
+async def test_zero_days_keep_them_for_ever(deliveries: Deliveries) -> None:
+    await settled(deliveries)
+    assert await prune_deliveries(deliveries.db, 0, in_days(10_000)) == 0
+
+
+async def test_one_that_waits_is_kept_however_old(deliveries: Deliveries) -> None:
+    asked, _ = await settled(deliveries, 2)
+    await redeliver(deliveries.db, known("org_a"), asked)
+    await deliveries.event("org_a", "job_new")
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
+    assert asked in await deliveries.statuses()
+    assert await count(deliveries.db, "delivery_attempts") == 1
+    assert await count(deliveries.db, "deliveries") == 2
+
+
+async def test_one_that_was_sent_again_is_kept_for_its_days_from_then_on(
+    deliveries: Deliveries,
+) -> None:
+    asked, _ = await settled(deliveries, 2)
+    await redeliver(deliveries.db, known("org_a"), asked)
+    (again,) = await deliveries.claim_retries()
+    await deliveries.record((again, attempt(200, at=in_days(29))))
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
+    assert list(await deliveries.statuses()) == [asked]
+    assert await count(deliveries.db, "delivery_attempts") == 2
+    assert await prune_deliveries(deliveries.db, 30, in_days(58)) == 0
+    assert await prune_deliveries(deliveries.db, 30, in_days(60)) == 1
+    assert await count(deliveries.db, "delivery_attempts") == 0
+
+
+async def test_old_ones_that_stay_hide_none_that_go(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.retention._READ_AT_ONCE", 2)
+    stay = await settled(deliveries, 5, due_at=in_days(29))
+    await settled(deliveries, 3)
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 3
+    assert list(await deliveries.statuses()) == stay
+
+
+async def test_a_ping_takes_its_event_along(deliveries: Deliveries) -> None:
+    await settled(deliveries, 1, event=PING)
+    await settled(deliveries)
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 2
+    assert await count(deliveries.db, "events") == 1
+
+
+async def test_many_go_in_several_batches(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.webhooks.retention._READ_AT_ONCE", 3)
+    monkeypatch.setattr("agentjobs.webhooks.retention._MOST_IN_A_BATCH", 2)
+    await settled(deliveries, 8)
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 8
+
+
+async def test_headers_weigh_as_much_as_bodies(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def watched(weighed: Iterable[Weighed]) -> Iterator[list[str]]:
+        for batch in in_batches(weighed):
+            sizes.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr("agentjobs.webhooks.retention.in_batches", watched)
+    for _ in range(5):
+        await deliveries.event("org_a", new_id("job"))
+    taken = await deliveries.claim()
+    received = attempt(200, headers=[("X-Large", "x" * 200 * KIB)])
+    large = replace(received, request_headers=(("X-Large", "y" * 200 * KIB),))
+    await deliveries.record(*((one, large) for one in taken))
+    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 5
+    assert sizes == [2, 2, 1]
+
+
+def test_batches_are_made_by_weight_and_number() -> None:
+    light = [Weighed(str(number), 1) for number in range(450)]
+    assert [len(batch) for batch in in_batches(light)] == [200, 200, 50]
+    heavy = [Weighed(str(number), 400 * KIB) for number in range(5)]
+    assert [len(batch) for batch in in_batches(heavy)] == [2, 2, 1]
+    huge = [Weighed("a", 1), Weighed("b", 9_000 * KIB), Weighed("c", 1)]
+    assert list(in_batches(huge)) == [["a"], ["b"], ["c"]]
+    assert list(in_batches([])) == []
+
+
+async def finished_job(world: World, sends: Deliveries) -> str:
+    """A job that was queued and cancelled, and both were delivered."""
+    caller = world.callers.get("acme") or await world.organization()
+    if not await count(world.db, "webhook_endpoints"):
+        await sends.endpoint(caller.organization_id)
+    job_id = await world.job(caller)
+    await cancel_job(world.context, caller.organization_id, job_id)
+    for _ in range(2):
+        await sends.record(*((one, attempt(200)) for one in await sends.claim()))
+    return job_id
+
+
+async def test_a_job_takes_its_deliveries_along(world: World) -> None:
+    sends = Deliveries(world.db)
+    await finished_job(world, sends)
+    assert await count(world.db, "deliveries") == 2
+    pruned = await prune(world.db, log_days=0, job_days=7, now=in_days(8))
+    assert pruned.jobs == 1
+    for table in ("events", "deliveries", "delivery_attempts"):
+        assert await count(world.db, table) == 0
+
+
+async def test_a_job_stays_while_a_delivery_of_its_events_waits(world: World) -> None:
+    sends = Deliveries(world.db)
+    job_id = await finished_job(world, sends)
+    await finished_job(world, sends)
+    caller = world.callers["acme"]
+    rows = await world.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
+    await redeliver(world.db, known(caller.organization_id), rows[0]["id"])
+    assert (await prune(world.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+    (again,) = await sends.claim_retries()
+    assert again.job_id == job_id
+    await sends.record((again, attempt(200)))
+    assert (await prune(world.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+    assert await count(world.db, "deliveries") == 0

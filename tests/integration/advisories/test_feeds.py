@@ -1,0 +1,250 @@
+"""Advisories over real HTTP: deltas, unchanged archives, and servers that misbehave."""
+
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agentjobs.advisories.feeds import Feed, claim_feed, list_feeds
+from agentjobs.advisories.sources import download, open_source
+from agentjobs.advisories.sources.source import SourceError
+from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from tests.support.osv_records import LATER, changes, packed, record
+
+LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+ONE, TWO = record("GHSA-1", "one"), record("GHSA-2", "two")
+
+
+@dataclass
+class Bucket:
+    """Serves `files` by path, with an ETag; `seen` has what was asked for so far."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    claimed_length: int | None = None
+    seen: list[str] = field(default_factory=list)
+
+    def fill(self, *records: dict[str, Any]) -> None:
+        self.files = {f"PyPI/{one['id']}.json": json.dumps(one).encode() for one in records}
+        self.files["PyPI/modified_id.csv"] = changes(records).encode()
+        self.files["PyPI/all.zip"] = packed(records)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.removeprefix("/osv/")
+        self.seen.append(path)
+        if path not in self.files:
+            raise web.HTTPNotFound
+        body = self.files[path]
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
+        if request.headers.get("If-None-Match") == etag:
+            raise web.HTTPNotModified
+        response = web.StreamResponse(headers={"ETag": etag, **self.headers})
+        if self.claimed_length is not None:
+            response.content_length = self.claimed_length
+        await response.prepare(request)
+        await response.write(body)
+        if self.claimed_length is not None and request.transport is not None:
+            request.transport.close()
+        return response
+
+
+@pytest.fixture
+async def bucket() -> AsyncIterator[Bucket]:
+    bucket = Bucket()
+    application = web.Application()
+    application.router.add_get("/osv/{path:.*}", bucket.answer)
+    application.router.add_get("/moved/{path:.*}", _moved)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    bucket.url = f"http://127.0.0.1:{runner.addresses[0][1]}/osv"
+    yield bucket
+    await runner.cleanup()
+
+
+async def _moved(request: web.Request) -> web.Response:
+    raise web.HTTPFound(request.path.replace("/moved/", "/osv/"))
+
+
+@pytest.fixture
+async def db(sqlite_url: str) -> AsyncIterator[Database]:
+    database = await open_database(sqlite_url, migrate=False)
+    yield database
+    await database.close()
+
+
+@dataclass
+class House:
+    db: Database
+    bucket: Bucket
+    work_dir: Path
+
+    async def sync(self, url: str = "", allowed: Allowed = LOOPBACK) -> SyncResult:
+        async with new_session(allowed) as session:
+            source = open_source(url or self.bucket.url, session, self.work_dir)
+            await want_feeds(self.db, ["PyPI"], source.name)
+            feed = await claim_feed(self.db, "PyPI")
+            assert feed is not None
+            return await sync_claimed(self.db, feed, source, 6)
+
+    async def stored(self) -> list[str]:
+        rows = await self.db.fetch_all("SELECT id FROM advisories ORDER BY id")
+        return [row["id"] for row in rows]
+
+    async def feed(self) -> Feed:
+        return (await list_feeds(self.db))[0]
+
+
+@pytest.fixture
+def house(db: Database, bucket: Bucket, tmp_path: Path) -> House:
+    bucket.fill(ONE, TWO)
+    return House(db, bucket, tmp_path / "work")
+
+
+async def test_after_the_first_time_only_what_changed_is_fetched(house: House) -> None:
+    first = await house.sync()
+    assert (first.kind, first.changed) == ("full", 2)
+    assert house.bucket.seen == ["PyPI/all.zip"]
+    house.bucket.fill(ONE, TWO, record("GHSA-3", modified=LATER))
+    house.bucket.seen.clear()
+    second = await house.sync()
+    assert (second.kind, second.changed) == ("delta", 1)
+    assert "PyPI/GHSA-3.json" in house.bucket.seen
+    assert "PyPI/all.zip" not in house.bucket.seen
+    assert await house.stored() == ["GHSA-1", "GHSA-2", "GHSA-3"]
+
+
+async def test_of_a_long_list_of_changes_no_more_is_read_than_is_needed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.sync()
+    old = "".join(f"2020-01-01T00:00:00Z,GHSA-old-{number}\n" for number in range(20_000))
+    house.bucket.files["PyPI/modified_id.csv"] = (changes([ONE, TWO]) + old).encode()
+    # Whoever reads all of it fails.
+    monkeypatch.setattr("agentjobs.advisories.sources.address.MOST_LIST_BYTES", 200_000)
+    assert (await house.sync()).kind == "delta"
+
+
+async def test_an_archive_that_is_the_same_is_not_sent_again(house: House) -> None:
+    await house.sync()
+    del house.bucket.files["PyPI/modified_id.csv"]
+    assert (await house.sync()).kind == "unchanged"
+    house.bucket.files["PyPI/all.zip"] = packed([ONE])
+    result = await house.sync()
+    assert (result.kind, result.removed) == ("full", 1)
+
+
+async def test_where_single_records_are_missing_the_archive_is_taken(house: House) -> None:
+    await house.sync()
+    three = record("GHSA-3", modified=LATER)
+    house.bucket.fill(ONE, TWO, three)
+    del house.bucket.files["PyPI/GHSA-3.json"]
+    result = await house.sync()
+    assert (result.kind, result.changed) == ("full", 1)
+
+
+async def broken(house: House, damage: str) -> SourceError:
+    """The archive is changed, and served in a way that it should not be."""
+    bucket = house.bucket
+    del bucket.files["PyPI/modified_id.csv"]
+    bucket.files["PyPI/all.zip"] = packed([TWO, record("GHSA-3")])
+    wrong = base64.b64encode(hashlib.md5(b"another").digest()).decode()
+    if damage == "cut":
+        bucket.claimed_length = len(bucket.files["PyPI/all.zip"]) + 1_000
+    elif damage == "half":
+        data = bucket.files["PyPI/all.zip"]
+        bucket.files["PyPI/all.zip"] = data[: len(data) // 2]
+    elif damage == "hash":
+        bucket.headers["x-goog-hash"] = f"crc32c=n03x6A==,md5={wrong}"
+    elif damage == "large":
+        bucket.claimed_length = 3 * 1024**3
+    elif damage == "packed":
+        bucket.headers["Content-Encoding"] = "gzip"
+    elif damage == "missing":
+        del bucket.files["PyPI/all.zip"]
+    with pytest.raises(SourceError) as caught:
+        await house.sync()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("cut", "not received whole"),
+        ("half", "no whole zip"),
+        ("hash", "MD5"),
+        ("large", "larger than an archive"),
+        ("packed", "compression"),
+        ("missing", "not there"),
+    ],
+)
+async def test_a_download_that_is_not_whole_leaves_the_old_data_in_use(
+    house: House, damage: str, reason: str
+) -> None:
+    await house.sync()
+    error = await broken(house, damage)
+    assert reason in str(error)
+    assert await house.stored() == ["GHSA-1", "GHSA-2"]
+    feed = await house.feed()
+    assert (feed.error, feed.failures, feed.records) == (str(error), 1, 2)
+    assert list(house.work_dir.iterdir()) == []
+
+
+async def test_a_checksum_that_is_right_is_accepted(house: House) -> None:
+    digest = hashlib.md5(house.bucket.files["PyPI/all.zip"]).digest()
+    house.bucket.headers["Content-MD5"] = base64.b64encode(digest).decode()
+    assert (await house.sync()).changed == 2
+
+
+async def test_a_record_that_is_too_large_is_a_warning(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.sync()
+    house.bucket.fill(ONE, record("GHSA-3", modified=LATER))
+    monkeypatch.setattr("agentjobs.advisories.sources.address.MOST_RECORD_BYTES", 10)
+    result = await house.sync()
+    assert {warning.path for warning in result.warnings} == {"GHSA-1.json", "GHSA-3.json"}
+    assert await house.stored() == ["GHSA-1", "GHSA-2"]
+
+
+async def test_an_archive_without_end_is_cut_off(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "MOST_ARCHIVE_BYTES", 100)
+    with pytest.raises(SourceError, match="larger than an archive"):
+        await house.sync()
+
+
+async def test_an_address_that_may_not_be_dialled_says_which_setting_permits_it(
+    house: House,
+) -> None:
+    with pytest.raises(SourceError, match="AGENTJOBS_EGRESS_ALLOW"):
+        await house.sync(allowed=Allowed())
+    assert house.bucket.seen == []
+
+
+async def test_an_address_where_nobody_answers_or_nothing_is_tells_so(house: House) -> None:
+    with pytest.raises(SourceError, match="could not be reached"):
+        await house.sync("http://127.0.0.1:1/osv")
+    with pytest.raises(SourceError, match="AGENTJOBS_ADVISORIES_ECOSYSTEMS"):
+        await house.sync(f"{house.bucket.url}/elsewhere")
+
+
+async def test_a_mirror_may_send_us_on_and_its_credentials_are_not_told(house: House) -> None:
+    url = house.bucket.url.replace("/osv", "/moved").replace("http://", "http://me:secret@")
+    assert (await house.sync(url)).changed == 2
+    assert "secret" not in (await house.feed()).source
+    with pytest.raises(SourceError) as caught:
+        await house.sync(url.replace("/moved", "/nowhere"))
+    assert "secret" not in str(caught.value)

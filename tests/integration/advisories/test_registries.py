@@ -1,0 +1,280 @@
+"""Registries are asked over real connections: on the loopback, and two of the public ones."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from agentjobs.advisories.chooser import Chooser
+from agentjobs.advisories.model import parse_advisory
+from agentjobs.advisories.registries import dialect, registry
+from agentjobs.advisories.registries import request as asking
+from agentjobs.advisories.registries.registry import (
+    ASKED_AT_ONCE,
+    FAILURES_BEFORE_REST,
+    KEPT_MS,
+    REST_MS,
+    Registry,
+)
+from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.settings import Settings
+from tests.support.recorded_registries import (
+    ANSWERS,
+    RegistryServer,
+    hashes_of,
+    recorded,
+    registry_server,
+)
+
+LOOPBACK = "127.0.0.1/32"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RegistryServer]:
+    async with registry_server() as server:
+        yield server
+
+
+@asynccontextmanager
+async def asking_of(
+    settings: Settings, clock: Clock, *allowed: str, ca_file: str = ""
+) -> AsyncIterator[Registry]:
+    async with new_session(Allowed.parse(allowed or [LOOPBACK]), ca_file) as session:
+        asked = Registry(settings, session, clock)
+        try:
+            yield asked
+        finally:
+            await asked.close()
+
+
+async def test_every_registry_is_asked_in_its_own_way(server: RegistryServer, clock: Clock) -> None:
+    async with asking_of(server.settings(), clock) as asked:
+        for package in ANSWERS:
+            assert await asked.published(*package) == recorded(*package)
+    assert len(server.seen) == len(ANSWERS)
+    assert {request.headers["Accept-Encoding"] for request in server.seen} == {"identity"}
+
+
+async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock: Clock) -> None:
+    async with asking_of(server.settings(), clock) as asked:
+        assert await asked.published("npm", "no-such-package") == Published()
+
+
+async def test_an_answer_is_kept_for_an_hour(server: RegistryServer, clock: Clock) -> None:
+    async with asking_of(server.settings(), clock) as asked:
+        await asked.published("npm", "lodash")
+        clock.now += KEPT_MS - 1
+        await asked.published("npm", "lodash")
+        assert len(server.seen) == 1
+        clock.now += 1
+        await asked.published("npm", "lodash")
+        assert len(server.seen) == 2
+
+
+async def test_what_is_kept_is_bounded_and_the_oldest_goes(
+    server: RegistryServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "MOST_WEIGHT", recorded("npm", "lodash").weight + 5)
+    async with asking_of(server.settings(), clock) as asked:
+        for name in ("minimist", "lodash", "lodash", "minimist"):
+            await asked.published("npm", name)
+    asked_for = [request.path for request in server.seen]
+    assert asked_for == ["/npm/minimist", "/npm/lodash", "/npm/minimist"]
+
+
+async def test_all_who_ask_for_a_package_share_one_request(clock: Clock) -> None:
+    arrived, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def give(_request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await may_answer.wait()
+        return web.json_response({"versions": {"1.0.0": {}}})
+
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+        first, second = (asyncio.create_task(asked.published("npm", "one")) for _ in range(2))
+        await arrived.wait()
+        # Who began it gives up.
+        first.cancel()
+        may_answer.set()
+        assert len((await second).versions) == 1
+        assert first.cancelled()
+    assert len(server.seen) == 1
+
+
+async def test_only_so_many_are_asked_at_once(clock: Clock) -> None:
+    under_way = most = 0
+    enough = asyncio.Event()
+
+    async def give(_request: web.Request) -> web.StreamResponse:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == ASKED_AT_ONCE:
+            enough.set()
+        await enough.wait()
+        under_way -= 1
+        return web.json_response({"versions": {}})
+
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+        names = [f"package-{number}" for number in range(3 * ASKED_AT_ONCE)]
+        await asyncio.gather(*(asked.published("npm", name) for name in names))
+    assert most == ASKED_AT_ONCE
+
+
+def _gone(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda _: web.Response(status=503), "it answered 503"),
+        (lambda _: web.Response(status=403), "it answered 403"),
+        (lambda _: web.Response(text="<html>"), "not the JSON that was asked for"),
+        (lambda _: web.Response(body=b"{}" * 40), "longer than 0 MiB"),
+        (lambda _: web.Response(headers={"Content-Encoding": "gzip"}), "answered compressed"),
+        (lambda _: web.Response(status=302, headers={"Location": "http://a.example/x"}), "another"),
+        (lambda _: web.Response(status=302, headers={"Location": "lodash"}), "more than 3 times"),
+        (lambda _: web.Response(status=302, headers={"Location": "http://[x"}), "is no address"),
+        (_gone, "ServerDisconnectedError"),
+    ],
+    ids=range(9),
+)
+async def test_what_is_no_list_is_told_with_address_and_setting_but_no_password(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, answer, reason: str
+) -> None:
+    async def give(request: web.Request) -> web.StreamResponse:
+        return answer(request)
+
+    short = dialect.Dialect(**{**_parts_of("npm"), "most_bytes": 50})
+    monkeypatch.setattr(registry, "DIALECTS", {**registry.DIALECTS, "npm": short})
+    async with (
+        registry_server(give) as server,
+        asking_of(server.settings("someone:secret"), clock) as asked,
+    ):
+        with pytest.raises(RegistryUnavailable, match=reason) as caught:
+            await asked.published("npm", "lodash")
+    told = str(caught.value)
+    assert told.startswith(f"http://{server.host}/npm/lodash: ")
+    assert "AGENTJOBS_REGISTRY_NPM_URL" in told
+    assert "secret" not in told
+    assert server.seen[0].headers["Authorization"].startswith("Basic ")
+
+
+def _parts_of(ecosystem: str) -> dict[str, object]:
+    found = registry.DIALECTS[ecosystem]
+    return {name: getattr(found, name) for name in found.__struct_fields__}
+
+
+async def test_a_redirect_on_the_same_host_is_followed(clock: Clock) -> None:
+    async def give(request: web.Request) -> web.StreamResponse:
+        if request.path == "/npm/moved":
+            raise web.HTTPPermanentRedirect("/npm/here")
+        return web.json_response({"versions": {"1.0.0": {}}})
+
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+        assert len((await asked.published("npm", "moved")).versions) == 1
+
+
+async def test_a_silent_registry_is_given_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up = asyncio.Event()
+
+    async def late(_request: web.Request) -> web.StreamResponse:
+        await given_up.wait()
+        return web.Response()
+
+    monkeypatch.setattr(asking, "_TIMEOUT", asking.aiohttp.ClientTimeout(total=0.05))
+    async with registry_server(late) as server, asking_of(server.settings(), clock) as asked:
+        with pytest.raises(RegistryUnavailable, match="no answer within"):
+            await asked.published("npm", "lodash")
+        given_up.set()
+
+
+async def test_a_registry_that_never_answers_rests_and_is_asked_again(clock: Clock) -> None:
+    is_up = False
+
+    async def give(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"versions": {}}) if is_up else _gone(request)
+
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+        for number in range(2 * FAILURES_BEFORE_REST):
+            with pytest.raises(RegistryUnavailable):
+                await asked.published("npm", f"package-{number}")
+        paths = {request.path for request in server.seen}
+        assert len(paths) == FAILURES_BEFORE_REST
+        is_up = True
+        clock.now += REST_MS
+        assert await asked.published("npm", "package-0") == Published()
+
+
+async def test_an_address_that_may_not_be_dialled_is_told_as_such(
+    server: RegistryServer, clock: Clock
+) -> None:
+    async with asking_of(server.settings(), clock, "192.0.2.1/32") as asked:
+        with pytest.raises(RegistryUnavailable, match="AGENTJOBS_EGRESS_ALLOW"):
+            await asked.published("npm", "lodash")
+    assert server.seen == []
+
+
+async def test_a_version_is_chosen_with_the_registry_and_without_it(clock: Clock) -> None:
+    events = [{"introduced": "0"}, {"fixed": "0.2.1"}]
+    affected = {"package": {"ecosystem": "npm", "name": "minimist"}}
+    affected["ranges"] = [{"type": "SEMVER", "events": events}]
+    record = {"id": "TEST-1", "modified": "2020-01-01T00:00:00Z", "affected": [affected]}
+    advisory = parse_advisory(record)
+    assert advisory is not None
+    async with registry_server() as server, asking_of(server.settings(), clock) as asked:
+        chosen = await Chooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+        assert (chosen.version, chosen.source) == ("0.2.1", "registry")
+        unasked = await Chooser(asked).choose("npm", "..", "0.0.8", [advisory])
+        assert (unasked.version, unasked.source) == (None, "advisories")
+    async with asking_of(server.settings(), clock) as asked:
+        chosen = await Chooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+        assert (chosen.version, chosen.source) == ("0.2.1", "advisories")
+        assert "The npm registry could not be asked" in chosen.reason
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "name", "version"),
+    [("PyPI", "requests", "2.31.0"), ("npm", "minimist", "0.2.4")],
+)
+async def test_a_public_registry_lists_versions(
+    clock: Clock, ecosystem: str, name: str, version: str
+) -> None:
+    settings = Settings(data_dir="unused")
+    host = URL(settings.registry_url(ecosystem)).host
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+    except OSError:
+        pytest.skip(f"{host} cannot be looked up here")
+    # Wherever its name leads to: what may be dialled is the guard's own matter.
+    addresses = {address[0] for *_, address in found}
+    masks = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
+    certificates = os.environ.get("SSL_CERT_FILE", "")
+    async with asking_of(settings, clock, *masks, ca_file=certificates) as asked:
+        published = await asked.published(ecosystem, name)
+        assert version in {one.version for one in published.versions}
+        assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
+        assert await asked.published(ecosystem, "no-such-package-was-published") == Published()

@@ -1,0 +1,90 @@
+"""Programs in a real sandbox trust the operator's authority, and the system's as before."""
+
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.builtin_agents import python_files
+from agentjobs.agents.certificates import known_system_files, make_bundle, trusting
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.protocol import Door, SandboxReport
+from tests.support.sandbox import Room
+from tests.support.web_server import web_server
+
+HOST = "files.test"
+FETCH = {
+    "curl": ("curl", "-fsS"),
+    "python": (
+        sys.executable,
+        "-c",
+        "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())",
+    ),
+    "node": ("node", "-e", "fetch(process.argv[1]).then(a => a.text()).then(console.log)"),
+}
+
+
+def look_up(_host: str) -> list[str]:
+    return ["127.0.0.1"]
+
+
+@dataclass
+class World:
+    room: Room
+    egress: Egress
+    url: str
+    bundle: Path
+
+    async def run(self, *argv: str, bundle: Path | None) -> SandboxReport:
+        doors = [
+            Door(port=port, protocol=protocol, environment=self._variables(port))
+            for port, protocol in self.egress.doors.items()
+        ]
+        task = self.room.task(
+            *argv, doors=tuple(doors), hosts=self.egress.hosts, read_only=python_files()
+        )
+        return await self.room.sandbox.run(trusting(task, bundle), self.room.receive)
+
+    def _variables(self, port: int) -> dict[str, str]:
+        return dict(self.egress.environment) if port == PROXY_PORT else {}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with web_server(HOST, files=tmp_path) as server:
+        egress = Egress(
+            [f"{HOST}:{server.https_port}"],
+            Allowed.parse(["127.0.0.1/32"]),
+            lambda _: None,
+            look_up=look_up,
+        )
+        room = Room(BubblewrapSandbox(900_000), tmp_path)
+        authority = server.write_authority(room.private / "authority.pem")
+        url = f"https://{HOST}:{server.https_port}/hello"
+        yield World(room, egress, url, make_bundle(authority, room.private))
+        await egress.close()
+
+
+@pytest.mark.parametrize("client", sorted(FETCH))
+async def test_a_client_trusts_the_operators_authority_by_its_variable(
+    world: World, client: str
+) -> None:
+    trusted = await world.run(*FETCH[client], world.url, bundle=world.bundle)
+    assert trusted.exit_code == 0, trusted.last_lines
+    assert trusted.last_lines.startswith(f"hello {HOST}")
+    untold = await world.run(*FETCH[client], world.url, bundle=None)
+    assert untold.exit_code != 0
+    assert "certificate" in untold.last_lines
+
+
+async def test_the_systems_certificates_are_still_trusted(world: World) -> None:
+    script = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509'])"
+    report = await world.run(sys.executable, "-c", script, bundle=world.bundle)
+    system = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    system.load_verify_locations(next(filter(Path.is_file, known_system_files())))
+    assert int(report.last_lines) == system.cert_store_stats()["x509"] + 1

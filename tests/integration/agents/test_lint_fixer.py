@@ -1,0 +1,148 @@
+"""The built-in agent `lint-fixer`, as the catalog declares it, in the real sandbox."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.agents.invocation import prepare
+from agentjobs.agents.prompt import JobFacts
+from agentjobs.agents.report import Report, read_report
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs.settings import Settings
+from tests.support.sandbox import Room
+
+
+class Fixing:
+    def __init__(self, base: Path) -> None:
+        self.room = Room(BubblewrapSandbox(900_000), base)
+        self.tree = self.room.workspace
+        self.run_dir = self.room.private / "fixing"
+
+    def write(self, files: dict[str, str]) -> None:
+        for name, content in files.items():
+            path = self.tree / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(content)
+        owner = self.room.sandbox.owner_uid(0)
+        if owner is not None:
+            subprocess.run(["chown", "-hR", f"{owner}:{owner}", self.tree], check=True)
+
+    async def run(self) -> tuple[SandboxReport, Report | None]:
+        agent = build_catalog(Settings(data_dir=str(self.room.private))).get("lint-fixer")
+        assert agent is not None
+        facts = JobFacts(
+            job_id="job_1",
+            repo="acme/web",
+            agent=agent.id,
+            agent_name=agent.name,
+            base_branch="main",
+            base_commit="0" * 40,
+        )
+        task = prepare(
+            agent,
+            facts,
+            workspace=self.tree,
+            run_dir=self.run_dir,
+            owner_uid=self.room.sandbox.owner_uid(0),
+            timeout_seconds=60,
+            slot=0,
+        )
+        outcome = await self.room.sandbox.run(task, self.room.receive)
+        return outcome, read_report(self.run_dir)
+
+
+@pytest.fixture
+def fixing(tmp_path: Path) -> Fixing:
+    return Fixing(tmp_path)
+
+
+async def test_it_fixes_and_formats_and_reports_what_it_did(fixing: Fixing) -> None:
+    fixing.write(
+        {
+            "pkg/a.py": "import os\nimport sys\nx  =  1\nprint( x )\n",
+            "pkg/fine.py": "x = 1\n",
+            "notes.txt": "import   os\n",
+            "ruff.toml": '[lint]\nselect = ["F"]\n',
+        }
+    )
+    outcome, report = await fixing.run()
+    assert outcome.exit_code == 0, outcome.last_lines
+    assert (fixing.tree / "pkg/a.py").read_text() == "x = 1\nprint(x)\n"
+    assert (fixing.tree / "notes.txt").read_text() == "import   os\n"
+    assert report is not None
+    assert report.title == "Fix lint and format 1 file"
+    assert "- `pkg/a.py`" in report.body
+    assert "- `F401`: 2" in report.body
+    assert "fine.py" not in report.body
+    assert b"files changed: 1" in fixing.room.output
+
+
+async def test_it_leaves_nothing_but_the_changes_in_the_tree(fixing: Fixing) -> None:
+    fixing.write({"a.py": "x  = 1\n", "b.py": "x = 1\n"})
+    await fixing.run()
+    assert {path.name for path in fixing.tree.rglob("*")} == {"a.py", "b.py"}
+
+
+async def test_a_clean_tree_is_no_change_and_no_report(fixing: Fixing) -> None:
+    fixing.write({"a.py": "x = 1\n"})
+    outcome, report = await fixing.run()
+    assert (outcome.exit_code, report) == (0, None)
+    assert (fixing.tree / "a.py").read_text() == "x = 1\n"
+
+
+async def test_a_tree_without_python_is_no_change(fixing: Fixing) -> None:
+    fixing.write({"README.md": "hello\n"})
+    outcome, report = await fixing.run()
+    assert (outcome.exit_code, report) == (0, None)
+    assert outcome.last_lines.endswith("no Python files: nothing to do")
+
+
+async def test_files_that_do_not_parse_stay_and_the_others_are_fixed(fixing: Fixing) -> None:
+    fixing.write({"old.py": "print 'python 2'\n", "new.py": "x  =  1\n"})
+    outcome, report = await fixing.run()
+    assert outcome.exit_code == 0, outcome.last_lines
+    assert (fixing.tree / "old.py").read_text() == "print 'python 2'\n"
+    assert (fixing.tree / "new.py").read_text() == "x = 1\n"
+    assert report is not None
+    assert report.title == "Format 1 file"
+    assert "`invalid-syntax`" in report.body
+
+
+async def test_an_invalid_configuration_is_a_failure_that_says_so(fixing: Fixing) -> None:
+    fixing.write({"a.py": "x  =  1\n", "ruff.toml": "no-such-option = 1\n"})
+    outcome, report = await fixing.run()
+    assert outcome.exit_code == 1
+    assert "no-such-option" in outcome.last_lines
+    assert report is None
+
+
+async def test_modules_of_the_tree_are_not_imported(fixing: Fixing) -> None:
+    trap = "raise SystemExit('the tree was imported')\n"
+    fixing.write({f"{name}.py": trap for name in ("json", "subprocess", "site", "usercustomize")})
+    outcome, _ = await fixing.run()
+    assert outcome.exit_code == 0, outcome.last_lines
+
+
+async def test_names_of_files_cannot_write_into_the_pull_request(fixing: Fixing) -> None:
+    fixing.write({"we`ird **bold** \x1b[31m.py": "x  =  1\n"})
+    _, report = await fixing.run()
+    assert report is not None
+    assert "- `we?ird **bold** ?[31m.py`" in report.body
+
+
+async def test_the_service_itself_is_not_visible_to_it(fixing: Fixing) -> None:
+    fixing.write({"a.py": "x  =  1\n"})
+    secret = fixing.room.private / "agentjobs.db"
+    secret.write_text("secret")
+    agent = build_catalog(Settings(data_dir=str(fixing.room.private))).get("lint-fixer")
+    assert agent is not None
+    report = await fixing.room.run(
+        agent.command[0],
+        "-c",
+        f"open({str(secret)!r})",
+        read_only=agent.read_only,
+    )
+    assert "FileNotFoundError" in report.last_lines

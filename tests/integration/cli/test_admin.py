@@ -1,0 +1,245 @@
+"""The administrative commands as an operator types them, beside no service at all."""
+
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed
+from tests.support.cli_process import PROGRAM, CommandLine, CommandLineInside, make_repository
+
+
+@pytest.fixture
+def agentjobs(tmp_path, sqlite_template, capsys):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    shutil.copy(sqlite_template, data_dir / "agentjobs.db")
+    return CommandLineInside(capsys, data_dir)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path / "shop", {"app.py": "import os\n"})
+
+
+def test_organizations_are_created_listed_and_moved_to_another_plan(agentjobs):
+    assert agentjobs("orgs", "create", "acme", "--plan", "pro").out == "acme\n"
+    assert agentjobs("orgs", "set-plan", "acme", "free").exit_code == 0
+    found = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [(each["name"], each["plan"]) for each in found] == [
+        ("acme", "free"),
+        ("default", "enterprise"),
+    ]
+    refused = agentjobs("orgs", "create", "acme")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+
+
+def test_a_severity_from_which_jobs_start_is_set_for_a_repository_or_its_organization(
+    agentjobs, repository
+):
+    assert agentjobs("repos", "connect", str(repository), "--name", "acme/shop").exit_code == 0
+    assert agentjobs("repos", "auto-trigger", "acme/shop").out == "none\n"
+    assert agentjobs("orgs", "auto-trigger", "default", "HIGH").out == "high\n"
+    inherited = agentjobs("repos", "auto-trigger", "acme/shop", "--json").document
+    assert inherited["effective"] == {"level": "high", "source": "organization"}
+    assert agentjobs("repos", "auto-trigger", "acme/shop", "moderate").out == "medium\n"
+    assert agentjobs("repos", "auto-trigger", "acme/shop", "default").out == "high\n"
+    refused = agentjobs("repos", "auto-trigger", "acme/shop", "dire")
+    assert refused.exit_code == 2
+    assert "low, medium, high, critical, none, default" in refused.err
+
+
+def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
+    made = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
+    key = made.out.removesuffix("\n")
+    assert is_well_formed(key, API_KEY_PREFIX)
+    listed = agentjobs("keys", "list", "--json")
+    (record,) = listed.document["keys"]
+    assert (record["name"], record["scope"], record["git_write"]) == ("ci", "read", False)
+    assert record["expires_at"].endswith("Z")
+    assert key not in listed.out
+    assert key.encode() not in (agentjobs.data_dir / "agentjobs.db").read_bytes()
+
+    assert agentjobs("keys", "revoke", record["id"]).exit_code == 0
+    (record,) = agentjobs("keys", "list", "--json").document["keys"]
+    assert record["revoked_at"] is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"orgs", b"create", b"caf\xe9"),
+        (b"keys", b"create", b"--name", b"\xff"),
+        (b"webhooks", b"add", b"https://93.184.215.14/\xed\xa0\x80"),
+        (b"webhooks", b"list", b"--org", b"\xc3"),
+        (b"\x80",),
+    ],
+)
+def test_words_that_are_not_utf_8_are_refused_as_such(agentjobs, words):
+    done = subprocess.run(
+        [*PROGRAM, *words], env=agentjobs.environment, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert done.stderr.startswith(b"agentjobs: ")
+    assert b"is not valid UTF-8" in done.stderr
+
+
+def test_a_key_of_an_organization_that_is_not_there_is_refused(agentjobs):
+    refused = agentjobs("keys", "create", "--org", "nobody")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert "nobody" in refused.err
+
+
+def test_a_repository_is_connected_with_its_history_and_disconnected(agentjobs, repository):
+    connected = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    assert (connected.exit_code, connected.out) == (0, "acme/shop\n")
+    (repo,) = agentjobs("repos", "list", "--json").document["repos"]
+    assert (repo["full_name"], repo["index_status"]) == ("acme/shop", "indexing")
+    assert "acme/shop" in agentjobs("repos", "list").out
+
+    again = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    assert again.exit_code == 2
+    assert agentjobs("repos", "disconnect", "acme/shop").exit_code == 0
+    assert agentjobs("repos", "list", "--json").document == {"repos": []}
+
+
+def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
+    agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    lifted = agentjobs("repos", "lift", "acme/shop", ".github/workflows/**")
+    assert (lifted.exit_code, lifted.out) == (0, ".github/workflows/**\n")
+    (repo,) = agentjobs("repos", "list", "--json").document["repos"]
+    assert repo["lifted_paths"] == [".github/workflows/**"]
+    refused = agentjobs("repos", "lift", "acme/shop", "../x")
+    assert (refused.exit_code, "is no pattern" in refused.err) == (2, True)
+    again = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
+    assert again.document["lifted_paths"] == []
+    unknown = agentjobs("repos", "protect", "acme/shop", "x")
+    assert (unknown.exit_code, "was not lifted" in unknown.err) == (2, True)
+
+
+def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
+    (tmp_path / "plain").mkdir()
+    subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)
+    for name in ("plain", "empty", "absent"):
+        refused = agentjobs("repos", "connect", str(tmp_path / name), "--name", "a/b")
+        assert (refused.exit_code, refused.out) == (2, "")
+        assert refused.err.count("\n") == 1
+    assert agentjobs("repos", "list", "--json").document == {"repos": []}
+    kept = agentjobs.data_dir / "git"
+    assert not kept.exists() or list(kept.iterdir()) == []
+
+
+def test_agents_of_the_settings_file_are_listed_beside_the_built_in_one(agentjobs):
+    (agentjobs.data_dir / "agentjobs.toml").write_text(
+        '[[agents]]\nid = "mine"\nname = "Mine"\ncommand = ["true"]\n'
+    )
+    found = agentjobs("agents", "list", "--json").document["agents"]
+    assert [agent["id"] for agent in found] == ["cve-fixer", "lint-fixer", "mine"]
+
+
+def test_a_pull_request_that_is_not_there_is_one_line(agentjobs, repository):
+    agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    for verb in ("show", "merge", "close", "ready"):
+        refused = agentjobs("pulls", verb, "acme/shop", "1")
+        assert (refused.exit_code, refused.out) == (2, "")
+        assert refused.err.count("\n") == 1
+    assert agentjobs("pulls", "list", "--json").document == {"pulls": []}
+
+
+def test_a_command_can_be_the_first_to_use_a_data_directory(tmp_path):
+    agentjobs = CommandLine(tmp_path / "far" / "data")
+    created = agentjobs("keys", "create")
+    assert created.out.startswith("ajk_")
+    assert f"a new store in {agentjobs.data_dir}" in created.err
+    assert agentjobs.data_dir.stat().st_mode & 0o777 == 0o700
+    assert "a new store" not in agentjobs("keys", "list").err
+
+
+def test_migrating_again_is_harmless(agentjobs):
+    assert agentjobs("migrate").exit_code == 0
+    assert agentjobs("migrate", "--json").document == {"engine": "sqlite", "current": True}
+
+
+def test_the_same_commands_work_on_postgresql(tmp_path, postgres_url, capsys):
+    agentjobs = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    assert agentjobs("orgs", "create", "acme").exit_code == 0
+    assert agentjobs("keys", "create", "--org", "acme").out.startswith("ajk_")
+    assert len(agentjobs("keys", "list", "--org", "acme", "--json").document["keys"]) == 1
+
+
+def test_a_database_that_is_away_is_one_line(tmp_path, capsys):
+    away = "postgresql://agentjobs@127.0.0.1:1/agentjobs"
+    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=away)(
+        "orgs", "list"
+    )
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+
+
+def test_a_file_that_is_no_database_is_one_line(agentjobs):
+    (agentjobs.data_dir / "agentjobs.db").write_bytes(b"not a database" * 100)
+    refused = agentjobs("orgs", "list")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1
+
+
+def test_a_database_that_stays_locked_is_one_line_and_nothing_is_written(agentjobs):
+    agentjobs("orgs", "list")
+    holder = sqlite3.connect(agentjobs.data_dir / "agentjobs.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    refused = agentjobs("orgs", "create", "acme")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1
+    holder.execute("ROLLBACK")
+    holder.close()
+    found = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [each["name"] for each in found] == ["default"]
+
+
+@pytest.mark.parametrize(("first_use", "room_bytes"), [(False, 0), (True, 0), (True, 40_000)])
+def test_a_disk_that_is_full_is_one_line(agentjobs, first_use, room_bytes):
+    """With some room, a database is begun but its migration does not fit."""
+    if first_use:
+        (agentjobs.data_dir / "agentjobs.db").unlink()
+    process = start_on_a_full_disk(agentjobs, room_bytes, "orgs", "create", "acme")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "cannot be used: the disk" in err
+    assert agentjobs("orgs", "create", "acme").exit_code == 0
+
+
+def start_on_a_full_disk(agentjobs, room_bytes, *arguments):
+    """No file of the process may grow beyond that, which is what a full disk means to it."""
+    # It waits for the limit before it becomes the command.
+    become = "import os, sys; sys.stdin.read(1); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", become, *PROGRAM, *arguments],
+        env={**agentjobs.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (room_bytes, resource.RLIM_INFINITY))
+    return process
+
+
+def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
+    tmp_path, postgres_cluster, capsys
+):
+    name = postgres_cluster.create_database()
+    postgres_cluster.sql('CREATE ROLE "guest one" LOGIN')
+    postgres_cluster.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
+    url = postgres_cluster.url(name).replace("agentjobs@", "guest%20one@")
+    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=url)("migrate")
+    postgres_cluster.drop_database(name)
+    postgres_cluster.sql('DROP ROLE "guest one"')
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+    assert refused.err.endswith('GRANT CREATE ON SCHEMA public TO "guest one"\n')
+    assert "bug" not in refused.err

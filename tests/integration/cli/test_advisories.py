@@ -1,0 +1,88 @@
+"""`agentjobs advisories` as an operator types it."""
+
+import shutil
+
+import pytest
+
+from tests.support.cli_process import CommandLineInside
+from tests.support.osv_records import CVSS_HIGH, record, write_bucket
+
+PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])
+GHSA = record("GHSA-1111", "requests", "2.31.0", aliases=["CVE-1"], vector=CVSS_HIGH)
+
+
+@pytest.fixture
+def agentjobs(tmp_path, sqlite_template, capsys):
+    (tmp_path / "data").mkdir()
+    shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
+    write_bucket(tmp_path / "osv", "PyPI", [PYSEC, GHSA])
+    return CommandLineInside(capsys, tmp_path / "data")
+
+
+@pytest.fixture
+def configured(agentjobs, tmp_path):
+    return agentjobs.with_settings(
+        AGENTJOBS_ADVISORIES_SOURCE=str(tmp_path / "osv"), AGENTJOBS_ADVISORIES_ECOSYSTEMS="PyPI"
+    )
+
+
+def test_without_a_source_the_commands_say_how_to_configure_one(agentjobs):
+    status = agentjobs("advisories", "status", "--json")
+    assert status.document == {"source": None, "feeds": []}
+    assert "AGENTJOBS_ADVISORIES_SOURCE" in status.err
+    sync = agentjobs("advisories", "sync")
+    assert (sync.exit_code, sync.out) == (2, "")
+    assert "AGENTJOBS_ADVISORIES_SOURCE" in sync.err
+    search = agentjobs("advisories", "search", "requests", "--json")
+    assert search.document == {"advisories": []}
+    assert "AGENTJOBS_ADVISORIES_SOURCE" in search.err
+
+
+def test_advisories_are_synchronized_shown_and_searched(configured, tmp_path):
+    (feed,) = configured("advisories", "sync", "--json").document["feeds"]
+    assert (feed["ecosystem"], feed["result"], feed["changed"]) == ("PyPI", "full", 2)
+    again = configured("advisories", "sync")
+    assert (again.exit_code, again.out.splitlines()[1]) == (0, "PyPI\tdelta\t0\t0\t2")
+
+    status = configured("advisories", "status", "--json").document
+    assert status["source"] == str(tmp_path / "osv")
+    (feed,) = status["feeds"]
+    assert (feed["state"], feed["records"], feed["error"]) == ("current", 2, None)
+    assert feed["next_at"] > feed["synced_at"]
+    assert "PyPI\t2\tcurrent" in configured("advisories", "status").out
+
+    (found,) = configured("advisories", "search", "PYSEC-1", "--json").document["advisories"]
+    assert found["severity"] == "high"
+    assert found["severity_source"].endswith("of GHSA-1111")
+    assert found["packages"] == [
+        {
+            "ecosystem": "PyPI",
+            "name": "requests",
+            "affected": "< 2.31.0",
+            "fixed": ["2.31.0"],
+        }
+    ]
+    limited = configured("advisories", "search", "requests", "--ecosystem", "pypi", "--limit", "1")
+    assert len(limited.out.splitlines()) == 2
+    assert "--limit 2" in limited.err
+    wrong = configured("advisories", "search", "requests", "--ecosystem", "CPAN")
+    assert (wrong.exit_code, "none of: PyPI" in wrong.err) == (2, True)
+
+
+def test_a_feed_that_fails_is_told_with_exit_code_1(configured, tmp_path):
+    configured("advisories", "sync")
+    (tmp_path / "osv" / "PyPI" / "modified_id.csv").unlink()
+    (tmp_path / "osv" / "PyPI" / "all.zip").write_bytes(b"\x1b[31mbroken")
+    failed = configured("advisories", "sync", "--json")
+    assert failed.exit_code == 1
+    assert "no whole zip" in failed.err
+    (feed,) = configured("advisories", "status", "--json").document["feeds"]
+    assert (feed["state"], feed["records"], feed["failures"]) == ("failed", 2, 1)
+    assert "no whole zip" in feed["error"]
+
+
+def test_a_source_without_any_known_record_is_a_failure(configured, tmp_path):
+    shutil.rmtree(tmp_path / "osv" / "PyPI")
+    empty = configured("advisories", "sync")
+    assert empty.exit_code == 1
+    assert "holds no records" in empty.err

@@ -1,0 +1,312 @@
+"""`agentjobs webhooks deliveries`, `show` and `redeliver` as an operator types them."""
+
+import asyncio
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from agentjobs.clock import now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.settings import Settings
+from agentjobs.store.opening import open_database
+from tests.support.cli_process import CommandLineInside, until
+from tests.support.deliveries import Deliveries, attempt
+from tests.support.receiver import receiver
+
+ESCAPE = "\x1b]0;owned\x07"
+# Everything that a terminal obeys, or that turns the order of a line round.
+ORDERS = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
+ORDERS += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+ORDERED = "".join(map(chr, ORDERS))
+
+
+@pytest.fixture
+def agentjobs(tmp_path, sqlite_template, capsys):
+    (tmp_path / "data").mkdir()
+    shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
+    return CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
+
+
+class Past:
+    """What happened in the store before the command is typed."""
+
+    def __init__(self, agentjobs):
+        self._url = f"sqlite:///{agentjobs.data_dir / 'agentjobs.db'}"
+
+    def run(self, happen):
+        return asyncio.run(self._run(happen))
+
+    async def _run(self, happen):
+        db = await open_database(self._url, migrate=False)
+        try:
+            return await happen(db, Deliveries(db))
+        finally:
+            await db.close()
+
+    def endpoint(self, org="acme"):
+        async def happen(db, world):
+            plans = Plans(Settings(data_dir="").plans)
+            made = await create_organization(db, plans, org, "pro")
+            return made.id, await world.endpoint(made.id)
+
+        return self.run(happen)
+
+    def events(self, organization_id, *answers):
+        """A delivery for each of these last attempts."""
+
+        async def happen(_db, world):
+            ids = []
+            for answer in answers:
+                await world.event(organization_id, new_id("job"))
+                (one,) = await world.claim()
+                ids.append(one.id)
+                await world.record((replace(one, failures=3), answer))
+            return ids
+
+        return self.run(happen)
+
+    def change(self, endpoint_id, **columns):
+        async def happen(_db, world):
+            await world.change_endpoint(endpoint_id, **columns)
+
+        self.run(happen)
+
+
+@pytest.fixture
+def past(agentjobs):
+    return Past(agentjobs)
+
+
+@pytest.fixture
+def log(agentjobs):
+    return lambda *more: agentjobs("webhooks", "deliveries", "--org", "acme", "--json", *more)
+
+
+def ids(answer):
+    return [delivery["id"] for delivery in answer.document]
+
+
+def test_the_log_is_an_array_with_every_attempt(past, log):
+    organization, endpoint = past.endpoint()
+    (bad, good) = past.events(organization, attempt(500), attempt(200))
+    newest, oldest = log().document
+    assert (newest["id"], oldest["id"]) == (good, bad)
+    assert oldest["endpoint"] == endpoint
+    assert oldest["url"] == f"https://receiver.example/{endpoint}"
+    assert (oldest["event"], oldest["status"]) == ("job.queued", "failed")
+    assert oldest["job_id"].startswith("job_")
+    assert oldest["next_attempt_at"] is None
+    (made,) = oldest["attempts"]
+    assert made.pop("at").endswith("Z")
+    assert made == {
+        "status_code": 500,
+        "error_class": "http_status",
+        "error": "it did not go well",
+        "duration_ms": 7,
+        "address": "203.0.113.7:443",
+    }
+
+
+def test_an_empty_log_is_an_empty_array(agentjobs):
+    assert agentjobs("webhooks", "deliveries", "--json").document == []
+    shown = agentjobs("webhooks", "deliveries")
+    assert (shown.exit_code, shown.out.count("\n"), shown.err) == (0, 1, "")
+
+
+def test_filters_leave_what_they_name(past, log):
+    organization, endpoint = past.endpoint()
+    bad, good = past.events(organization, attempt(500), attempt(200))
+    job = log("--status", "failed").document[0]["job_id"]
+    assert ids(log("--status", "delivered")) == [good]
+    assert ids(log("--status", "pending")) == []
+    assert ids(log("--job", job)) == [bad]
+    assert ids(log("--endpoint", endpoint)) == [good, bad]
+    assert ids(log("--endpoint", f"https://receiver.example/{endpoint}")) == [good, bad]
+    assert ids(log("--since", "1h")) == [good, bad]
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    for later in (soon.isoformat(), soon.strftime("%Y-%m-%dT%H:%M")):
+        assert ids(log("--since", later)) == []
+
+
+def test_pages_say_how_to_get_the_next_one(past, log):
+    organization, _ = past.endpoint()
+    made = past.events(organization, *(attempt(200) for _ in range(3)))
+    first = log("--limit", "2")
+    assert ids(first) == made[:0:-1]
+    assert f"--before {made[1]}" in first.err
+    second = log("--limit", "2", "--before", made[1])
+    assert (ids(second), second.err) == ([made[0]], "")
+
+
+def test_another_organization_has_another_log(past, log, agentjobs):
+    organization, endpoint = past.endpoint()
+    (made,) = past.events(organization, attempt(500))
+    assert agentjobs("webhooks", "deliveries", "--json").document == []
+    for words in (
+        ("show", made),
+        ("redeliver", made),
+        ("deliveries", "--endpoint", endpoint),
+        ("redeliver", "--failed-since", "1h", "--endpoint", endpoint),
+    ):
+        refused = agentjobs("webhooks", *words)
+        assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        assert "The organization 'default' has no" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deliveries", "--status", "lost"),
+        ("deliveries", "--since", "yesterday"),
+        ("deliveries", "--limit", "0"),
+        ("deliveries", "--org", "nobody"),
+        ("deliveries", "--endpoint", "whk_none"),
+        ("show",),
+        ("show", "dlv_none"),
+        ("redeliver",),
+        ("redeliver", "dlv_none"),
+        ("redeliver", "dlv_1", "--failed-since", "1h"),
+        ("redeliver", "dlv_1", "--endpoint", "whk_1"),
+        ("redeliver", "--endpoint", "whk_1"),
+        ("redeliver", "--failed-since", "soon"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(agentjobs, words):
+    refused = agentjobs("webhooks", *words)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err.startswith("agentjobs: ")
+    assert refused.err.count("\n") == 1
+
+
+def test_one_delivery_is_shown_with_request_and_response(past, agentjobs):
+    organization, _ = past.endpoint()
+    answered = replace(
+        attempt(500, headers=[("X-Odd", f"a{ESCAPE}b"), ("Set-Cookie", "a"), ("Set-Cookie", "b")]),
+        response_body=b"<h1>no</h1>",
+    )
+    binary = replace(attempt(500), response_body=b"\xff\xfe")
+    text_id, binary_id = past.events(organization, answered, binary)
+
+    document = agentjobs("webhooks", "show", text_id, "--org", "acme", "--json").document
+    assert json.loads(document["request_body"])["event"] == "job.queued"
+    assert document["request_body_base64"] is None
+    assert (document["event_id"][:4], document["sequence"]) == ("evt_", 1)
+    (made,) = document["attempts"]
+    assert made["request_headers"] == [["Host", "receiver.example"]]
+    assert made["response_headers"][1:] == [["Set-Cookie", "a"], ["Set-Cookie", "b"]]
+    assert (made["response_body"], made["error"]) == ("<h1>no</h1>", "it did not go well")
+
+    shown = agentjobs("webhooks", "show", text_id, "--org", "acme").out
+    for text in ("job.queued (failed)", '"event":"job.queued"', "status 500", "<h1>no</h1>"):
+        assert text in shown
+    assert "http_status: it did not go well" in shown
+    assert r"X-Odd: a\x1b]0;owned\x07b" in shown
+
+    (made,) = agentjobs("webhooks", "show", binary_id, "--org", "acme", "--json").document[
+        "attempts"
+    ]
+    assert (made["response_body"], made["response_body_base64"]) == (None, "//4=")
+    assert "2 bytes that are not text" in agentjobs(
+        "webhooks", "show", binary_id, "--org", "acme"
+    ).out  # fmt: skip
+
+
+def test_nothing_that_a_receiver_answered_reaches_a_terminal_raw_not_even_through_a_pipe(
+    past, agentjobs
+):
+    organization, _ = past.endpoint()
+    body = f"first\n\tsecond{ORDERED}end"
+    answered = replace(
+        attempt(500, headers=[("X-Odd", f"a{ORDERED}b")]),
+        response_body=body.encode(),
+        error=f"it said {ORDERED}",
+    )
+    (made,) = past.events(organization, answered)
+    out = agentjobs("webhooks", "show", made, "--org", "acme").out
+    assert not set(ORDERED) & set(out)
+    escaped = "".join(repr(each)[1:-1] for each in ORDERED)
+    for text in (f"first\n\tsecond{escaped}end", f"X-Odd: a{escaped}b", f"it said {escaped}"):
+        assert text in out
+    document = agentjobs("webhooks", "show", made, "--org", "acme", "--json").document
+    assert document["attempts"][0]["response_body"] == body
+
+
+def test_a_table_is_shown_to_people(past, agentjobs):
+    organization, _ = past.endpoint()
+    never = attempt(None, error="dns")
+    past.events(organization, attempt(500), never)
+    lines = agentjobs("webhooks", "deliveries", "--org", "acme").out.splitlines()
+    assert lines[0].startswith("id\tcreated\tevent\tjob\tendpoint\tstatus")
+    assert [line.split("\t")[5:8] for line in lines[1:]] == [
+        ["failed", "1", "dns"],
+        ["failed", "1", "500"],
+    ]
+
+
+def test_a_delivery_is_due_again_and_an_endpoint_that_takes_nothing_refuses(past, agentjobs, log):
+    organization, endpoint = past.endpoint()
+    one, other = past.events(organization, attempt(500), attempt(200))
+    done = agentjobs("webhooks", "redeliver", one, "--org", "acme")
+    assert (done.exit_code, done.out) == (0, f"{one}\n")
+    assert f"`agentjobs webhooks show {one} --org acme`" in done.err
+    again = agentjobs("webhooks", "redeliver", other, "--org", "acme", "--json")
+    assert again.document == {"id": other, "status": "pending"}
+    for delivery in log("--status", "pending").document:
+        assert delivery["next_attempt_at"] is not None
+    past.change(endpoint, disabled_at=now_ms(), disabled_reason="gone")
+    refused = agentjobs("webhooks", "redeliver", one, "--org", "acme")
+    assert refused.exit_code == 2
+    assert f"`agentjobs webhooks enable {endpoint} --org acme`" in refused.err
+
+
+def test_all_that_failed_since_a_time_are_due_again(past, agentjobs, log):
+    organization, endpoint = past.endpoint()
+    long_ago = attempt(500, at=now_ms() - 7_200_000)
+    old, *recent = past.events(organization, long_ago, attempt(500), attempt(500), attempt(200))
+    done = agentjobs("webhooks", "redeliver", "--failed-since", "1h", "--org", "acme")
+    assert (done.exit_code, done.out) == (0, "2\n")
+    assert ids(log("--status", "pending")) == recent[1::-1]
+    past.change(endpoint, disabled_at=now_ms(), disabled_reason="by_hand")
+    words = ("webhooks", "redeliver", "--failed-since", "7d", "--org", "acme")
+    left = agentjobs(*words)
+    assert left.out == "0\n"
+    assert "1 were left" in left.err
+    assert "`agentjobs webhooks list --org acme`" in left.err
+    assert agentjobs(*words, "--json").document == {"redelivered": 0, "skipped": 1}
+    assert ids(log("--status", "failed")) == [old]
+
+
+def test_a_running_service_sends_again_what_it_is_told_to(agentjobs, past):
+    answers = iter([500])
+    with receiver(lambda _: next(answers, 204)) as there:
+        agentjobs("webhooks", "add", there.url)
+        service = agentjobs.with_settings(AGENTJOBS_PORT="0")
+        with service.running("up"):
+            (endpoint,) = agentjobs("webhooks", "list", "--json").document["webhooks"]
+            assert agentjobs("webhooks", "test", endpoint["id"]).exit_code == 1
+            listed = ("webhooks", "deliveries", "--json")
+            (ping,) = agentjobs(*listed).document
+            assert (ping["event"], ping["status"]) == ("ping", "failed")
+            refused = agentjobs("webhooks", "redeliver", ping["id"])
+            assert f"webhooks test {endpoint['id']}" in refused.err
+
+            async def queue(db, world):
+                row = await db.fetch_one("SELECT id FROM organizations")
+                await world.event(row["id"], new_id("job"))
+
+            past.run(queue)
+            there.wait_for(2)
+            delivered = ("webhooks", "deliveries", "--status", "delivered", "--json")
+            until(lambda: len(agentjobs(*delivered).document) == 1)
+            (first,) = agentjobs(*delivered).document
+            assert agentjobs("webhooks", "redeliver", first["id"]).exit_code == 0
+            _, once, twice = there.wait_for(3)
+            assert once.headers["webhook-id"] == twice.headers["webhook-id"]
+            assert once.headers["X-Service-Delivery"] == twice.headers["X-Service-Delivery"]
+            assert once.body == twice.body
+            until(lambda: len(agentjobs(*delivered).document[0]["attempts"]) == 2)

@@ -1,0 +1,103 @@
+"""The demo, as `make demo` runs it where there is no terminal."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agentjobs.cli.demo.receiver import running_receiver
+from agentjobs.cli.demo.service import DemoFailed
+from tests.support.cli_process import PROGRAM
+
+
+@pytest.fixture
+def place(tmp_path):
+    directory = tmp_path / "tmp"
+    directory.mkdir()
+    return directory
+
+
+def demo(place: Path, **options) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*PROGRAM, "demo"],
+        env={
+            **os.environ,
+            "TMPDIR": str(place),
+            "AGENTJOBS_DATABASE_URL": "postgresql://elsewhere/x",
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options},
+    )
+
+
+def services_in(place: Path) -> list[str]:
+    """The command lines of processes that work below `place`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if str(place) in command:
+            found.append(command)
+    return found
+
+
+def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(place):
+    with demo(place) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", out)
+    assert "diff --git a/shop/cart.py b/shop/cart.py" in out
+    assert "-import os, sys" in out
+    told = re.findall(r"^  (\S+) +dlv_\w+  signature good$", out, re.MULTILINE)
+    assert told == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
+    assert err == ""
+    assert services_in(place) == []
+    assert list(place.iterdir()) == []
+
+
+def test_a_demo_that_is_stopped_leaves_nothing_behind(place):
+    with demo(place) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip().startswith("http://"):
+                break
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert services_in(place) == []
+    assert list(place.iterdir()) == []
+
+
+def test_on_a_terminal_the_demo_stays_open_until_ctrl_c(place):
+    ours, theirs = pty.openpty()
+    with demo(place, stdin=theirs, stdout=theirs) as process:
+        os.close(theirs)
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            shown = b""
+            while b"until you press Ctrl-C" not in shown:
+                shown += terminal.read(4096)
+            addresses = re.findall(rb"http://127\.0\.0\.1:\d+", shown)
+            assert httpx.get(f"{addresses[0].decode()}/healthz").status_code == 200
+            link = re.search(rb"http://127\.0\.0\.1:\d+/sign-in\?token=\w+", shown)
+            assert link is not None
+            assert httpx.get(link[0].decode()).status_code == 303
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0
+    assert services_in(place) == []
+    assert list(place.iterdir()) == []
+
+
+async def test_the_demos_receiver_refuses_what_the_service_did_not_sign():
+    async with running_receiver() as receiver, httpx.AsyncClient(trust_env=False) as client:
+        receiver.secret = "whsec_c2VjcmV0"
+        answer = await client.post(receiver.url, json={"event": "job.completed"})
+        assert answer.status_code == 401
+        with pytest.raises(DemoFailed, match="X-Service-Signature-256 is missing"):
+            await receiver.next_event()

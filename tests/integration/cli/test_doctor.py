@@ -1,0 +1,105 @@
+"""`agentjobs doctor` on machines that are well, and on some that are not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli_process import Answer, CommandLine
+
+
+@pytest.fixture
+def agentjobs(tmp_path: Path) -> CommandLine:
+    (tmp_path / "data").mkdir()
+    return CommandLine(tmp_path / "data")
+
+
+def findings(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(answer.out)["findings"]
+    return found
+
+
+def problems(answer: Answer) -> str:
+    return "\n".join(each["message"] for each in findings(answer) if each["state"] == "problem")
+
+
+def declare(agentjobs: CommandLine, text: str) -> None:
+    (agentjobs.data_dir / "agentjobs.toml").write_text(text)
+
+
+def test_a_machine_that_is_well_gets_a_clean_bill(agentjobs: CommandLine) -> None:
+    answer = agentjobs("doctor", "--json")
+    assert (answer.exit_code, problems(answer)) == (0, "")
+    subjects = {each["subject"] for each in findings(answer)}
+    assert subjects == {"disk", "git", "sandbox", "store", "agents"}
+
+
+def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) -> None:
+    told = agentjobs("doctor").out
+    assert "limits are kept by" in told
+    assert "system calls: filter for" in told
+    assert not (agentjobs.data_dir / "agentjobs.db").exists()
+
+
+def test_an_agent_that_is_not_installed_is_a_problem_with_a_remedy(agentjobs: CommandLine) -> None:
+    declare(agentjobs, '[[agents]]\npreset = "codex"\nexecutable = "/nowhere/codex"\n')
+    answer = agentjobs("doctor", "--json")
+    assert answer.exit_code == 1
+    assert "/nowhere/codex" in problems(answer)
+
+
+def test_agents_without_a_sandbox_are_a_problem(agentjobs: CommandLine) -> None:
+    answer = agentjobs.with_settings(AGENTJOBS_SANDBOX="None")("doctor", "--json")
+    assert answer.exit_code == 1
+    assert "WITHOUT a sandbox" in problems(answer)
+
+
+def test_a_store_that_cannot_be_reached_is_told_beside_everything_else(
+    agentjobs: CommandLine,
+) -> None:
+    nobody = agentjobs.with_settings(AGENTJOBS_DATABASE_URL="postgresql://x@127.0.0.1:1/x")
+    answer = nobody("doctor", "--json")
+    assert answer.exit_code == 1
+    assert len(problems(answer).splitlines()) == 1
+    assert "Traceback" not in answer.err
+
+
+def test_a_secret_whose_key_is_lost_is_noticed(agentjobs: CommandLine) -> None:
+    key, other = ("A" * 43 + "=", "B" * 43 + "=")
+    owner = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=key)
+    sealed = owner("secrets", "set", "API_KEY", typed="a-secret-value")
+    assert sealed.exit_code == 0, sealed.err
+    assert owner("doctor").exit_code == 0
+    answer = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=other)("doctor", "--json")
+    assert "which this machine does not have" in problems(answer)
+
+
+def test_a_webhook_whose_secret_is_locked_is_noticed(agentjobs: CommandLine) -> None:
+    key, other = ("A" * 43 + "=", "B" * 43 + "=")
+    owner = agentjobs.with_settings(
+        AGENTJOBS_ENCRYPTION_KEY=key, AGENTJOBS_WEBHOOKS_ALLOW="10.1.0.0/16"
+    )
+    added = owner("webhooks", "add", "http://10.1.2.3/hook")
+    assert added.exit_code == 0, added.err
+    answer = owner("doctor")
+    assert answer.exit_code == 0
+    assert "1 endpoints, whose secrets open" in answer.out
+    assert "may reach 10.1.0.0/16" in answer.out
+    locked = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=other)("doctor", "--json")
+    assert "The secret of whk_" in problems(locked)
+
+
+def test_certificates_and_prices_that_cannot_be_used_are_problems(agentjobs: CommandLine) -> None:
+    declare(agentjobs, '[[prices]]\nmodel = "small"\ninput = -1\noutput = 1\n')
+    answer = agentjobs.with_settings(AGENTJOBS_CA_FILE="/nowhere.pem")("doctor", "--json")
+    assert "/nowhere.pem" in problems(answer)
+    assert "line 3" in problems(answer)
+
+
+def test_a_network_that_is_none_is_a_problem(agentjobs: CommandLine) -> None:
+    agentjobs("keys", "list")
+    for name in ("AGENTJOBS_EGRESS_ALLOW", "AGENTJOBS_WEBHOOKS_ALLOW"):
+        answer = agentjobs.with_settings(**{name: "10.0.0.0/33"})("doctor", "--json")
+        assert name in problems(answer)
+        assert len(problems(answer).splitlines()) == 1

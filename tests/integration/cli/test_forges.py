@@ -1,0 +1,279 @@
+"""`agentjobs forges` as an operator types it, against each platform's contract server."""
+
+import asyncio
+import io
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agentjobs.cli.doctor.forges import look_at_forges
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.settings import load
+from agentjobs.store.opening import open_database
+from agentjobs.tickets.trackers import NewTracker, add_tracker
+from tests.support.cli_process import PROGRAM, Answer, CommandLineInside
+from tests.support.forge_servers.faults import forbidden, missing
+from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.gitea import GiteaServer
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.forge_servers.gitlab import GitLabServer
+from tests.support.forge_servers.jira import JiraServer
+
+SERVERS: dict[str, type[ContractServer]] = {
+    "github": GitHubServer,
+    "gitlab": GitLabServer,
+    "gitea": GiteaServer,
+}
+
+
+class Operator:
+    """Types commands while the platform's server runs in the same loop."""
+
+    def __init__(self, command_line: CommandLineInside) -> None:
+        self.command_line = command_line
+        self.everything_said = ""
+
+    async def __call__(self, *arguments: str, typed: str = "") -> Answer:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+            answer = await asyncio.to_thread(self.command_line, "forges", *arguments)
+        self.everything_said += answer.out + answer.err
+        return answer
+
+
+@pytest.fixture
+def operator_at(
+    tmp_path: Path, sqlite_template: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[[ContractServer], Operator]]:
+    (tmp_path / "data").mkdir()
+    shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
+
+    def operator(server: ContractServer) -> Operator:
+        settings = {
+            "AGENTJOBS_CA_FILE": str(server.authorities),
+            "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
+            "AGENTJOBS_PUBLIC_URL": "https://jobs.example.com",
+        }
+        return Operator(CommandLineInside(capsys, tmp_path / "data", **settings))
+
+    return operator
+
+
+@asynccontextmanager
+async def platform(kind: str, place: Path) -> AsyncIterator[ContractServer]:
+    server = SERVERS[kind](place / kind)
+    server.add_repository("acme/shop", {"README.md": "Shop."})
+    server.add_repository("acme/.github", {"README.md": "About."})
+    server.add_repository("acme/old", {"README.md": "Old."}, is_archived=True)
+    async with server.serving():
+        yield server
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_platform_is_connected_looked_at_and_removed(
+    kind: str, tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform(kind, tmp_path) as server:
+        forges = operator_at(server)
+        address = ("--url", f"{server.url}/")
+        refused = await forges("add", kind, *address, typed="wrong-token-1\n")
+        assert (refused.exit_code, refused.out) == (2, "")
+        assert refused.err.splitlines()[-1].startswith("agentjobs: ")
+        assert (await forges("list", "--json")).document == {"forges": []}
+
+        added = await forges("add", kind, *address, typed=f"{server.token}\n")
+        assert added.exit_code == 0, added.err
+        hook_secret = added.out.strip()
+        assert len(hook_secret) == 64
+        (listed,) = (await forges("list", "--json")).document["forges"]
+        assert (listed["name"], listed["url"], listed["account"]) == (
+            *(kind, server.url, server.state.account),
+        )
+        hook_url = f"https://jobs.example.com/hooks/{kind}/{listed['id']}"
+        assert hook_url in added.err
+        shown = (await forges("show", kind, "--json")).document
+        assert (shown["hook_url"], shown["connected_repositories"]) == (hook_url, 0)
+        assert (await forges("check", kind)).out == f"{server.state.account}\n"
+
+        seen = {
+            one["full_name"]: one
+            for one in (await forges("repos", kind, "--json")).document["repos"]
+        }
+        assert seen["acme/shop"]["problem"] is None
+        assert "archived" in seen["acme/old"]["problem"]
+        some = await forges("connect", kind, "acme/shop", "acme/none")
+        assert (some.exit_code, some.out) == (1, "acme/shop\n")
+        assert "acme/none is not connected" in some.err
+        every = (await forges("connect", kind, "--all", "--json")).document["repos"]
+        assert {one["full_name"]: (one["problem"] or {}).get("code") for one in every} == {
+            "acme/shop": "repo_connected",
+            "acme/.github": None,
+            "acme/old": "repo_not_connectable",
+        }
+        assert "connected" in (await forges("repos", kind)).out
+        in_use = await forges("remove", kind)
+        assert (in_use.exit_code, "2 repositories" in in_use.err) == (2, True)
+        for name in ("acme/shop", "acme/.github"):
+            done = await asyncio.to_thread(forges.command_line, "repos", "disconnect", name)
+            assert done.exit_code == 0, done.err
+        assert (await forges("remove", kind)).out == f"{kind}\n"
+        # What is secret was said once, or never.
+        assert forges.everything_said.count(hook_secret) == 1
+        assert server.token not in forges.everything_said
+        assert "wrong-token-1" not in forges.everything_said
+
+
+async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("gitea", tmp_path) as server:
+        forges = operator_at(server)
+        await forges("add", "gitea", "--url", server.url, typed=server.token)
+        first = (await forges("rotate-hook-secret", "gitea")).out
+        again = (await forges("rotate-hook-secret", "gitea", "--json")).document
+        assert len(first.strip()) == len(again["hook_secret"]) == 64
+        assert first.strip() != again["hook_secret"]
+
+        server.token = "a-newer-token"
+        assert (await forges("check", "gitea")).exit_code == 2
+        (listed,) = (await forges("list", "--json")).document["forges"]
+        assert listed["error"]
+        settings = load(forges.command_line.settings)
+        db = await open_database(settings.effective_database_url, migrate=False)
+        ((subject, state, words),) = await look_at_forges(settings, db)
+        assert (subject, state) == ("forges", "problem")
+        assert server.url in words
+        refused = await forges("rotate-token", "gitea", typed="worse")
+        assert refused.exit_code == 2
+        replaced = await forges("rotate-token", "gitea", typed="a-newer-token\n")
+        assert (replaced.exit_code, replaced.out) == (0, "gitea\n")
+        assert (await forges("check", "gitea")).exit_code == 0
+        ((_, state, _),) = await look_at_forges(settings, db)
+        assert state == "ok"
+        await db.close()
+        assert "a-newer-token" not in forges.everything_said
+
+
+async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("github", tmp_path) as server:
+        assert isinstance(server, GitHubServer)
+        forges = operator_at(server)
+        key_file = tmp_path / "app.pem"
+        key_file.write_text(server.app.private_key)
+        app = (
+            *("--url", server.url, "--name", "app", "--app-id", str(server.app.id)),
+            *("--installation-id", str(server.app.installation_id), "--private-key-file"),
+        )
+        halves = await forges("add", "github", "--url", server.url, "--app-id", "1")
+        assert (halves.exit_code, "all three" in halves.err) == (2, True)
+        no_key = await forges("add", "github", *app, "-", typed="not a key")
+        assert (no_key.exit_code, "RSA key in PEM form" in no_key.err) == (2, True)
+        del server.app.permissions["pull_requests"]
+        added = await forges("add", "github", *app, str(key_file), "--json")
+        (lacking,) = added.document["missing_permissions"]
+        assert "Pull requests" in lacking
+        assert added.document["kind"] == "app"
+        assert (await forges("check", "app")).exit_code == 1
+        assert server.app.private_key.splitlines()[1] not in forges.everything_said
+
+
+async def test_what_cannot_be_asked_is_refused_in_a_line_that_says_what_to_do(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("gitlab", tmp_path) as server:
+        forges = operator_at(server)
+        plain_http = server.url.replace("https", "http")
+        closed = Operator(forges.command_line.with_settings(AGENTJOBS_EGRESS_ALLOW=""))
+        for who, arguments, typed, said in (
+            (forges, ("add", "bitbucket"), "x", "github, gitlab, gitea"),
+            (forges, ("add", "gitea"), "x", "--url"),
+            (forges, ("add", "gitlab", "--url", server.url), "", "token is empty"),
+            (
+                forges,
+                ("add", "gitlab", "--url", f"https://me:x@{server.url[8:]}"),
+                "x",
+                "credential",
+            ),
+            (
+                closed,
+                ("add", "gitlab", "--url", server.url),
+                server.token,
+                "AGENTJOBS_EGRESS_ALLOW",
+            ),
+            (
+                closed,
+                ("add", "gitlab", "--url", plain_http),
+                server.token,
+                "AGENTJOBS_EGRESS_ALLOW",
+            ),
+            (forges, ("connect", "gitlab"), "", "--all"),
+            (forges, ("connect", "gitlab", "a/b"), "", "forges list"),
+            (forges, ("show", "gitlab"), "", "forges list"),
+        ):
+            refused = await who(*arguments, typed=typed)
+            assert (refused.exit_code, refused.out) == (2, ""), arguments
+            assert said in refused.err
+            assert "unexpected" not in refused.err
+            assert server.token not in refused.err
+        assert server.calls == []
+
+        assert (
+            await forges("add", "gitlab", "--url", server.url, typed=server.token)
+        ).exit_code == 0
+        server.next(forbidden("insufficient_scope", on="GET /projects"))
+        denied = await forges("repos", "gitlab")
+        assert (denied.exit_code, denied.out) == (2, "")
+        server.next(missing(on="GET /projects/"))
+        gone = await forges("connect", "gitlab", "acme/shop", "--json")
+        assert (gone.exit_code, '"forge_gone"' in gone.out) == (1, True)
+
+
+async def test_a_connection_whose_secret_nobody_could_read_is_taken_back(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("gitea", tmp_path) as server:
+        forges = operator_at(server)
+        adding = await asyncio.create_subprocess_exec(
+            *("sh", "-c", 'exec "$@" >/dev/full', "sh"),
+            *(*PROGRAM, "forges", "add", "gitea", "--url", server.url),
+            env=forges.command_line.environment,
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await adding.communicate(server.token.encode())
+        assert adding.returncode == 2
+        assert "removed again" in said.decode()
+        assert server.token not in said.decode()
+        assert (await forges("list", "--json")).document == {"forges": []}
+
+
+async def test_the_doctor_looks_at_trackers_too(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with JiraServer(tmp_path / "jira", is_cloud=False).serving() as jira:
+        forges = operator_at(jira)
+        await forges("list")
+        settings = load(forges.command_line.settings)
+        db = await open_database(settings.effective_database_url, migrate=False)
+        assert [state for _, state, _ in await look_at_forges(settings, db)] == ["note"]
+        for name, token in (("good", jira.token), ("bad", "wrong-token-1")):
+            new = NewTracker(
+                kind="jira", name=name, url=jira.url, token=token, flavour="data-center"
+            )
+            await add_tracker(db, SealingKeys.load(settings), "default", new)
+        found = await look_at_forges(settings, db)
+        assert [(subject, state) for subject, state, _ in found] == [
+            ("trackers", "ok"),
+            ("trackers", "problem"),
+        ]
+        other = load({**forges.command_line.settings, "AGENTJOBS_ENCRYPTION_KEY": "ab" * 32})
+        (settings.data_path / "encryption.key").unlink()
+        locked = await look_at_forges(other, db)
+        assert all("is locked" in words for _, _, words in locked)
+        await db.close()

@@ -1,0 +1,355 @@
+"""The agent `cve-fixer` with the real npm and the real pnpm against the real registry.
+
+Every project here is hostile: whatever of it could run leaves a file behind.
+"""
+
+import difflib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
+from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.protocol import Door
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import public_registry
+from tests.support.paths import PROJECT
+from tests.support.sandbox import Room
+
+REGISTRY = public_registry("npm")
+NPM_TESTS_BIN = PROJECT / ".npm-tests" / "node_modules" / ".bin"
+ENTRY = CVE_FIXER_DIRECTORY / "__main__.py"
+LODASH = ("lodash", "4.17.15", "4.17.21")
+MINIMIST = ("minimist", "0.0.8", "0.2.4")
+NPMRC = """\
+registry=http://127.0.0.1:9/
+@scope:registry=http://127.0.0.1:9/
+ignore-scripts=false
+script-shell={trap}
+node-options=--require={trap}
+git={trap}
+cafile=/nonexistent
+prefix=/nonexistent
+package-lock=false
+pnpmfile={trap}
+"""
+
+
+@pytest.fixture(scope="module")
+def tools() -> FixerTools:
+    return find_fixer_tools(f"{NPM_TESTS_BIN}{os.pathsep}{os.environ['PATH']}")
+
+
+class Project:
+    def __init__(self, directory: Path, tools: FixerTools) -> None:
+        self.tree = directory / "tree"
+        self.tree.mkdir()
+        self.tools = tools
+        self.report = directory / "report.md"
+        self.trace = directory / "ran"
+        self.before: dict[str, str] = {}
+        self._set_traps(directory / "trap.cjs")
+
+    def _set_traps(self, trap: Path) -> None:
+        trap.write_text(f"#!/usr/bin/env node\nrequire('fs').writeFileSync('{self.trace}', '')\n")
+        trap.chmod(0o755)
+        self.write(".npmrc", NPMRC.format(trap=trap))
+        self.write(".pnpmfile.cjs", trap.read_text())
+
+    def write(self, name: str, content: str) -> None:
+        (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.tree / name).write_text(content)
+
+    def manifest(
+        self, content: dict[str, Any], path: str = "package.json", indent: int = 2
+    ) -> None:
+        hostile = {
+            "scripts": dict.fromkeys(("preinstall", "prepare"), f"touch {self.trace}"),
+            "packageManager": "pnpm@11.0.0",
+            "engines": {"node": "1", "npm": "1"},
+        }
+        self.write(path, json.dumps({"name": "app", **hostile, **content}, indent=indent) + "\n")
+
+    def fix(self, manifest: str, *fixes: tuple[str, str, str]) -> str:
+        files = (path for path in self.tree.rglob("*") if path.is_file())
+        self.before = {path.relative_to(self.tree).as_posix(): path.read_text() for path in files}
+        job = self.report.with_name("job.json")
+        job.write_text(json.dumps(job_of(manifest, *fixes)))
+        done = subprocess.run(
+            (sys.executable, "-I", "-u", str(ENTRY)),
+            cwd=self.tree,
+            env={
+                **os.environ,
+                **self.tools.environment,
+                "AGENTJOBS_JOB": str(job),
+                "AGENTJOBS_REPORT": str(self.report),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def changed(self, name: str) -> list[str]:
+        old, new = self.before.get(name, ""), (self.tree / name).read_text()
+        rows = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0))[2:]
+        return [row[0] + row[1:].strip() for row in rows if row[0] in "+-"]
+
+
+def job_of(manifest: str, *fixes: tuple[str, str, str]) -> dict[str, Any]:
+    common = {"ecosystem": "npm", "manifest": manifest, "registry": REGISTRY}
+    return {
+        "fixes": [{**common, "package": name, "from": old, "to": new} for name, old, new in fixes]
+    }
+
+
+@pytest.fixture
+def project(tmp_path: Path, tools: FixerTools) -> Iterator[Project]:
+    project = Project(tmp_path, tools)
+    yield project
+    assert not project.trace.exists(), "code of the repository ran"
+
+
+def locked(name: str, version: str, **more: Any) -> dict[str, Any]:
+    address = f"https://packages.example/npm/{name}/-/{name}-{version}.tgz"
+    return {"version": version, "resolved": address, "integrity": "sha512-AAAA", **more}
+
+
+def package_lock(packages: dict[str, Any], lock_format: int = 3) -> str:
+    lock = {"name": "app", "lockfileVersion": lock_format, "requires": True, "packages": packages}
+    return json.dumps(lock, indent="\t")
+
+
+def without_hashes(rows: list[str]) -> list[str]:
+    return [row for row in rows if "integrity" not in row]
+
+
+def test_a_range_that_admits_the_version_leaves_package_json_alone(project: Project) -> None:
+    asked = {"lodash": "^4.17.15", "async": "2.6.3"}
+    project.manifest({"dependencies": asked})
+    project.write(
+        "package-lock.json",
+        package_lock(
+            {
+                "": {"name": "app", "dependencies": asked},
+                "node_modules/async": locked("async", "2.6.3", dependencies={"lodash": "^4.17.14"}),
+                "node_modules/lodash": locked("lodash", "4.17.15"),
+            }
+        ),
+    )
+    output = project.fix("package-lock.json", LODASH)
+    assert output.endswith("fixed: 1, not fixed: 0\n"), output
+    assert project.changed("package.json") == []
+    assert without_hashes(project.changed("package-lock.json")) == [
+        '-"version": "4.17.15",',
+        '-"resolved": "https://packages.example/npm/lodash/-/lodash-4.17.15.tgz",',
+        '+"version": "4.17.21",',
+        '+"resolved": "https://packages.example/npm/lodash/-/lodash-4.17.21.tgz",',
+    ]
+
+
+def test_a_lock_file_of_npm_6_gets_an_exact_version_and_an_override(project: Project) -> None:
+    project.manifest({"dependencies": {"lodash": "4.17.15", "mkdirp": "0.5.1"}}, indent=4)
+    old = {
+        "lodash": locked("lodash", "4.17.15"),
+        "minimist": locked("minimist", "0.0.8"),
+        "mkdirp": locked("mkdirp", "0.5.1", requires={"minimist": "0.0.8"}),
+    }
+    text = {"name": "app", "lockfileVersion": 1, "requires": True, "dependencies": old}
+    project.write("package-lock.json", json.dumps(text, indent=2) + "\n")
+    output = project.fix("package-lock.json", LODASH, MINIMIST, ("unknown", "1.0.0", "1.0.1"))
+    assert output.endswith("fixed: 2, not fixed: 1\n"), output
+    assert project.changed("package.json") == [
+        *('-"lodash": "4.17.15",', '+"lodash": "4.17.21",', "+},"),
+        *('+"overrides": {', '+"mkdirp": {', '+"minimist": "0.2.4"', "+}"),
+    ]
+    rows = without_hashes(project.changed("package-lock.json"))
+    assert [row for row in rows if "resolved" not in row] == [
+        *('-"version": "4.17.15",', '+"version": "4.17.21",'),
+        *('-"version": "0.0.8",', '+"version": "0.2.4",'),
+        *('-"minimist": "0.0.8"', '+"minimist": "0.2.4"'),
+    ]
+    report = project.report.read_text()
+    assert "`mkdirp` excludes `minimist` 0.2.4, so `overrides` in `package.json`" in report
+    assert "remove the entry from `overrides`" in report
+
+
+def test_only_the_copies_at_that_version_move_and_only_who_asks_for_them(project: Project) -> None:
+    project.manifest({"workspaces": ["packages/*"]})
+    packages: dict[str, Any] = {"": {"name": "app", "workspaces": ["packages/*"]}}
+    for name, spec in (("a", "^4.17.15"), ("b", "3.10.0")):
+        asked = {"lodash": spec}
+        project.manifest({"name": name, "dependencies": asked}, f"packages/{name}/package.json")
+        packages[f"node_modules/{name}"] = {"resolved": f"packages/{name}", "link": True}
+        packages[f"packages/{name}"] = {"name": name, "dependencies": asked}
+    packages["node_modules/lodash"] = locked("lodash", "4.17.15")
+    packages["packages/b/node_modules/lodash"] = locked("lodash", "3.10.0")
+    project.write("npm-shrinkwrap.json", package_lock(packages))
+    output = project.fix("npm-shrinkwrap.json", ("lodash", "3.10.0", "3.10.1"))
+    assert output.endswith("fixed: 1, not fixed: 0\n"), output
+    assert project.changed("package.json") == project.changed("packages/a/package.json") == []
+    assert project.changed("packages/b/package.json") == [
+        '-"lodash": "3.10.0"',
+        '+"lodash": "3.10.1"',
+    ]
+    after = json.loads((project.tree / "npm-shrinkwrap.json").read_text())["packages"]
+    assert after["packages/b/node_modules/lodash"]["version"] == "3.10.1"
+    assert after["node_modules/lodash"] == packages["node_modules/lodash"]
+
+
+def test_a_version_that_is_not_published_changes_nothing(project: Project) -> None:
+    project.manifest({"dependencies": {"lodash": "^4.17.15"}})
+    entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
+    root = {"name": "app", "dependencies": {"lodash": "^4.17.15"}}
+    project.write("package-lock.json", package_lock({"": root, **entry}))
+    output = project.fix("package-lock.json", ("lodash", "4.17.15", "4.17.9999"))
+    assert "nothing could be fixed: npm install failed" in output
+    assert "ETARGET" in project.report.read_text()
+    assert project.changed("package.json") == project.changed("package-lock.json") == []
+
+
+PNPM_LOCK = """\
+lockfileVersion: '9.0'
+
+settings:
+  autoInstallPeers: true
+  excludeLinksFromLockfile: false
+
+importers:
+
+  .: {}
+
+  packages/a:
+    dependencies:
+      lodash:
+        specifier: ^4.17.15
+        version: 4.17.15
+      mkdirp:
+        specifier: 0.5.1
+        version: 0.5.1
+
+packages:
+
+  lodash@4.17.15:
+    resolution: {integrity: sha512-AAAA}
+
+  minimist@0.0.8:
+    resolution: {integrity: sha512-AAAA}
+
+  mkdirp@0.5.1:
+    resolution: {integrity: sha512-AAAA}
+    hasBin: true
+
+snapshots:
+
+  lodash@4.17.15: {}
+
+  minimist@0.0.8: {}
+
+  mkdirp@0.5.1:
+    dependencies:
+      minimist: 0.0.8
+"""
+WORKSPACE = """\
+# ours
+packages: ["packages/*"]
+
+pnpmfile: .pnpmfile.cjs
+registry: http://127.0.0.1:9/
+"""
+
+
+def write_pnpm_project(project: Project) -> None:
+    project.manifest({})
+    asked = {"lodash": "^4.17.15", "mkdirp": "0.5.1"}
+    project.manifest({"name": "a", "dependencies": asked}, "packages/a/package.json")
+    project.write("pnpm-workspace.yaml", WORKSPACE)
+    project.write("pnpm-lock.yaml", PNPM_LOCK)
+
+
+def test_pnpm_moves_what_is_admitted_and_overrides_what_is_not(project: Project) -> None:
+    write_pnpm_project(project)
+    output = project.fix("pnpm-lock.yaml", LODASH, MINIMIST)
+    assert output.endswith("fixed: 2, not fixed: 0\n"), output
+    assert project.changed("package.json") == project.changed("packages/a/package.json") == []
+    override = ["+", "+overrides:", "+mkdirp>minimist: 0.2.4"]
+    assert project.changed("pnpm-workspace.yaml") == override
+    rows = [row for row in project.changed("pnpm-lock.yaml") if "resolution" not in row]
+    assert sorted(rows) == sorted(
+        [
+            *override,
+            *("-version: 4.17.15", "+version: 4.17.21"),
+            *("-lodash@4.17.15:", "+lodash@4.17.21:", "-minimist@0.0.8:", "+minimist@0.2.4:"),
+            *("-lodash@4.17.15: {}", "+lodash@4.17.21: {}"),
+            *("-minimist@0.0.8: {}", "+minimist@0.2.4: {}"),
+            *("-minimist: 0.0.8", "+minimist: 0.2.4"),
+        ]
+    )
+    assert "remove the override `mkdirp>minimist`" in project.report.read_text()
+
+
+async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry(
+    project: Project, tmp_path: Path
+) -> None:
+    write_pnpm_project(project)
+    root = {"name": "app", "dependencies": {"lodash": "^4.17.15"}}
+    project.manifest(root, "npm/package.json")
+    entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
+    project.write("npm/package-lock.json", package_lock({"": root, **entry}))
+    room = Room(BubblewrapSandbox(900_000), tmp_path)
+    hand_over(project, room)
+    jobs = [job_of("npm/package-lock.json", LODASH), job_of("pnpm-lock.yaml", MINIMIST)]
+    fixes = [fix for job in jobs for fix in job["fixes"]]
+    (room.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
+    refused: list[str] = []
+    hosts = hosts_of(Settings(data_dir=str(tmp_path)), "npm")
+    egress = Egress(hosts, Allowed.parse(addresses_of(hosts)), refused.append)
+    report = await room.run(
+        *(sys.executable, "-I", "-u", str(ENTRY)),
+        read_only=(*python_files(), *project.tools.read_only),
+        environment={**certificates(), **project.tools.environment},
+        hosts=egress.hosts,
+        doors=tuple(
+            Door(
+                port=port,
+                protocol=protocol,
+                environment=egress.environment if port == PROXY_PORT else {},
+            )
+            for port, protocol in egress.doors.items()
+        ),
+    )
+    await egress.close()
+    assert refused == []
+    assert report.last_lines.endswith("fixed: 2, not fixed: 0"), report.last_lines
+    assert "lodash-4.17.21.tgz" in (room.workspace / "npm" / "package-lock.json").read_text()
+    assert "minimist@0.2.4:" in (room.workspace / "pnpm-lock.yaml").read_text()
+
+
+def hand_over(project: Project, room: Room) -> None:
+    shutil.copytree(project.tree, room.workspace, dirs_exist_ok=True)
+    owner = room.sandbox.owner_uid(0)
+    if owner is not None:
+        subprocess.run(["chown", "-hR", f"{owner}:{owner}", room.workspace], check=True)
+
+
+def addresses_of(hosts: Iterable[str]) -> list[str]:
+    """The registry may be a mirror with an address of its own kind: just it is let through."""
+    names = (host.rpartition(":")[0] for host in hosts)
+    return sorted({str(entry[4][0]) for name in names for entry in socket.getaddrinfo(name, 443)})
+
+
+def certificates() -> dict[str, str]:
+    names = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+    return {name: os.environ[name] for name in names if name in os.environ}

@@ -1,0 +1,183 @@
+"""What becomes of a platform's troubles: waited out, told apart, said plainly, leaking nothing."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from agentjobs.forges.protocol import Heard
+from tests.support.forge_adapters import PLATFORMS, PlatformBench, make_template, platform_bench
+from tests.support.forge_servers import faults
+from tests.support.forge_servers.faults import Fault
+from tests.support.forge_servers.github import primary_limit, secondary_limit
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture(params=PLATFORMS)
+async def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, template: Path
+) -> AsyncIterator[PlatformBench]:
+    async with platform_bench(request.param, tmp_path, template) as made:
+        yield made
+
+
+async def test_a_rate_limit_is_waited_out_and_told(bench: PlatformBench) -> None:
+    bench.server.next(faults.too_many(30))
+    assert (await bench.platform.repository(bench.repo)).full_name == "acme/shop"
+    (waited,) = bench.hours.slept
+    assert 30 <= waited < 60
+    assert len(bench.said) == 1
+    assert "rate limit" in bench.said[0]
+
+
+@pytest.mark.parametrize("bench", ["github", "github-app"], indirect=True)
+async def test_both_limits_of_github_are_waited_out(bench: PlatformBench) -> None:
+    bench.server.next(primary_limit(600))
+    bench.server.next(secondary_limit(on=bench.creates))
+    opened = await bench.open()
+    assert 590 <= bench.hours.slept[0] < 700
+    assert 60 <= bench.hours.slept[1] < 120
+    assert list(bench.row.pulls) == [opened.number]
+
+
+async def test_being_out_of_order_for_a_while_passes(bench: PlatformBench) -> None:
+    for fault in (
+        faults.server_error(500),
+        faults.web_page(502),
+        faults.server_error(503),
+        faults.cut(),
+    ):
+        bench.server.next(fault)
+    assert (await bench.platform.repository(bench.repo)).full_name == "acme/shop"
+    # What was cut may be asked again at once, by the HTTP client itself.
+    assert len(bench.hours.slept) in (3, 4)
+    assert bench.hours.slept == sorted(bench.hours.slept)
+
+
+async def test_being_out_of_order_for_long_is_away(bench: PlatformBench) -> None:
+    bench.server.next(faults.server_error(500, times=None))
+    error = await bench.refused(bench.platform.repository(bench.repo))
+    assert error.fault == "away"
+    assert sum(bench.hours.slept) <= 3_600
+    bench.server.well()
+    bench.server.next(faults.too_many(7_200))
+    assert (await bench.refused(bench.platform.repository(bench.repo))).fault == "away"
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_an_answer_that_is_lost_never_opens_a_second_one(
+    bench: PlatformBench, after: bool
+) -> None:
+    bench.server.next(faults.cut(on=bench.creates, after=after))
+    bench.server.next(faults.web_page(504, on=bench.creates, after=after))
+    opened = await bench.open()
+    assert list(bench.row.pulls) == [opened.number]
+
+
+async def test_a_credential_that_is_not_accepted_is_told_as_that(bench: PlatformBench) -> None:
+    bench.server.next(faults.unauthorized(times=None))
+    assert (await bench.refused(bench.platform.check())).fault == "unauthorized"
+    error = await bench.refused(bench.platform.repository(bench.repo))
+    assert error.fault == "unauthorized"
+    assert "credential" in str(error)
+    assert bench.hours.slept == []
+
+
+async def test_a_permission_that_lacks_is_named(bench: PlatformBench) -> None:
+    bench.server.next(faults.forbidden("Resource not accessible", on=bench.creates, times=None))
+    error = await bench.refused(bench.open())
+    assert error.fault == "denied"
+    assert "Resource not accessible" in str(error)
+    needed = {"github": "ull requests", "gitlab": "scope api", "gitea": "epository"}
+    assert needed[bench.server.platform] in str(error)
+    assert bench.row.pulls == {}
+
+
+async def test_a_web_page_and_half_an_answer_are_told_in_clear_words(bench: PlatformBench) -> None:
+    for fault in (faults.web_page(200), faults.web_page(404), faults.broken_json()):
+        bench.server.next(fault)
+        error = await bench.refused(bench.platform.repository(bench.repo))
+        assert "check the address" in str(error)
+        assert error.fault == "refused"
+        assert "<" not in str(error)
+
+
+async def test_an_answer_of_another_shape_is_a_forge_error(bench: PlatformBench) -> None:
+    for content in (b"[]", b"null", b"{}", b'"text"', b'{"id": []}', b"[" * 100_000, b"\xff"):
+        bench.server.next(Fault(status=200, raw=content, times=None))
+        await bench.refused(bench.platform.check())
+        await bench.refused(bench.platform.repository(bench.repo))
+        await bench.refused(bench.platform.pull(bench.repo, 1))
+        await bench.refused(bench.platform.issue("acme/shop", 1))
+        bench.server.well()
+
+
+async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
+    bench: PlatformBench,
+) -> None:
+    opened = await bench.open()
+    row = bench.row.pulls[opened.number]
+    row.title = "A\x00change"
+    assert (await bench.platform.pull(bench.repo, opened.number)).title == "A\ufffdchange"
+    row.head_commit, row.state, row.is_merged = "no\x00commit", "closed", True
+    written = bench.server.state.add_comment(row, "ada", "Hello")
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: bench.platform.pull(bench.repo, opened.number),
+        lambda: bench.platform.comments(bench.repo, opened.number, Heard()),
+        lambda: bench.platform.repository(bench.repo),
+        lambda: anext(aiter(bench.platform.repositories())),
+    ]
+    written.id = 2**63
+    for at, ask in enumerate(asked):
+        # Only now, because Gitea asks for the repository before all else.
+        bench.row.default_branch = "ma\x00in" if at >= 2 else "main"
+        error = await bench.refused(ask())
+        assert "makes no sense" in str(error)
+        assert str(error).isprintable()
+
+
+async def test_a_redirect_that_leads_nowhere_else_is_not_followed_for_ever(
+    bench: PlatformBench,
+) -> None:
+    bench.server.next(faults.redirect_loop())
+    error = await bench.refused(bench.platform.repository(bench.repo))
+    assert error.fault == "refused"
+    bench.server.well()
+    headers = {"Location": "https://elsewhere.example/"}
+    bench.server.next(Fault(status=302, raw=b"", headers=headers))
+    error = await bench.refused(bench.platform.repository(bench.repo))
+    assert error.fault == "refused"
+    assert bench.hours.slept == []
+
+
+async def test_a_platform_that_tells_the_credential_back_leaks_nothing(
+    bench: PlatformBench,
+) -> None:
+    words = "not for {credential} \x1b[31m\n\x00"
+    for status in (400, 401, 403, 404, 422, 500):
+        bench.server.next(Fault(status=status, message=words, times=None))
+        error = await bench.refused(bench.platform.pull(bench.repo, 1))
+        assert str(error).isprintable()
+        bench.server.well()
+    assert not [one for one in bench.known_secrets if one in "".join(bench.said)]
+
+
+async def test_notes_for_what_fails_beside_a_pull_request_do_not_lose_it(
+    bench: PlatformBench,
+) -> None:
+    bench.server.state.add_user("wanda")
+    bench.row.roles["wanda"] = "write"
+    beside = {
+        "github": ["POST /repos/{owner}/{repo}/issues/", "POST /repos/{owner}/{repo}/pulls/"],
+        "gitlab": ["GET /users"],
+        "gitea": ["POST /repos/{owner}/{repo}/issues/", "POST /repos/{owner}/{repo}/pulls/"],
+    }
+    for name in beside[bench.server.platform]:
+        bench.server.next(faults.forbidden("No", on=name, times=None))
+    opened = await bench.open(labels=("bug",), reviewers=("wanda",))
+    assert opened.notes
+    assert list(bench.row.pulls) == [opened.number]

@@ -1,0 +1,188 @@
+"""Git on its way to a platform: real git, real TLS, the guard between; no token in an argument."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.process import GitError, git
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic
+from agentjobs.outbound.guard.addresses import Allowed
+from tests.support.git_server import until
+from tests.support.https_git_server import SecureOrigin, https_origin, silent_server
+from tests.support.local_repository import git_now, make_repository
+from tests.support.workspace_git_server import OriginServer, origin_server
+
+HERE = Allowed.parse(["127.0.0.0/8"])
+SHOWN = basic("x-access-token", "ghs_s3cret")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    source = make_repository(tmp_path / "source")
+    (tmp_path / "served").mkdir()
+    git_now("clone", "-q", "--bare", str(source), "shop.git", cwd=tmp_path / "served")
+    git_now("config", "http.receivepack", "true", cwd=tmp_path / "served" / "shop.git")
+    return tmp_path / "served"
+
+
+@pytest.fixture
+def secure(served: Path) -> Iterator[SecureOrigin]:
+    with https_origin(served) as origin:
+        origin.origin.required_authorization = SHOWN
+        yield origin
+
+
+@pytest.fixture
+def plain(served: Path) -> Iterator[OriginServer]:
+    with origin_server(served) as origin:
+        origin.required_authorization = SHOWN
+        yield origin
+
+
+def to_here(_: str) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+async def run(remote: Remote, *arguments: str, cwd: Path | None = None) -> str:
+    ran = await git(
+        *arguments,
+        git_dir=cwd,
+        configuration=remote.configuration,
+        environment=remote.environment,
+        protocols=NETWORK_PROTOCOLS,
+    )
+    return ran.stdout.decode()
+
+
+async def heads(way: GitWay, url: str) -> str:
+    async with way.to(url, SHOWN) as remote:
+        return await run(remote, "ls-remote", remote.url, "refs/heads/main")
+
+
+async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
+    secure: SecureOrigin, tmp_path: Path
+) -> None:
+    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    url = secure.url("shop.git", "git.test")
+    assert "refs/heads/main" in await heads(way, url)
+    async with way.to(url, SHOWN) as remote:
+        git_dir = tmp_path / "source" / ".git"
+        await run(remote, "push", "-q", remote.url, "main:refs/heads/new", cwd=git_dir)
+        # One reach may serve several commands.
+        assert "refs/heads/new" in await run(remote, "ls-remote", remote.url)
+    assert "ghs_s3cret" not in repr(remote)
+    assert SHOWN not in repr(remote)
+    with pytest.raises(GitError):
+        await run(remote, "ls-remote", remote.url)
+
+
+async def test_a_private_address_is_refused_unless_the_operator_lists_it(
+    secure: SecureOrigin,
+) -> None:
+    way = GitWay(Allowed(), secure.authorities, look_up=to_here)
+    for host in ("git.test", "127.0.0.1"):
+        with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
+            await heads(way, secure.url("shop.git", host))
+        assert (refused.value.fault, refused.value.may_pass) == ("refused", False)
+    assert secure.origin.requests == []
+
+
+async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
+    secure: SecureOrigin, unused_tcp_port: int
+) -> None:
+    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    with pytest.raises(ForgeError, match="could not be reached") as away:
+        await heads(way, f"https://git.test:{unused_tcp_port}/shop.git")
+    assert away.value.may_pass
+    with pytest.raises(GitError, match="not found"):
+        await heads(way, secure.url("none.git", "git.test"))
+    with pytest.raises(GitError, match="certificate"):
+        await heads(GitWay(HERE, look_up=to_here), secure.url("shop.git", "git.test"))
+
+
+async def test_more_than_may_be_fetched_is_refused_in_words(secure: SecureOrigin) -> None:
+    way = GitWay(HERE, secure.authorities, most_bytes=100, look_up=to_here)
+    with pytest.raises(ForgeError, match="larger than"):
+        await heads(way, secure.url("shop.git", "git.test"))
+
+
+async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_name_again(
+    plain: OriginServer,
+) -> None:
+    # No resolver of this machine knows the name: git reaches it by what it was told.
+    url = f"http://forge.invalid:{plain.server_port}/shop.git"
+    asked = []
+
+    def look_up(host: str) -> Sequence[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    assert "refs/heads/main" in await heads(GitWay(HERE, look_up=look_up), url)
+    assert asked == ["forge.invalid"]
+    assert "refs/heads/main" in await heads(GitWay(HERE), plain.url("shop.git"))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "addresses"),
+    [
+        (Allowed(), ["127.0.0.1"]),
+        (Allowed(), ["93.184.215.14"]),
+        (HERE, ["93.184.215.14"]),
+        (HERE, ["127.0.0.1", "93.184.215.14"]),
+        (HERE, ["127.0.0.1", "::1"]),
+    ],
+)
+async def test_plain_http_to_any_other_address_shows_nobody_the_token(
+    plain: OriginServer, allowed: Allowed, addresses: list[str]
+) -> None:
+    url = f"http://forge.invalid:{plain.server_port}/shop.git"
+    way = GitWay(allowed, look_up=lambda _: addresses)
+    for asked in (heads(way, url), way.refuse_open_http(url)):
+        with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
+            await asked
+        assert refused.value.fault == "refused"
+    assert plain.requests == []
+    await way.refuse_open_http(url.replace("http://", "https://"))
+
+
+async def test_the_token_is_in_no_argument_of_any_process(secure: SecureOrigin) -> None:
+    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    async with silent_server() as (port, came):
+        asking = asyncio.create_task(heads(way, f"https://git.test:{port}/shop.git"))
+        try:
+            await asyncio.wait_for(came.wait(), 20)
+            await until(lambda: len(children_of_git()) > 1)
+            found = children_of_git()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+    encoded = SHOWN.removeprefix("Basic ")
+    arguments = "\n".join(arguments for arguments, _ in found)
+    assert "remote-https" in arguments
+    assert any(encoded in environment for _, environment in found)
+    for secret in (encoded, "ghs_s3cret", "agentjobs:"):
+        assert secret not in arguments
+
+
+def children_of_git() -> list[tuple[str, str]]:
+    """Arguments and environment of every git process that this one started, or that those did."""
+    found: dict[int, tuple[str, str]] = {}
+    parents = {os.getpid()}
+    everything = sorted(
+        int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()
+    )
+    for pid in everything:
+        with contextlib.suppress(OSError):
+            place = Path(f"/proc/{pid}")
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            arguments = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if parent in parents and "git" in arguments:
+                parents.add(pid)
+                found[pid] = (arguments, (place / "environ").read_bytes().decode())
+    return list(found.values())

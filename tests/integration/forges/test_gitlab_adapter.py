@@ -1,0 +1,143 @@
+"""What only GitLab has: scopes, rights by groups, orders in texts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.forges.protocol import Account, Heard
+from tests.support.forge_adapters import (
+    BRANCHES,
+    CREATES,
+    PlatformBench,
+    make_template,
+    platform_bench,
+)
+from tests.support.forge_servers import faults
+from tests.support.forge_servers.gitlab import GitLabServer
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
+    async with platform_bench("gitlab", tmp_path, template) as made:
+        yield made
+
+
+@pytest.fixture
+def server(bench: PlatformBench) -> GitLabServer:
+    assert isinstance(bench.server, GitLabServer)
+    return bench.server
+
+
+async def test_the_account_is_told_with_the_scope_it_lacks(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    assert await bench.platform.check() == Account("agentjobs-bot", is_own=False)
+    server.scopes = ["read_api"]
+    server.state.user(server.account).is_bot = True
+    account = await bench.platform.check()
+    assert account == Account("agentjobs-bot", is_own=True, missing=("scope api",))
+    # Before 15.5 GitLab did not tell.
+    server.scopes = None
+    assert (await bench.platform.check()).missing == ()
+    server.scopes = ["write_repository"]
+    error = await bench.refused(bench.platform.check())
+    assert error.fault == "denied"
+    assert "scope api" in str(error)
+
+
+async def test_a_right_by_a_group_that_it_was_shared_with_is_a_right(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    server.shared.add(bench.row.id)
+    server.add_repository("acme/reader", own_role="read")
+    assert [one.full_name async for one in bench.platform.repositories()] == ["acme/shop"]
+    assert (await bench.platform.repository(bench.repo)).may_push
+    bench.row.own_role = "read"
+    assert not (await bench.platform.repository(bench.repo)).may_push
+
+
+async def test_labels_and_reviewers_come_along_and_no_text_gives_an_order(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    bench.row.roles = {"ada": "write", "Bob": "read", server.account: "write"}
+    for login in ("ada", "Bob", "stranger"):
+        server.state.add_user(login)
+    pull = await bench.open(
+        draft=True,
+        body="Fine.\r\n/merge\n/assign @ada",
+        labels=("security", "a,b", "security"),
+        reviewers=("@ada", "bob", "nobody", "stranger", "@acme/team", server.account),
+    )
+    row = bench.row.pulls[pull.number]
+    assert (row.title, row.is_draft, row.labels) == ("A change", True, ["security"])
+    assert row.reviewers == ["ada", "Bob"]
+    assert len(pull.notes) == 4
+    for word in ("'a,b'", "'nobody'", "'stranger'", "'acme/team'"):
+        assert any(word in note for note in pull.notes)
+    await bench.platform.comment(bench.repo, pull.number, "/close\nDone.")
+    assert row.comments[-1].text == "\\/close\nDone."
+    assert server.orders == []
+
+
+async def test_what_gitlab_refuses_beside_it_does_not_keep_it_from_being_opened(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    server.next(faults.Fault(status=422, message="too many", on=CREATES["gitlab"]))
+    pull = await bench.open(labels=("security",))
+    assert pull.notes == ("GitLab did not take the label 'security'.",)
+    # A version without the feature takes the first one of several.
+    server.most_reviewers = 1
+    bench.row.roles = {"ada": "write", "bob": "write"}
+    for login in bench.row.roles:
+        server.state.add_user(login)
+    second = await bench.open(BRANCHES[1], reviewers=("ada", "bob"))
+    assert second.notes == ("GitLab did not take 'bob' as a reviewer.",)
+
+
+async def test_going_on_makes_it_a_draft_again_or_says_why_not(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    first = await bench.open()
+    again = await bench.open(goes_on=True, draft=True)
+    assert (again.number, again.draft, again.notes) == (first.number, True, ())
+    now = await bench.platform.pull(bench.repo, first.number)
+    assert (now.title, now.state, now.draft) == ("A change", "open", True)
+    bench.row.pulls[first.number].is_draft = False
+    server.next(faults.forbidden("403 Forbidden", on="PUT "))
+    told = await bench.open(goes_on=True, draft=True)
+    assert not told.draft
+    assert "draft again" in told.notes[0]
+
+
+async def test_a_conversation_is_read_from_its_end(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    pull = await bench.open()
+    row = bench.row.pulls[pull.number]
+    comments = [server.state.add_comment(row, "ada", f"word {at}") for at in range(250)]
+    server.state.add_comment(row, "ada", "changed the title", is_system=True)
+    everything = await bench.platform.comments(bench.repo, pull.number, Heard())
+    assert [one.id for one in everything] == [one.id for one in comments]
+    # Two that were written at once stand in the other order.
+    row.comments[-2:] = row.comments[:-3:-1]
+    row.comments[-4:-2] = row.comments[-3:-5:-1]
+    server.calls.clear()
+    latest = await bench.platform.comments(bench.repo, pull.number, Heard(comments[-2].id))
+    assert [(one.author, one.text) for one in latest] == [("ada", "word 249")]
+    assert latest[0].url == f"{pull.url}#note_{latest[0].id}"
+    assert len(server.calls) == 1
+
+
+async def test_a_comment_whose_answer_was_lost_is_not_written_twice(
+    bench: PlatformBench, server: GitLabServer
+) -> None:
+    issue = server.state.add_issue(bench.row, "It breaks")
+    server.next(faults.server_error(502, on="POST ", after=True))
+    await bench.platform.comment_on_issue("acme/shop", issue.number, "Seen to.")
+    assert [one.text for one in issue.comments] == ["Seen to."]

@@ -1,0 +1,464 @@
+"""A platform's API over real connections: what is asked again, what is not, and what is told."""
+
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from email.utils import formatdate
+from typing import Any
+
+import aiohttp
+import pytest
+import trustme
+from aiohttp import web
+
+from agentjobs.forges.http import client as api_module
+from agentjobs.forges.http.client import ApiError, Patience, PlatformApi
+from agentjobs.forges.http.pagination import ALL_REPOSITORIES, Bounds
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from tests.support.https_git_server import certified
+from tests.support.manual_clock import HandClock
+
+SECRET = "glpat-0123456789abcdef"
+LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+Handler = Callable[[web.Request], web.Response]
+
+
+def told(status: int = 200, value: Any = None, **headers: str) -> web.Response:
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return web.json_response({"ok": True} if value is None else value, status=status, headers=named)
+
+
+class Script:
+    """Answers one after the other, the last one for ever; a callable sees the request."""
+
+    def __init__(self) -> None:
+        self.answers: list[web.Response | Handler | None] = []
+        self.asked: list[web.Request] = []
+        self.bodies: list[bytes] = []
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        self.bodies.append(await request.read())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is None:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if isinstance(answer, web.Response):
+            # A response is sent once.
+            headers = {k: v for k, v in answer.headers.items() if k != "Content-Length"}
+            return web.Response(status=answer.status, body=answer.body, headers=headers)
+        return answer(request)
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[Script]:
+    made = Script()
+    runner = web.ServerRunner(web.Server(made.handle), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v4"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with new_session(LOOPBACK) as made:
+        yield made
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+async def headers() -> Mapping[str, str]:
+    return {"PRIVATE-TOKEN": SECRET, "Authorization": f"Bearer {SECRET}"}
+
+
+@pytest.fixture
+def api(script: Script, session: aiohttp.ClientSession, clock: HandClock) -> PlatformApi:
+    return at(script.url, session, clock.patience())
+
+
+def at(url: str, session: aiohttp.ClientSession, patience: Patience) -> PlatformApi:
+    return PlatformApi(session, url, platform="GitLab", headers=headers, patience=patience)
+
+
+async def test_a_request_is_written_as_it_was_meant(script: Script, api: PlatformApi) -> None:
+    script.answers = [told(value=[1, 2])]
+    name = api_module.path_of("projects", "a/b ü", 7)
+    assert await api.get(name, head="o:x/y&z", draft=True, page=2, left_out=None) == [1, 2]
+    assert script.asked[0].rel_url.raw_path == "/api/v4/projects/a%2Fb%20%C3%BC/7"
+    assert dict(script.asked[0].query) == {"head": "o:x/y&z", "draft": "true", "page": "2"}
+    assert script.asked[0].headers["PRIVATE-TOKEN"] == SECRET
+    assert script.asked[0].headers["User-Agent"].startswith("agentjobs/")
+    await api.post("/a", {"title": "ü"})
+    assert json.loads(script.bodies[1]) == {"title": "ü"}
+    assert script.asked[1].headers["Content-Type"] == "application/json"
+    script.answers = [web.Response(status=204)]
+    assert await api.delete("/a") is None
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_what_is_no_name_gets_into_no_path(name: str) -> None:
+    with pytest.raises(ForgeError):
+        api_module.path_of("repos", "acme", name)
+
+
+async def test_trouble_that_passes_is_sat_out_with_growing_waits(
+    script: Script, api: PlatformApi, clock: HandClock
+) -> None:
+    page = web.Response(status=502, text="<html>Bad gateway</html>", content_type="text/html")
+    # Cut twice: after the first time aiohttp asks again by itself.
+    script.answers = [None, None, told(500), page, told(503, Retry_After="40"), told()]
+    assert await api.get("/x") == {"ok": True}
+    assert len(script.asked) == 6
+    for waited, least, most in zip(clock.slept, (1, 2, 4, 40), (1.25, 2.5, 5, 42), strict=True):
+        assert least <= waited <= most
+    assert "was cut (ServerDisconnectedError); trying again in 1 s" in clock.said[0]
+    assert clock.said[1] == "GitLab is out of order (500); trying again in 2 s"
+
+
+def _moment(seconds: float) -> Callable[[HandClock], str]:
+    return lambda clock: str(int(clock.now + seconds))
+
+
+async def test_a_platform_that_asks_for_time_gets_it_even_for_a_post(
+    script: Script, session: aiohttp.ClientSession
+) -> None:
+    table: list[tuple[int, str, str, Callable[[HandClock], str], int]] = [
+        (429, "slow down", "Retry-After", lambda _: "33", 33),
+        (429, "slow down", "Retry-After", lambda now: formatdate(now() + 44, usegmt=True), 44),
+        (429, "slow down", "RateLimit-Reset", _moment(55), 55),
+        (403, "no", "Retry-After", lambda _: "66", 66),
+        # Something is left of the hour's budget: its end is not what is waited for.
+        (403, "You have exceeded a secondary rate limit.", "x-ratelimit-reset", _moment(900), 60),
+    ]
+    for status, message, header, value, seconds in table:
+        clock = HandClock()
+        limits = {header: value(clock), "x-ratelimit-remaining": "4987"}
+        script.answers = [told(status, {"message": message}, **limits), told(201)]
+        script.asked.clear()
+        await at(script.url, session, clock.patience()).post("/pulls", {})
+        assert len(script.asked) == 2
+        assert seconds <= clock.slept[0] <= seconds + 1
+        assert "GitLab is busy (rate limit); trying again in" in clock.said[0]
+
+
+async def test_a_spent_budget_is_waited_for_only_as_long_as_patience_lasts(
+    script: Script, session: aiohttp.ClientSession, clock: HandClock
+) -> None:
+    limits = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(clock.now + 1_800))}
+    script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
+    with pytest.raises(ApiError, match="try again in 30 minutes") as caught:
+        await at(script.url, session, clock.patience(600)).get("/x")
+    assert caught.value.fault == "away"
+    assert clock.slept == []
+    script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
+    assert await at(script.url, session, clock.patience(3_600)).get("/x") == {"ok": True}
+
+
+async def test_a_platform_that_stays_away_is_not_stormed(
+    script: Script, api: PlatformApi, clock: HandClock
+) -> None:
+    script.answers = [told(500, Retry_After="0")]
+    with pytest.raises(ApiError) as caught:
+        await api.get("/x")
+    assert caught.value.fault == "away"
+    assert len(script.asked) <= 15
+    assert 500 < sum(clock.slept) <= 600
+
+
+async def test_a_post_is_not_repeated_where_it_may_have_been_done(
+    script: Script, api: PlatformApi
+) -> None:
+    for lost in (told(500), told(504), None):
+        script.asked.clear()
+        script.answers = [lost, told()]
+        with pytest.raises(ApiError) as caught:
+            await api.post("/pulls", {"title": "x"})
+        assert (caught.value.fault, len(script.asked)) == ("away", 1)
+    # Nothing was done, says the answer.
+    script.answers = [told(503), told(201)]
+    assert await api.post("/pulls", {}) == {"ok": True}
+    # What can be done twice is.
+    script.answers = [None, told()]
+    assert await api.put("/pulls", {}) == {"ok": True}
+
+
+REFUSALS: list[tuple[int, Any, str, str]] = [
+    (401, {"message": "Bad credentials"}, "unauthorized", "(Bad credentials); give the"),
+    (403, {"message": "Not by you."}, "denied", "(Not by you); the connection needs the perm"),
+    (404, {"error": "404 Not found"}, "gone", "(404 Not found)"),
+    (410, {"message": "Deleted"}, "gone", "(Deleted)"),
+    (409, {"message": ["Another open one exists"]}, "refused", "(Another open one exists)"),
+    (400, {"message": {"base": ["is taken"]}}, "refused", "(base is taken)"),
+    (422, {"message": "Bad", "errors": [{"message": "too long"}]}, "refused", "(Bad; too long)"),
+    (418, ["x"], "refused", "refuses it (418)"),
+    (404, {"message": "a\nb\x1b[31m" + "x" * 5_000}, "gone", "(a b[31mxxx"),
+]
+
+
+async def test_a_refusal_is_final_and_in_the_platform_s_words(
+    script: Script, api: PlatformApi
+) -> None:
+    for status, body, fault, words in REFUSALS:
+        script.answers = [told(status, body)]
+        with pytest.raises(ApiError) as caught:
+            await api.get("/x", needs="Pull requests: read and write")
+        error = caught.value
+        assert (error.fault, error.status) == (fault, status)
+        assert words in str(error)
+        assert len(str(error)) < 500
+        if fault == "denied":
+            assert "“Pull requests: read and write”" in str(error)
+    assert len(script.asked) == len(REFUSALS)
+
+
+async def test_what_is_no_api_is_told_as_an_address_to_check(
+    script: Script, api: PlatformApi
+) -> None:
+    pages = [
+        web.Response(text="<!DOCTYPE html><p>Sign in", content_type="text/html"),
+        web.Response(status=404, text="<html>Nothing here", content_type="text/html"),
+        web.Response(status=403, text="<html>Sign in", content_type="text/html"),
+        web.Response(text='{"id": 1, "na', content_type="application/json"),
+        web.Response(body=b"[" * 100_000, content_type="application/json"),
+        web.Response(body=b'"\xff"', content_type="application/json"),
+    ]
+    for page in pages:
+        script.answers = [page]
+        with pytest.raises(ApiError, match="web page, not with its API; check the address") as got:
+            await api.get("/x")
+        assert got.value.fault == "refused"
+    assert len(script.asked) == len(pages)
+    with pytest.raises(ForgeError, match="not known here"):
+        api.shaped({"id": "x"}, dict[str, int])
+
+
+async def test_reading_follows_a_move_and_writing_does_not(
+    script: Script, api: PlatformApi
+) -> None:
+    moved = told(301, Location="/api/v4/repositories/7?page=1")
+    script.answers = [moved, told()]
+    assert await api.get("/repos/a/b") == {"ok": True}
+    assert script.asked[1].rel_url.path_qs == "/api/v4/repositories/7?page=1"
+    assert script.asked[1].headers["PRIVATE-TOKEN"] == SECRET
+    script.asked.clear()
+    script.answers = [told(307, Location="/api/v4/repositories/7"), told()]
+    with pytest.raises(ApiError) as caught:
+        await api.post("/repos/a/b/pulls", {})
+    assert caught.value.has_moved
+    assert len(script.asked) == 1
+
+
+async def test_nothing_is_shown_to_another_host(script: Script, api: PlatformApi) -> None:
+    host = script.url.removeprefix("http://").partition("/")[0]
+    elsewhere = ["https://127.0.0.1/api", "http://elsewhere.test/api", f"http://u:p@{host}/api"]
+    for address in (*elsewhere, "//x", "http://[x"):
+        script.asked.clear()
+        script.answers = [told(301, Location=address)]
+        with pytest.raises(ApiError, match="sends us away") as caught:
+            await api.get("/x")
+        assert caught.value.fault == "refused"
+        script.answers = [told(value=[1], Link=f'<{address}>; rel="next"')]
+        with pytest.raises(ApiError, match="sends us away"):
+            _ = [page async for page in api.pages(list[int], "/x")]
+        assert len(script.asked) == 2
+
+
+async def test_a_circle_of_redirects_ends(script: Script, api: PlatformApi) -> None:
+    script.answers = [told(302, Location=script.url)]
+    with pytest.raises(ApiError, match="in a circle") as caught:
+        await api.get("/x")
+    assert caught.value.fault == "refused"
+    assert len(script.asked) == 4
+
+
+async def test_pages_are_read_to_their_end_and_a_list_without_one_is_refused(
+    script: Script, api: PlatformApi
+) -> None:
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        link = (
+            f'<{request.path}?page=1>; rel="first", <{script.url}/x?page={number + 1}>; rel="next"'
+        )
+        return told(value=[number], **({"Link": link} if number < 3 else {}))
+
+    script.answers = [page]
+    assert [one async for one in api.pages(list[int], "/x", per_page=1)] == [[1], [2], [3]]
+    script.answers = [told(value=[1], Link=f'<{script.url}/x>; rel="next"')]
+    with pytest.raises(ApiError, match="without an end"):
+        _ = [one async for one in api.pages(list[int], "/x")]
+
+
+async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
+    script: Script, api: PlatformApi
+) -> None:
+    def endless(request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        link = f'<{script.url}/x?page={number + 1}>; rel="next"'
+        return told(value=["x" * 1_000], Link=link)
+
+    async def read(**bounds: Bounds) -> int:
+        script.asked.clear()
+        with pytest.raises(ApiError, match="without an end") as caught:
+            _ = [page async for page in api.pages(list[str], "/x", **bounds)]
+        assert caught.value.fault == "refused"
+        return len(script.asked)
+
+    script.answers = [endless]
+    assert await read() == 51
+    assert await read(bounds=Bounds(size_bytes=10_000)) == 10
+    assert await read(bounds=ALL_REPOSITORIES._replace(pages=60)) == 61
+    script.answers = [told(value=["x"] * 1_001)]
+    assert await read() == 1
+
+
+async def test_the_last_page_is_read_first_where_it_is_told_which_it_is(
+    script: Script, api: PlatformApi
+) -> None:
+    tells_last = True
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        near = {"prev": number - 1, "next": number + 1, "last": 4 if tells_last else 0}
+        links = [
+            f'<{script.url}/x?page={at}>; rel="{name}"'
+            for name, at in near.items()
+            if 0 < at <= 4 and at != number
+        ]
+        return told(value=[number], Link=", ".join(links))
+
+    script.answers = [page]
+    newest = [one async for one in api.pages_from_the_end(list[int], "/x")]
+    assert newest == [[4], [3], [2], [1]]
+    tells_last = False
+    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == newest
+    script.answers = [told(value=[1])]
+    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == [[1]]
+
+
+async def test_an_answer_is_bounded_and_never_unpacked(
+    script: Script, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "ANSWER_BYTES", 2**20)
+    script.answers = [web.Response(body=b" " * (2**20 + 1))]
+    with pytest.raises(ApiError, match="more than 1 MiB") as caught:
+        await api.get("/x")
+    assert caught.value.fault == "refused"
+    script.answers = [web.Response(body=b"x", headers={"Content-Encoding": "gzip"})]
+    with pytest.raises(ApiError, match="compressed"):
+        await api.get("/x")
+
+
+async def test_a_platform_that_is_silent_is_away(
+    script: Script,
+    session: aiohttp.ClientSession,
+    clock: HandClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api_module, "REQUEST_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ApiError, match="did not answer in time") as caught:
+            await at(url, session, clock.patience(0)).post("/x", {})
+    assert (caught.value.fault, caught.value.is_undone) == ("away", False)
+    # Its port is free now: nobody is there, so nothing can have been done.
+    with pytest.raises(ApiError, match="could not be reached") as caught:
+        await at(url, session, clock.patience(5)).post("/x", {})
+    assert (caught.value.fault, caught.value.is_undone) == ("away", True)
+    assert len(clock.slept) == 2
+
+
+async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
+    script: Script, clock: HandClock
+) -> None:
+    script.answers = [told()]
+    async with new_session(Allowed.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
+        with pytest.raises(ApiError, match="AGENTJOBS_FORGE_ALLOW") as caught:
+            await at(script.url, guarded, clock.patience()).get("/x")
+    assert caught.value.fault == "refused"
+    assert (script.asked, clock.slept) == ([], [])
+
+
+async def test_a_certificate_of_nobody_trusted_says_what_the_operator_can_do(
+    session: aiohttp.ClientSession, clock: HandClock
+) -> None:
+    runner = web.ServerRunner(web.Server(lambda _: web.Response()), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certified(trustme.CA())).start()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
+        await at(url, session, clock.patience()).get("/x")
+    assert (caught.value.fault, clock.slept) == ("refused", [])
+    await runner.cleanup()
+
+
+async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
+    script: Script, api: PlatformApi, clock: HandClock
+) -> None:
+    def echo(request: web.Request) -> web.Response:
+        shown = f"{request.headers['Authorization']} and {request.headers['PRIVATE-TOKEN']}"
+        return told(int(request.query["status"]), {"message": shown}, Retry_After="1")
+
+    script.answers = [echo]
+    for status in (400, 401, 403, 404, 422, 429, 500):
+        with pytest.raises(ApiError) as caught:
+            await api.get("/x", status=status)
+        chain = (caught.value, caught.value.__cause__, caught.value.__context__)
+        assert SECRET not in f"{chain!r} {caught.value} {caught.value.trouble}"
+    assert SECRET not in " ".join(clock.said)
+
+
+async def test_a_credential_that_no_header_takes_is_told_without_it(
+    script: Script, session: aiohttp.ClientSession, clock: HandClock
+) -> None:
+    async def broken() -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {SECRET}\r\nX-Other: 1"}
+
+    api = PlatformApi(
+        session, script.url, platform="GitLab", headers=broken, patience=clock.patience()
+    )
+    with pytest.raises(ApiError) as caught:
+        await api.get("/x")
+    assert caught.value.fault == "unauthorized"
+    assert SECRET not in f"{caught.value!r}"
+    assert script.asked == []
+
+
+async def test_a_credential_that_can_be_renewed_is_renewed_once(
+    script: Script, session: aiohttp.ClientSession, clock: HandClock
+) -> None:
+    tokens = ["old"]
+
+    async def shown() -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {tokens[-1]}"}
+
+    def renew() -> bool:
+        tokens.append(f"new{len(tokens)}")
+        return True
+
+    def judge(request: web.Request) -> web.Response:
+        return told(201 if request.headers["Authorization"] == "Bearer new1" else 401)
+
+    api = PlatformApi(
+        session,
+        script.url,
+        platform="GitHub",
+        headers=shown,
+        patience=clock.patience(),
+        renew=renew,
+    )
+    script.answers = [judge]
+    assert await api.post("/x", {}) == {"ok": True}
+    script.answers = [told(401)]
+    with pytest.raises(ApiError) as caught:
+        await api.get("/x")
+    assert caught.value.fault == "unauthorized"
+    assert len(script.asked) == 4

@@ -1,0 +1,328 @@
+"""What every platform tells and does beyond opening pull requests, held to its own description."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.forges.protocol import Comment, Heard, RepoAddress, SeenRepository
+from agentjobs.git.process import GitError, GitResult, git
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, refuses_access
+from tests.support.forge_adapters import (
+    BRANCHES,
+    PLATFORMS,
+    PlatformBench,
+    make_template,
+    platform_bench,
+)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture(params=PLATFORMS)
+async def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, template: Path
+) -> AsyncIterator[PlatformBench]:
+    async with platform_bench(request.param, tmp_path, template) as made:
+        yield made
+
+
+async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:
+    return await git(
+        *arguments,
+        configuration=remote.configuration,
+        environment=remote.environment,
+        protocols=NETWORK_PROTOCOLS,
+        **places,
+    )
+
+
+async def test_a_connection_knows_who_it_is(bench: PlatformBench) -> None:
+    account = await bench.platform.check()
+    is_app = bench.kind == "github-app"
+    assert account.login == ("agentjobs[bot]" if is_app else bench.server.state.account)
+    assert account.missing == ()
+    assert account.is_own or not is_app
+
+
+async def test_all_repositories_are_listed_however_many_pages_they_take(
+    bench: PlatformBench,
+) -> None:
+    state = bench.server.state
+    for number in range(230):
+        state.add_repository(f"acme/number-{number}")
+    state.add_repository("acme/old", is_archived=True)
+    state.add_repository("acme/.github")
+    seen = [one async for one in bench.platform.repositories()]
+    assert len(seen) == len({one.external_id for one in seen}) == 233
+    assert {one.full_name for one in seen} == {one.full_name for one in state.repositories.values()}
+    assert {one.full_name for one in seen if one.is_archived} == {"acme/old"}
+    assert SeenRepository(str(bench.row.id), "acme/shop", "main") in seen
+
+
+async def test_a_repository_is_found_after_it_was_renamed(bench: PlatformBench) -> None:
+    pull = await bench.open()
+    bench.server.state.rename(bench.row, "acme/store")
+    seen = await bench.platform.repository(bench.repo)
+    assert seen == SeenRepository(str(bench.row.id), "acme/store", "main")
+    assert (await bench.platform.pull(bench.repo, pull.number)).number == pull.number
+    again = await bench.forge.open_pull_request(bench.repo, "", bench.request())
+    assert again.number == pull.number
+    second = await bench.open(BRANCHES[1])
+    await bench.platform.comment(bench.repo, second.number, "Still here.")
+    assert len(await bench.platform.comments(bench.repo, second.number, Heard())) == 1
+
+
+async def test_a_repository_tells_what_stands_in_its_way(bench: PlatformBench) -> None:
+    state = bench.server.state
+    bench.server.add_repository("acme/empty", {}, is_empty=True)
+    for name, field in (("acme/empty", {}), ("acme/old", {"is_archived": True})):
+        row = state.by_name(name) or state.add_repository(name, **field)
+        seen = await bench.platform.repository(RepoAddress("acme", name, "r", str(row.id)))
+        assert seen.is_archived == (name == "acme/old")
+        assert (seen.default_branch == "") == (name == "acme/empty")
+    if bench.kind != "github-app":
+        row = state.add_repository("acme/read", own_role="read", is_private=False)
+        seen = await bench.platform.repository(RepoAddress("acme", "acme/read", "r", str(row.id)))
+        assert not seen.may_push
+
+
+@pytest.mark.parametrize("external_id", ["99999999", ""])
+async def test_what_is_not_there_is_gone(bench: PlatformBench, external_id: str) -> None:
+    gone = RepoAddress("acme", "acme/gone", "repo_gone", external_id)
+    platform = bench.platform
+    assert (await bench.refused(platform.repository(gone))).fault == "gone"
+    assert (await bench.refused(platform.pull(gone, 1))).fault == "gone"
+    assert (await bench.refused(platform.pull(bench.repo, 404))).fault == "gone"
+    assert (await bench.refused(platform.issue("acme/shop", 404))).fault == "gone"
+    assert (await bench.refused(platform.issue("acme/gone", 1))).fault == "gone"
+
+
+async def test_a_pull_request_is_shown_as_it_is_now(bench: PlatformBench) -> None:
+    opened = await bench.open(draft=True, title="Fix <it>")
+    row = bench.row.pulls[opened.number]
+    now = await bench.platform.pull(bench.repo, opened.number)
+    assert (now.state, now.draft, now.url) == ("open", True, opened.url)
+    assert now.head_commit == bench.commits[BRANCHES[0]]
+    assert "Fix <it>" in now.title
+    row.state = "closed"
+    assert (await bench.platform.pull(bench.repo, opened.number)).state == "closed"
+    row.is_merged = True
+    assert (await bench.platform.pull(bench.repo, opened.number)).state == "merged"
+    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert found is not None
+    assert found.state == "merged"
+
+
+async def test_what_was_closed_unmerged_is_not_opened_again(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    bench.row.pulls[opened.number].state = "closed"
+    for goes_on in (False, True):
+        error = await bench.refused(bench.open(goes_on=goes_on))
+        assert "was closed unmerged" in str(error)
+        assert error.fault == "refused"
+    assert len(bench.row.pulls) == 1
+
+
+async def test_a_branch_of_that_name_in_a_fork_is_another_one(bench: PlatformBench) -> None:
+    state = bench.server.state
+    row = state.add_pull(bench.row, "Not ours", BRANCHES[0], author="eve", fork_owner="eve")
+    assert await bench.forge.pull_of_branch(bench.repo, BRANCHES[0]) is None
+    opened = await bench.open()
+    assert opened.number != row.number
+    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert found is not None
+    assert found.number == opened.number
+
+
+async def test_a_merged_one_is_adopted_with_its_own_head_only(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    row = bench.row.pulls[opened.number]
+    row.state, row.is_merged, row.head_commit = "closed", True, bench.commits[BRANCHES[0]]
+    assert (await bench.open()).number == opened.number
+    error = await bench.refused(bench.open(goes_on=True, head_commit=bench.commits[BRANCHES[1]]))
+    assert "was merged before" in str(error)
+
+
+async def test_work_that_goes_on_as_a_draft_is_one_or_says_why_not(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    again = await bench.open(goes_on=True, draft=True)
+    assert again.number == opened.number
+    assert again.draft or again.notes
+    assert (await bench.platform.pull(bench.repo, opened.number)).draft == again.draft
+
+
+async def test_labels_and_reviewers_are_asked_for_and_what_fails_is_a_note(
+    bench: PlatformBench,
+) -> None:
+    state = bench.server.state
+    for login in ("wanda", "mia"):
+        state.add_user(login)
+        bench.row.roles[login] = "write"
+    bench.row.labels.append("bug")
+    own = (await bench.platform.check()).login
+    opened = await bench.open(
+        labels=("bug", "agent jobs"), reviewers=("@wanda", "nobody-here", "mia", f"@{own}")
+    )
+    row = bench.row.pulls[opened.number]
+    assert sorted(row.labels) == ["agent jobs", "bug"]
+    assert set(row.reviewers) <= {"wanda", "mia"}
+    assert row.reviewers
+    assert len(opened.notes) == 1 + len({"wanda", "mia"} - set(row.reviewers))
+    assert any("nobody-here" in note for note in opened.notes)
+
+
+async def test_comments_come_once_and_in_their_order(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    state = bench.server.state
+    row = bench.row.pulls[opened.number]
+    written = [state.add_comment(row, "ada", f"Nr. {at} <b>ü</b>") for at in range(130)]
+    found = await bench.platform.comments(bench.repo, opened.number, Heard())
+    assert [(one.id, one.author, one.text) for one in found] == [
+        (one.id, "ada", one.text) for one in written
+    ]
+    assert all(one.url.startswith(bench.server.url) for one in found)
+    later = await bench.platform.comments(bench.repo, opened.number, Heard(written[127].id))
+    assert [one.id for one in later] == [one.id for one in written[128:]]
+    assert await bench.platform.comments(bench.repo, opened.number, Heard(written[-1].id)) == []
+
+
+def heard_up_to(found: list[Comment]) -> Heard:
+    highest = {one.kind: one.id for one in sorted(found, key=lambda one: one.id)}
+    return Heard(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
+
+
+async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    state = bench.server.state
+    row = bench.row.pulls[opened.number]
+    state.add_comment(row, "ada", "In general")
+    review = state.add_review(row, "grace", "All in all")
+    state.add_line(review, "Here", "src/a b.py", line=12)
+    state.add_line(review, "There", "old.py", old_line=3)
+    state.add_line(review, "Nowhere now", "src/gone.py")
+    state.add_review(row, "rita")
+    for login in ("rita", (await bench.platform.check()).login):
+        begun = state.add_review(row, login, "Not sent yet", is_pending=True)
+        state.add_line(begun, "Neither is this", "old.py", line=1)
+    found = await bench.platform.comments(bench.repo, opened.number, Heard())
+    # GitLab has one sequence for all that is said.
+    review_kind, line_kind = ("comment",) * 2 if bench.kind == "gitlab" else ("review", "line")
+    assert {(one.kind, one.author, one.text, one.place) for one in found} == {
+        ("comment", "ada", "In general", ""),
+        (review_kind, "grace", "All in all", ""),
+        (line_kind, "grace", "Here", "src/a b.py, line 12"),
+        (line_kind, "grace", "There", "old.py, line 3 before the change"),
+        (line_kind, "grace", "Nowhere now", "src/gone.py"),
+    }
+    assert len({one.url for one in found}) == len(found) == 5
+    assert all(one.url.startswith(f"{opened.url}#") for one in found)
+    heard = heard_up_to(found)
+    assert await bench.platform.comments(bench.repo, opened.number, heard) == []
+    state.add_line(review, "An answer", "src/a b.py", line=12, author="ada")
+    state.add_review(row, "grace", "Once more")
+    later = await bench.platform.comments(bench.repo, opened.number, heard)
+    assert sorted((one.author, one.text) for one in later) == [
+        ("ada", "An answer"),
+        ("grace", "Once more"),
+    ]
+
+
+async def test_where_nobody_listened_before_only_the_newest_of_a_kind_is_told(
+    bench: PlatformBench,
+) -> None:
+    opened = await bench.open()
+    state = bench.server.state
+    row = bench.row.pulls[opened.number]
+    for at in range(60):
+        state.add_line(state.add_review(row, "ada", f"words {at}"), f"line {at}", "a.py", line=1)
+    found = await bench.platform.comments(bench.repo, opened.number, Heard(10**9, None, None))
+    expected = [] if bench.kind == "gitlab" else ["line 59", "words 59"]
+    assert [one.text for one in found] == expected
+    heard = heard_up_to(found)
+    state.add_line(state.add_review(row, "ada", "new words"), "new line", "a.py", line=1)
+    if expected:
+        newer = await bench.platform.comments(bench.repo, opened.number, heard)
+        assert [one.text for one in newer] == ["new line", "new words"]
+
+
+async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
+    opened = await bench.open()
+    await bench.platform.comment(bench.repo, opened.number, "Done: \x00 \ud800 `x` ü")
+    (comment,) = bench.row.pulls[opened.number].comments
+    assert comment.text.startswith("Done: ")
+    assert comment.text.endswith("`x` ü")
+    (found,) = await bench.platform.comments(bench.repo, opened.number, Heard())
+    assert found.author == (await bench.platform.check()).login
+
+
+async def test_who_may_write_is_told_by_the_role(bench: PlatformBench) -> None:
+    roles = {"rita": "read", "wanda": "write", "mia": "maintain", "adam": "admin"}
+    for login, role in roles.items():
+        bench.server.state.add_user(login)
+        bench.row.roles[login] = role  # type: ignore[assignment]
+    bench.server.state.add_user("stranger")
+    asked = [*roles, "stranger", "nobody-here", "renovate[bot]", "../../user"]
+    may = [login for login in asked if await bench.platform.may_write(bench.repo, login)]
+    assert may == ["wanda", "mia", "adam"]
+
+
+async def test_an_issue_is_read_and_written_to(bench: PlatformBench) -> None:
+    state = bench.server.state
+    row = state.add_issue(bench.row, "It breaks", text="When ü\n\n- a", labels=["bug", "p 1"])
+    bare = state.add_issue(bench.row, "Nothing said")
+    issue = await bench.platform.issue("acme/shop", row.number)
+    assert (issue.full_name, issue.number, issue.title) == ("acme/shop", row.number, "It breaks")
+    assert (issue.text, issue.labels) == ("When ü\n\n- a", ("bug", "p 1"))
+    assert issue.url.startswith(bench.server.url)
+    assert (await bench.platform.issue("acme/shop", bare.number)).text == ""
+    await bench.platform.comment_on_issue("acme/shop", row.number, "A pull request is open.")
+    assert [one.text for one in row.comments] == ["A pull request is open."]
+
+
+async def test_git_fetches_and_pushes_with_the_connections_right(
+    bench: PlatformBench, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone.git"
+    async with bench.forge.reach(bench.repo, "") as remote:
+        await run_git(remote, "clone", "--bare", "--quiet", remote.url, str(clone))
+        refs = ("main:refs/heads/agentjobs/new", "main:refs/heads/kept")
+        await run_git(remote, "push", "--quiet", remote.url, *refs, git_dir=clone)
+    assert bench.server.git.head(bench.row, "agentjobs/new") == bench.base
+    bench.row.protected.add("kept")
+    moved = f"{BRANCHES[0]}:refs/heads/kept"
+    async with bench.forge.reach(bench.repo, "") as remote:
+        with pytest.raises(GitError) as raised:
+            await run_git(remote, "push", "--quiet", remote.url, moved, git_dir=clone)
+    assert "Protected branch" in raised.value.stderr
+    assert bench.server.git.head(bench.row, "kept") == bench.base
+    assert not [one for one in bench.known_secrets if one in f"{raised.value!r}"]
+
+
+async def test_git_is_not_let_in_with_a_right_that_is_gone(bench: PlatformBench) -> None:
+    async with bench.forge.reach(bench.repo, "") as remote:
+        bench.server.token = "another"
+        if bench.kind == "github-app":
+            bench.server.app.tokens.clear()  # type: ignore[attr-defined]
+        with pytest.raises(GitError) as raised:
+            await run_git(remote, "ls-remote", remote.url)
+    assert refuses_access(raised.value.stderr)
+
+
+async def test_a_repository_may_have_any_name_that_the_platform_takes(
+    bench: PlatformBench, template: Path
+) -> None:
+    names = ["acme/.github", "a-c-m-e/x.y_z-", "Acme/UPPER"]
+    for name in [*names, "acme/deep/er/shop"] if bench.kind == "gitlab" else names:
+        row = bench.server.add_repository(name)
+        bench.server.git.directory(row).symlink_to(bench.git_dir)
+        repo = RepoAddress("acme", name, "repo_2", str(row.id))
+        assert (await bench.platform.repository(repo)).full_name == name
+        opened = await bench.platform.open_pull_request(repo, "", bench.request())
+        assert (await bench.platform.pull(repo, opened.number)).number == opened.number
+        async with bench.platform.reach(repo, "") as remote:
+            listed = await run_git(remote, "ls-remote", remote.url, "refs/heads/main")
+        assert listed.stdout.decode().startswith(bench.base)

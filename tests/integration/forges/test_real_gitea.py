@@ -1,0 +1,210 @@
+"""The adapter against a Gitea or Forgejo that is really there, where the environment names one.
+
+AGENTJOBS_TEST_GITEA_URL and AGENTJOBS_TEST_GITEA_TOKEN, an account's token with the scopes
+write:repository, write:issue and write:user (to make a repository). What it makes, it removes.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.gitea.adapter import Gitea
+from agentjobs.forges.http.client import Patience, PlatformApi
+from agentjobs.forges.protocol import (
+    ForgeError,
+    Heard,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
+from agentjobs.git.process import git
+from agentjobs.git.remote import NETWORK_PROTOCOLS
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from tests.support.local_repository import commit_files, git_now
+
+URL = os.environ.get("AGENTJOBS_TEST_GITEA_URL", "")
+TOKEN = os.environ.get("AGENTJOBS_TEST_GITEA_TOKEN", "")
+EVERYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])
+ONE, TWO, THREE = "agentjobs/one", "agentjobs/two", "agentjobs/größe#3&state=closed"
+
+pytestmark = pytest.mark.skipif(not (URL and TOKEN), reason="no Gitea is named")
+
+
+@dataclass
+class Ground:
+    """`api` does what people do there; `tree` is where commits are made."""
+
+    platform: Gitea
+    api: PlatformApi
+    repo: RepoAddress
+    tree: Path
+    is_old: bool
+
+    @property
+    def path(self) -> str:
+        return f"/repos/{self.repo.full_name}"
+
+    async def push(self, branch: str, content: str) -> str:
+        commit = commit_files(self.tree, {"new.txt": content}, f"Change {content}")
+        async with self.platform.reach(self.repo, "") as remote:
+            await git(
+                *("push", "--quiet", remote.url, f"HEAD:refs/heads/{branch}"),
+                git_dir=self.tree / ".git",
+                configuration=remote.configuration,
+                environment=remote.environment,
+                protocols=NETWORK_PROTOCOLS,
+            )
+        return commit
+
+    async def open(self, branch: str, commit: str, **fields: Any) -> PullRequest:
+        given = {"title": "A change", "body": "Because.", "base_commit": "", **fields}
+        request = PullRequestRequest(
+            head_branch=branch, base_branch="main", head_commit=commit, **given
+        )
+        return await self.platform.open_pull_request(self.repo, "", request)
+
+    async def merge(self, number: int) -> None:
+        async def is_merged() -> bool:
+            try:
+                await self.api.post(f"{self.path}/pulls/{number}/merge", {"Do": "merge"})
+            except ForgeError:
+                return False
+            return True
+
+        await eventually(is_merged)
+
+    async def has_commits(self) -> bool:
+        return bool((await self.platform.repository(self.repo)).default_branch)
+
+
+async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Gitea answers a push, and works on what it means after that."""
+    deadline = time.monotonic() + 30
+    while not await is_so():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)  # between two looks: nothing tells it
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    certificates = os.environ.get("SSL_CERT_FILE")
+    connection = Connection(
+        id="fcn_1", organization_id="org_1", platform="gitea", kind="token", name="g", url=URL
+    )
+    async with new_session(EVERYWHERE, certificates) as session:
+        way = GitWay(EVERYWHERE, Path(certificates) if certificates else None)
+        platform = Gitea(connection, TOKEN, session, way, Patience(60))
+        api = _people(session)
+        made = await api.post("/user/repos", {"name": f"try-{secrets.token_hex(4)}"})
+        repo = RepoAddress("acme", made["full_name"], "repo_1", str(made["id"]))
+        version = (await api.get("/version"))["version"]
+        git_now("init", "--quiet", "--initial-branch=main", cwd=tmp_path)
+        try:
+            yield Ground(platform, api, repo, tmp_path, version.startswith(("1.15.", "1.16.")))
+        finally:
+            now = await api.get(f"/repositories/{made['id']}")
+            await api.delete(f"/repos/{now['full_name']}")
+
+
+def _people(session: aiohttp.ClientSession) -> PlatformApi:
+    async def headers() -> dict[str, str]:
+        return {"Authorization": f"token {TOKEN}"}
+
+    return PlatformApi(
+        session, f"{URL}/api/v1", platform="Gitea", headers=headers, patience=Patience(60)
+    )
+
+
+async def test_a_repository_is_seen_from_empty_to_renamed(ground: Ground) -> None:
+    platform, repo = ground.platform, ground.repo
+    account = await platform.check()
+    assert account.missing == ()
+    assert repo.full_name.startswith(f"{account.login}/")
+    assert (await platform.repository(repo)).default_branch == ""
+    await ground.push("main", "first")
+    await eventually(ground.has_commits)
+    seen = await platform.repository(repo)
+    assert (seen.default_branch, seen.may_push, seen.is_archived) == ("main", True, False)
+    assert seen in [one async for one in platform.repositories()]
+    assert await platform.may_write(repo, "nobody-here-at-all") is False
+    if not ground.is_old:
+        assert await platform.may_write(repo, account.login)
+    await ground.api.patch(ground.path, {"name": f"renamed-{repo.full_name.partition('/')[2]}"})
+    fresh = await platform.repository(repo)
+    assert fresh.full_name.endswith(f"/renamed-{repo.full_name.partition('/')[2]}")
+    made = await ground.api.post(f"/repos/{fresh.full_name}/issues", {"title": "It breaks"})
+    # By the name it had: Gitea leads on.
+    issue = await platform.issue(repo.full_name, made["number"])
+    assert (issue.title, issue.text, issue.full_name) == ("It breaks", "", fresh.full_name)
+    await platform.comment_on_issue(issue.full_name, issue.number, "A pull request is open.")
+    await ground.push(ONE, "after the rename")
+    assert (await ground.open(ONE, "0" * 40)).url.startswith(f"{URL}/{fresh.full_name}/pulls/")
+
+
+async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) -> None:
+    platform, repo = ground.platform, ground.repo
+    await ground.push("main", "first")
+    commit = await ground.push(ONE, "one")
+    wishes: dict[str, Any] = {
+        "labels": ("bug", "agent jobs"),
+        "reviewers": ("@nobody-here-at-all", "@elsewhere/team", repo.full_name.partition("/")[0]),
+    }
+    opened = await ground.open(ONE, commit, draft=True, title="Fix <it>", **wishes)
+    assert opened.draft
+    assert len(opened.notes) == 2, opened.notes
+    again = await ground.open(ONE, commit, title="Other words")
+    assert (again.number, again.draft, again.notes) == (opened.number, True, ())
+    now = await platform.pull(repo, opened.number)
+    assert (now.title, now.state, now.draft) == ("Fix <it>", "open", True)
+    assert now.head_commit == commit
+    shown = await ground.api.get(f"{ground.path}/pulls/{opened.number}")
+    assert {label["name"] for label in shown["labels"]} == {"bug", "agent jobs"}
+    found = await platform.pull_of_branch(repo, ONE)
+    assert found is not None
+    assert (found.number, found.title, found.state) == (opened.number, "Fix <it>", "open")
+    await platform.comment(repo, opened.number, "First \x00 ü")
+    (first,) = await platform.comments(repo, opened.number, Heard())
+    await platform.comment(repo, opened.number, "Second")
+    (second,) = await platform.comments(repo, opened.number, Heard(first.id))
+    assert (second.text, second.author) == ("Second", (await platform.check()).login)
+    await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"title": "Ready"})
+    assert not (await platform.pull(repo, opened.number)).draft
+    assert (await ground.open(ONE, commit, draft=True, goes_on=True)).draft
+    await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"state": "closed"})
+    assert (await platform.pull(repo, opened.number)).state == "closed"
+    with pytest.raises(ForgeError, match="closed unmerged"):
+        await ground.open(ONE, commit)
+    odd = await ground.push(THREE, "three")
+    third = await ground.open(THREE, odd)
+    branch = await platform.pull_of_branch(repo, THREE)
+    assert branch is not None
+    assert branch.number == third.number
+    with pytest.raises(ForgeError, match="no pull request any more"):
+        await ground.open("agentjobs/none", odd, goes_on=True)
+
+
+async def test_what_was_merged_is_known_by_what_was_merged(ground: Ground) -> None:
+    await ground.push("main", "first")
+    merged = await ground.push(TWO, "two")
+    opened = await ground.open(TWO, merged)
+    await ground.merge(opened.number)
+    now = await ground.platform.pull(ground.repo, opened.number)
+    assert (now.state, now.head_commit) == ("merged", merged)
+    assert (await ground.open(TWO, merged)).number == opened.number
+    later = await ground.push(TWO, "later")
+    # The branch went on, of which the merged one is no part.
+    assert (await ground.platform.pull(ground.repo, opened.number)).head_commit == merged
+    with pytest.raises(ForgeError, match="was merged before"):
+        await ground.open(TWO, later, goes_on=True)
+    assert (await ground.open(TWO, later)).number > opened.number

@@ -1,0 +1,235 @@
+"""The official clients through the gateway: what they get, what is charged, what they never see."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from agentjobs.store.database import Database
+from agentjobs.store.opening import open_database
+from tests.support.gateway import REAL_KEY, Room, room
+from tests.support.model_messages import Answer, Tokens, ToolCall
+
+LS = ToolCall("bash", {"command": "ls -la"})
+ANSWER = Answer(text="Here you are: ä 😀.", tool_calls=[LS], usage=Tokens(100, 20, 30, 10))
+# 60 fresh, 30 cached, 10 written to the cache, 20 out.
+COST = 60 * 1_000 + 30 * 100 + 10 * 1_250 + 20 * 10_000
+HELLO: Any = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+async def db(sqlite_url: str) -> AsyncIterator[Database]:
+    opened = await open_database(sqlite_url, migrate=False)
+    yield opened
+    await opened.close()
+
+
+def openai_client(place: Room, **options: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(
+        base_url=f"{place.url}/v1", api_key=place.gateway.token, max_retries=0, **options
+    )
+
+
+def anthropic_client(place: Room, **options: Any) -> anthropic.AsyncAnthropic:
+    return anthropic.AsyncAnthropic(
+        base_url=place.url, api_key=place.gateway.token, max_retries=0, **options
+    )
+
+
+async def assert_charged(place: Room) -> None:
+    totals = await place.settled()
+    assert totals.as_usage() == {
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "cost_usd": COST / 1e9,
+        "requests": 1,
+    }
+    assert await place.spent_today() == COST
+
+
+async def test_a_chat_completion_is_answered_and_charged(database: Database) -> None:
+    async with room(database, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+        answer = await client.chat.completions.create(model="priced", messages=HELLO)
+
+        assert answer.choices[0].message.content == ANSWER.text
+        assert answer.usage is not None
+        await assert_charged(place)
+
+
+async def test_a_chat_completion_streams_and_is_charged_by_its_hidden_usage(db: Database) -> None:
+    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+        stream = await client.chat.completions.create(model="priced", messages=HELLO, stream=True)
+        chunks = [chunk async for chunk in stream]
+
+        said = "".join(c.choices[0].delta.content or "" for c in chunks)
+        assert said == ANSWER.text
+        assert all(chunk.choices and chunk.usage is None for chunk in chunks)
+        await assert_charged(place)
+
+
+async def test_a_client_that_asked_for_the_usage_gets_it(db: Database) -> None:
+    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+        stream = await client.chat.completions.create(
+            model="priced", messages=HELLO, stream=True, stream_options={"include_usage": True}
+        )
+        last = [chunk async for chunk in stream][-1]
+
+        assert last.usage is not None
+        assert last.usage.total_tokens == 120
+        await assert_charged(place)
+
+
+async def test_a_response_is_answered_and_charged(db: Database) -> None:
+    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+        answer = await client.responses.create(model="priced", input="hello")
+
+        assert answer.output_text == ANSWER.text
+        await assert_charged(place)
+
+
+async def test_a_response_streams_and_is_charged(db: Database) -> None:
+    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+        async with client.responses.stream(model="priced", input="hello") as stream:
+            answer = await stream.get_final_response()
+
+        assert answer.output_text == ANSWER.text
+        await assert_charged(place)
+
+
+async def test_a_message_is_answered_and_charged(db: Database) -> None:
+    async with (
+        room(db, [ANSWER], api="anthropic", job_usd=1) as place,
+        anthropic_client(place) as client,
+    ):
+        answer = await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
+
+        assert answer.content[1].type == "tool_use"
+        await assert_charged(place)
+
+
+async def test_a_message_streams_and_is_charged(db: Database) -> None:
+    async with (
+        room(db, [ANSWER], api="anthropic", job_usd=1) as place,
+        anthropic_client(place) as client,
+    ):
+        async with client.messages.stream(model="priced", max_tokens=50, messages=HELLO) as stream:
+            answer = await stream.get_final_message()
+
+        assert [block.type for block in answer.content] == ["text", "tool_use"]
+        await assert_charged(place)
+
+
+async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> None:
+    async with (
+        room(db, [ANSWER], api="anthropic") as place,
+        anthropic_client(place) as client,
+    ):
+        await client.beta.messages.create(
+            model="priced",
+            max_tokens=50,
+            messages=HELLO,
+            betas=["interleaved-thinking-2025-05-14"],
+            extra_query={"beta": "true"},
+        )
+
+        asked = place.provider.requests[0]
+        assert asked.query == "beta=true"
+        assert asked.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+        assert asked.headers["anthropic-version"]
+
+
+async def test_blocking_clients_work_from_threads(db: Database) -> None:
+    def ask(place: Room) -> list[str | None]:
+        with openai.OpenAI(base_url=f"{place.url}/v1", api_key=place.gateway.token) as client:
+            stream = client.chat.completions.create(model="priced", messages=HELLO, stream=True)
+            pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
+        with (
+            anthropic.Anthropic(
+                base_url=place.url, auth_token=place.gateway.token, api_key=None
+            ) as other,
+            pytest.raises(anthropic.NotFoundError),
+        ):
+            other.messages.create(model="priced", max_tokens=1, messages=HELLO)
+        return ["".join(pieces)]
+
+    async with room(db, [ANSWER]) as place:
+        assert await asyncio.to_thread(ask, place) == [ANSWER.text]
+
+
+async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Database) -> None:
+    async with room(db, [ANSWER]) as place, openai_client(place) as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="priced",
+            messages=HELLO,
+            extra_headers={"OpenAI-Organization": "other", "X-Odd": "1"},
+        )
+
+        asked = place.provider.requests[0].headers
+        assert asked["authorization"] == f"Bearer {REAL_KEY}"
+        assert asked["accept-encoding"] == "identity"
+        assert not {"openai-organization", "x-odd"} & asked.keys()
+        assert place.gateway.token not in str(asked)
+        assert REAL_KEY not in str(raw.headers) + raw.text
+        assert "openai-organization" not in raw.headers
+        assert raw.headers["x-request-id"] == "req_1"
+
+
+async def test_clients_retry_what_the_provider_asks_them_to(db: Database) -> None:
+    busy = Answer(status=429, error="slow down", headers={"retry-after-ms": "1"})
+    broken = Answer(status=500, error="oops", headers={"retry-after-ms": "1"})
+    async with room(db, [busy, broken, ANSWER], job_usd=1) as place:
+        async with openai_client(place).with_options(max_retries=2) as client:
+            answer = await client.chat.completions.create(model="priced", messages=HELLO)
+
+        assert answer.choices[0].message.content == ANSWER.text
+        totals = await place.settled()
+        assert totals.requests == 3
+        assert totals.cost_nanousd == COST
+
+
+async def test_a_passed_budget_is_an_error_clients_do_not_retry(db: Database) -> None:
+    async with room(db, [ANSWER], job_usd=0.0001) as place:
+        async with openai_client(place).with_options(max_retries=5) as client:
+            with pytest.raises(openai.APIStatusError) as refused:
+                await client.chat.completions.create(model="priced", messages=HELLO)
+
+        assert refused.value.status_code == 402
+        assert refused.value.code == "budget_exceeded"
+        assert place.provider.requests == []
+        assert place.exceeded == [refused.value.body["message"]]  # type: ignore[index]
+
+
+async def test_a_passed_budget_has_the_shape_of_the_api_that_was_asked(db: Database) -> None:
+    async with room(db, [ANSWER], api="anthropic", day_usd=0.0001) as place:
+        async with anthropic_client(place).with_options(max_retries=5) as client:
+            with pytest.raises(anthropic.APIStatusError) as refused:
+                await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
+
+        assert refused.value.status_code == 402
+        assert refused.value.type == "billing_error"
+        assert refused.value.error_code == "budget_exceeded"
+        assert "today" in place.exceeded[0]
+
+
+async def test_parallel_requests_never_pass_the_budget_together(database: Database) -> None:
+    answers = [Answer(text="x", usage=Tokens(40, 50), always=True)]
+    # Reserved: about 0.0011 each. Used: 0.00054. The budget holds nine of those, and a rest.
+    async with (
+        room(database, answers, job_usd=0.005, day_usd=1) as place,
+        openai_client(place) as client,
+    ):
+        tasks = [client.chat.completions.create(model="priced", messages=HELLO) for _ in range(20)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+
+        refused = [one for one in results if isinstance(one, openai.APIStatusError)]
+        answered = [one for one in results if not isinstance(one, BaseException)]
+        totals = await place.settled()
+        assert len(refused) + len(answered) == 20
+        assert refused
+        assert totals.cost_nanousd == len(answered) * 540_000 <= 5_000_000
+        # What does not fit beside others under way waits for them instead of being refused.
+        assert len(answered) >= 7
+        assert max(told.cost_nanousd for told in place.told) <= 5_000_000

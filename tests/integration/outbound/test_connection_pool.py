@@ -1,0 +1,220 @@
+"""Connections that are used again, and those that must not be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from agentjobs.outbound.untrusted_http import pool
+from tests.support import bad_receivers as bad
+from tests.support.bad_receivers import answer, in_turn, receiver
+from tests.support.delivery_attempts import BODY, LOOPS, Run, connections, send
+
+OK = answer(200, body=b"ok")
+
+# After such an answer the next request needs a connection of its own.
+LAST_WORDS = {
+    "the end announced": answer(200, {"Connection": "close"}),
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
+    "words behind the end": OK + b"more",
+    "a second answer": OK + answer(500),
+    "a body where none may be": b"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\nbody",
+    "a longer body than is read": answer(200, body=b"x" * 20_000),
+    "a malformed body": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+}
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize("said", LAST_WORDS.values(), ids=LAST_WORDS)
+def test_a_connection_is_not_used_after_what_may_be_its_last_words(run: Run, said: bytes) -> None:
+    async def check() -> None:
+        async with receiver(in_turn(said)) as served, connections() as opened:
+            made = [await send(opened, served.url()) for _ in range(3)]
+            assert [one.error for one in made] == [None] * 3
+            assert served.visits == 3
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_another_protocol_is_not_spoken(run: Run) -> None:
+    said = b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything"
+
+    async def check() -> None:
+        async with receiver(in_turn(said)) as served, connections() as opened:
+            made = [await send(opened, served.url()) for _ in range(2)]
+            assert {(one.error_class, one.status_code) for one in made} == {("http_status", 101)}
+            assert served.visits == 2
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_chunks_leave_a_connection_that_is_used_again(run: Run) -> None:
+    said = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Trailer: x\r\n\r\n"
+    )
+
+    async def check() -> None:
+        async with receiver(in_turn(said)) as served, connections() as opened:
+            made = [await send(opened, served.url()) for _ in range(3)]
+            assert {one.response_body for one in made} == {b"ok"}
+            assert {one.response_headers for one in made} == {(("Transfer-Encoding", "chunked"),)}
+            assert served.visits == 1
+
+    run(check())
+
+
+Parting = Callable[[bad.Visit], Awaitable[None]]
+
+
+async def closes(visit: bad.Visit) -> None:
+    visit.writer.close()
+    await visit.writer.wait_closed()
+
+
+async def resets(visit: bad.Visit) -> None:
+    visit.reset()
+
+
+async def goes_on_talking(visit: bad.Visit) -> None:
+    await visit.say(answer(500))
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize("part", [closes, resets, goes_on_talking])
+def test_a_connection_that_ended_or_spoke_while_idle_is_not_used(run: Run, part: Parting) -> None:
+    async def check() -> None:
+        may_part, parted = asyncio.Event(), asyncio.Event()
+
+        async def behave(visit: bad.Visit) -> None:
+            await visit.request()
+            await visit.say(OK)
+            await may_part.wait()
+            await part(visit)
+            parted.set()
+            await visit.until_gone()
+
+        async with receiver(behave) as served, connections() as opened:
+            assert (await send(opened, served.url())).succeeded
+            may_part.set()
+            await parted.wait()
+            attempt = await send(opened, served.url())
+            assert (attempt.status_code, attempt.error) == (200, None)
+            assert served.visits == 2
+
+    run(check())
+
+
+async def test_what_is_said_before_the_request_is_no_answer() -> None:
+    async def behave(visit: bad.Visit) -> None:
+        await visit.say(answer(200, {"Connection": "close"}))
+        await visit.until_gone()
+
+    async with receiver(behave) as served, connections() as opened:
+        made = [await send(opened, served.url()) for _ in range(20)]
+    # Whoever is quicker: it may as well come right behind the request.
+    assert {one.error_class for one in made} <= {None, "protocol"}
+    assert served.visits == 20
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_an_idle_connection_is_closed_after_a_while(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(pool, "_SWEEP_SECONDS", 0.02)
+
+    async def check() -> None:
+        was_left = asyncio.Event()
+
+        async def behave(visit: bad.Visit) -> None:
+            await visit.request()
+            await visit.say(OK)
+            await visit.until_gone()
+            was_left.set()
+
+        async with receiver(behave) as served, connections() as opened:
+            assert (await send(opened, served.url())).succeeded
+            async with asyncio.timeout(60):
+                await was_left.wait()
+
+    run(check())
+
+
+async def test_an_old_connection_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", -1)
+    async with receiver(in_turn(OK)) as served, connections() as opened:
+        for _ in range(3):
+            assert (await send(opened, served.url())).succeeded
+        assert served.visits == 3
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_the_last_used_connection_is_used_first(run: Run) -> None:
+    async def check() -> None:
+        async with receiver(in_turn(OK)) as served, connections() as opened:
+            await asyncio.gather(*(send(opened, served.url()) for _ in range(5)))
+            visits = served.visits
+            for _ in range(20):
+                assert (await send(opened, served.url())).succeeded
+            assert served.visits == visits
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_the_end_leaves_no_connection_open(run: Run) -> None:
+    async def check() -> None:
+        left = 0
+
+        async def behave(visit: bad.Visit) -> None:
+            nonlocal left
+            await visit.request()
+            await visit.say(OK)
+            await visit.until_gone()
+            left += 1
+            visit.receiver.happened.set()
+
+        async with receiver(behave) as served:
+            async with connections() as opened:
+                await asyncio.gather(*(send(opened, served.url()) for _ in range(5)))
+            async with asyncio.timeout(60):
+                await served.until(lambda _: left == 5)
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_who_is_cancelled_after_the_head_has_an_attempt(run: Run) -> None:
+    async def check() -> None:
+        head_was_sent = asyncio.Event()
+
+        async def behave(visit: bad.Visit) -> None:
+            await visit.request()
+            await visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            head_was_sent.set()
+            await visit.until_gone()
+
+        async with (
+            receiver(behave) as half,
+            receiver(in_turn(OK)) as good,
+            connections() as opened,
+        ):
+            waiting = asyncio.create_task(send(opened, half.url()))
+            await head_was_sent.wait()
+            # What came before this answer was read before it, too.
+            assert (await send(opened, good.url(), "good")).succeeded
+            waiting.cancel()
+            attempt = await waiting
+        assert (attempt.status_code, attempt.response_body) == (200, b"half")
+
+    run(check())
+
+
+async def test_a_header_with_a_line_break_is_not_sent() -> None:
+    async with receiver(in_turn(OK)) as served, connections() as opened:
+        attempt = await opened.attempt("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
+        assert (attempt.error_class, attempt.address) == ("protocol", None)
+        assert "nothing was sent" in (attempt.error or "")
+        assert served.visits == 0

@@ -1,0 +1,421 @@
+"""The allow-list proxy against clients and servers that behave in every way they can."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import uvloop
+
+from agentjobs.outbound.egress import egress, policy, proxy
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard import dial
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, LookUp
+from tests.support.sandbox import eventually
+from tests.support.silent_resolver import silent_names
+
+OnLoop = Callable[[Coroutine[Any, Any, None]], None]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def on_loop(request: pytest.FixtureRequest) -> OnLoop:
+    return uvloop.run if request.param == "uvloop" else asyncio.run
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def look_up(host: str) -> Sequence[str]:
+    if host == "nowhere.test":
+        raise OSError("Name or service not known")
+    return {"closed.test": ["127.0.0.9"], "empty.test": []}.get(host, ["127.0.0.1"])
+
+
+@dataclass
+class Way:
+    """An Egress on a port of the machine, and the server behind it."""
+
+    egress: Egress
+    proxy_port: int
+    server_port: int
+    refused: list[str]
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.proxy_port)
+
+    async def say(self, request: bytes) -> bytes:
+        """All that comes back until the proxy hangs up."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return answer
+
+    async def tunnel(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await self.connect()
+        writer.write(b"CONNECT ok.test:%d HTTP/1.1\r\n\r\n" % self.server_port)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        return reader, writer
+
+    def get(self, *headers: str, path: str = "/") -> bytes:
+        target = f"http://ok.test:{self.server_port}{path}"
+        return "\r\n".join([f"GET {target} HTTP/1.1", *headers, "", ""]).encode()
+
+
+@asynccontextmanager
+async def way_to(handler: Handler, *patterns: str, look_up: LookUp = look_up) -> AsyncIterator[Way]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await handler(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    refused: list[str] = []
+    made = Egress(
+        [f"ok.test:{port}", *patterns],
+        Allowed.parse(["127.0.0.0/8"]),
+        refused.append,
+        look_up=look_up,
+    )
+    loop = asyncio.get_running_loop()
+    door = await loop.create_server(made.doors[PROXY_PORT], "127.0.0.1", 0)
+    try:
+        yield Way(made, door.sockets[0].getsockname()[1], port, refused)
+    finally:
+        door.close()
+        server.close()
+        await made.close()
+        # The other ends learn of it in the loop's next rounds.
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def _hang_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    return
+
+
+async def _echo_at_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says something only once the client has said all."""
+    heard = await reader.read()
+    writer.write(b"heard " + heard)
+    await writer.drain()
+
+
+async def _repeat_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(head))
+    writer.write(b"Connection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: 1\r\n\r\n")
+    writer.write(head)
+    await writer.drain()
+
+
+async def _flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(bytes(64 * 1024))
+        await writer.drain()
+
+
+def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with way_to(_echo_at_the_end) as way:
+            reader, writer = await way.tunnel()
+            writer.write(b"x" * 300_000)
+            writer.write_eof()
+            assert await reader.read() == b"heard " + b"x" * 300_000
+            writer.close()
+
+    on_loop(check())
+
+
+def test_bytes_sent_right_behind_connect_are_not_lost(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with way_to(_echo_at_the_end) as way:
+            reader, writer = await way.connect()
+            writer.write(b"CONNECT ok.test:%d HTTP/1.1\r\n\r\nearly" % way.server_port)
+            writer.write_eof()
+            assert (await reader.read()).endswith(b"\r\n\r\nheard early")
+            writer.close()
+
+    on_loop(check())
+
+
+def test_a_client_that_does_not_read_holds_the_server_back(on_loop: OnLoop) -> None:
+    sent: list[int] = []
+
+    async def check() -> None:
+        held_back = asyncio.Event()
+
+        async def send(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while not held_back.is_set():
+                writer.write(bytes(64 * 1024))
+                taken = asyncio.ensure_future(writer.drain())
+                done, _ = await asyncio.wait({taken}, timeout=0.3)
+                sent.append(64 * 1024)
+                if not done:
+                    held_back.set()
+                    taken.cancel()
+
+        async with way_to(send) as way:
+            _, writer = await way.tunnel()
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await asyncio.wait_for(held_back.wait(), 20)
+            assert sum(sent) < 64 * 1024 * 1024
+            writer.transport.abort()
+
+    on_loop(check())
+
+
+def test_closing_ends_everything_at_once_and_lets_nobody_in(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with way_to(_flood) as way:
+            tunnels = [await way.tunnel() for _ in range(20)]
+            idle = await way.connect()
+            await asyncio.wait_for(way.egress.close(), 5)
+            for reader, writer in (*tunnels, idle):
+                with contextlib.suppress(ConnectionError):
+                    while await asyncio.wait_for(reader.read(1 << 20), 5):
+                        pass
+                writer.close()
+            with contextlib.suppress(ConnectionError):
+                assert await way.say(way.get()) == b""
+
+    on_loop(check())
+
+
+def test_a_plain_request_is_passed_on_without_what_is_about_the_connection(
+    on_loop: OnLoop,
+) -> None:
+    async def check() -> None:
+        async with way_to(_repeat_head) as way:
+            answer = await way.say(
+                way.get(
+                    "Host: other.test",
+                    "Proxy-Authorization: Basic c2VjcmV0",
+                    "Proxy-Connection: keep-alive",
+                    "Connection: keep-alive, X-Mine",
+                    "X-Mine: 1",
+                    "Accept: */*",
+                    path="/a?b=c",
+                )
+            )
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.split(b"\r\n")[::2] == [b"HTTP/1.1 200 OK", b"Connection: close"]
+            assert body.decode().split("\r\n")[:-2] == [
+                "GET /a?b=c HTTP/1.1",
+                f"Host: ok.test:{way.server_port}",
+                "Accept: */*",
+                "Connection: close",
+            ]
+
+    on_loop(check())
+
+
+def test_an_interim_answer_comes_before_the_final_one(on_loop: OnLoop) -> None:
+    async def ask_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert await reader.readexactly(4) == b"body"
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        await writer.drain()
+
+    async def check() -> None:
+        async with way_to(ask_first) as way:
+            reader, writer = await way.connect()
+            writer.write(way.get("Expect: 100-continue", "Content-Length: 4"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"body")
+            assert await reader.read() == b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+            writer.close()
+
+    on_loop(check())
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01 garbage\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n", 400),
+        (b"GET https://ok.test/ HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://ok.test/ HTTP/2.0\r\n\r\n", 400),
+        (b"GET http://ok.test:99999/ HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://[::1/ HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://ok.test/ HTTP/1.1\r\nX: a\r\n folded\r\n\r\n", 400),
+        (b"GET http://ok.test/ HTTP/1.1\r\nBad Name: a\r\n\r\n", 400),
+        (b"CONNECT ok.test HTTP/1.1\r\n\r\n", 400),
+        (b"CONNECT ok.test:443@evil.test:443 HTTP/1.1\r\n\r\n", 400),
+        (b"CONNECT evil.test:443 HTTP/1.1\r\n\r\n", 403),
+        (b"CONNECT ok.test:22 HTTP/1.1\r\n\r\n", 403),
+        (b"CONNECT ok.test.evil.test:443 HTTP/1.1\r\n\r\n", 403),
+        (b"GET http://ok.test@evil.test/ HTTP/1.1\r\n\r\n", 403),
+        (b"GET http://x.test/ HTTP/1.1\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", 431),
+        (b"CONNECT nowhere.test:443 HTTP/1.1\r\n\r\n", 502),
+        (b"CONNECT closed.test:443 HTTP/1.1\r\n\r\n", 502),
+        (b"CONNECT empty.test:443 HTTP/1.1\r\n\r\n", 502),
+    ],
+)
+def test_every_other_request_has_its_answer(
+    on_loop: OnLoop, request_bytes: bytes, status: int
+) -> None:
+    async def check() -> None:
+        async with way_to(_hang_up, "nowhere.test", "closed.test", "empty.test") as way:
+            head, _, body = (await way.say(request_bytes)).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d " % status), head
+            assert body.startswith(b"agentjobs: ")
+
+    on_loop(check())
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X" * 99_999]
+)
+def test_a_server_that_does_not_speak_http_is_a_bad_gateway(on_loop: OnLoop, answer: bytes) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+
+    async def check() -> None:
+        async with way_to(speak) as way:
+            assert (await way.say(way.get())).startswith(b"HTTP/1.1 502 ")
+
+    on_loop(check())
+
+
+def test_a_client_that_leaves_without_a_word_leaves_nothing_behind(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with way_to(_flood) as way:
+            for said in (b"", b"CONN", way.get()[:-2]):
+                _, writer = await way.connect()
+                writer.write(said)
+                writer.close()
+            _, writer = await way.tunnel()
+            writer.transport.abort()
+            await eventually(lambda: not way.egress._conversations)
+
+    on_loop(check())
+
+
+def test_a_slow_head_is_given_up(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "HEAD_SECONDS", 0.05)
+
+    async def check() -> None:
+        async with way_to(_hang_up) as way:
+            assert (await way.say(b"GET http://ok")).startswith(b"HTTP/1.1 408 ")
+
+    on_loop(check())
+
+
+def test_a_host_that_never_answers_is_given_up(
+    on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "CONNECT_SECONDS", 0.05)
+
+    async def check() -> None:
+        with silent_names() as names:
+            async with way_to(_hang_up, "silent.test", look_up=names.look_up) as way:
+                answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 504 ")
+                assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
+
+    on_loop(check())
+
+
+def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        with silent_names() as names:
+            async with (
+                way_to(_hang_up, "*.silent.test", look_up=names.look_up) as slow,
+                way_to(_echo_at_the_end) as good,
+                asyncio.timeout(30),
+            ):
+                opened = [(await slow.connect())[1] for _ in range(3 * LOOKUPS_OF_A_JOB)]
+                for n, writer in enumerate(opened):
+                    writer.write(b"CONNECT n%d.silent.test:443 HTTP/1.1\r\n\r\n" % n)
+                await eventually(lambda: len(names.asked) == LOOKUPS_OF_A_JOB)
+
+                opened.append((await good.tunnel())[1])
+                for writer in opened:
+                    writer.close()
+
+    on_loop(check())
+
+
+def test_connections_are_bounded_and_too_many_are_noted_once(
+    on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(egress, "MOST_CONNECTIONS", 3)
+
+    async def check() -> None:
+        async with way_to(_echo_at_the_end) as way:
+            held = [await way.tunnel() for _ in range(3)]
+            for _ in range(2):
+                with contextlib.suppress(ConnectionError):
+                    assert await way.say(way.get()) == b""
+            assert way.refused == ["more than 3 connections at once are refused"]
+            for _, writer in held:
+                writer.close()
+            await eventually(lambda: not way.egress._conversations)
+            _, writer = await way.tunnel()
+            writer.close()
+
+    on_loop(check())
+
+
+def test_refusals_are_noted_once_each_and_not_without_end(
+    on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "MOST_NOTES", 2)
+
+    async def check() -> None:
+        async with way_to(_hang_up) as way:
+            for host in (b"a", b"a", b"A", b"b", b"c", b"d"):
+                await way.say(b"CONNECT %b.evil:443 HTTP/1.1\r\n\r\n" % host)
+            assert way.refused == [
+                "a.evil:443 is not in this agent's network list",
+                "b.evil:443 is not in this agent's network list",
+                "further refused connections are not shown",
+            ]
+
+    on_loop(check())
+
+
+def test_a_refusal_reaches_a_client_that_is_still_sending(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with way_to(_hang_up) as way:
+            request = b"POST http://evil.test/ HTTP/1.1\r\nContent-Length: 900000\r\n\r\n"
+            assert b" 403 " in await way.say(request + bytes(900_000))
+
+    on_loop(check())
+
+
+async def test_without_a_list_there_are_no_doors() -> None:
+    made = Egress([], Allowed(), lambda _reason: None)
+    assert (made.doors, made.hosts, made.environment) == ({}, {}, {})
+    await made.close()
+
+
+async def test_every_host_named_in_full_has_an_address_and_its_ports_have_doors() -> None:
+    made = Egress(
+        ["a.test", "b.test:8443", "A.test:22", "*.c.test:1", "192.0.2.1:2", "d.test:8462"],
+        Allowed(),
+        lambda _reason: None,
+        reserved_ports=(8462,),
+    )
+    assert made.hosts == {"a.test": "127.88.0.1", "b.test": "127.88.0.2", "d.test": "127.88.0.3"}
+    assert sorted(made.doors) == [22, 80, 443, PROXY_PORT, 8443]
+    assert made.environment["https_proxy"] == "http://{address}"
+
+
+async def test_a_bad_pattern_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a host"):
+        Egress(["a b"], Allowed(), lambda _reason: None)

@@ -1,0 +1,170 @@
+"""The service's own HTTP sessions dial only addresses they may."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agentjobs.outbound.guard import sessions
+from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress
+from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, job_lookups
+from agentjobs.outbound.guard.sessions import new_session, trusted_certificates
+from tests.support.silent_resolver import silent_names
+from tests.support.web_server import WebServer, web_server
+
+ENDS_WITH_LOOKUPS_UNDER_WAY = """
+import asyncio, threading, uvloop
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.outbound.guard.resolver import job_lookups
+
+begun = []
+
+def never(host):
+    begun.append(host)
+    threading.Event().wait()
+
+async def main():
+    session = new_session(Allowed(), look_up=never)
+    asking = [
+        asyncio.create_task(job_lookups(never).addresses("a.test")),
+        asyncio.create_task(session.get("http://a.test/")),
+    ]
+    while len(begun) < 2:
+        await asyncio.sleep(0.01)
+    await session.close()
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+"""
+LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[WebServer]:
+    async with web_server("localhost", "127.0.0.1", files=tmp_path) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "localhost", "0x7f.1", "169.254.169.254", "0.0.0.0"),
+        *("[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::]"),
+    ],
+)
+async def test_no_spelling_of_an_inner_address_is_dialled(server: WebServer, host: str) -> None:
+    async with new_session(Allowed()) as session:
+        with pytest.raises(aiohttp.ClientConnectorError) as caught:
+            await session.get(f"http://{host}:{server.http_port}/hello")
+    assert isinstance(caught.value.os_error, BlockedAddress)
+    assert "AGENTJOBS_EGRESS_ALLOW" in str(caught.value.os_error)
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1", "0"])
+async def test_numbers_that_only_look_like_a_name_are_refused(server: WebServer, host: str) -> None:
+    async with new_session(LOOPBACK) as session:
+        with pytest.raises(aiohttp.ClientError):
+            await session.get(f"http://{host}:{server.http_port}/hello")
+    assert server.seen == []
+
+
+async def test_a_permitted_address_is_reached(server: WebServer) -> None:
+    async with new_session(LOOPBACK) as session:
+        for host in ("127.0.0.1", "localhost"):
+            async with session.get(f"http://{host}:{server.http_port}/hello") as answer:
+                assert (await answer.text()).startswith("hello")
+
+
+async def test_a_name_without_an_answer_keeps_no_other_waiting(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "LOOKUP_SECONDS", 0.05)
+    with silent_names() as names:
+
+        def look_up(host: str) -> Sequence[str]:
+            return names.look_up(host) if host == "silent.test" else ["127.0.0.1"]
+
+        async with asyncio.timeout(30), new_session(LOOPBACK, look_up=look_up) as session:
+            for _ in range(sessions.LOOKUPS_AT_ONCE + 1):
+                with pytest.raises(aiohttp.ClientConnectorError, match="was not resolved within"):
+                    await session.get("http://silent.test/")
+            url = f"http://good.test:{server.http_port}/hello"
+            monkeypatch.undo()
+            async with session.get(url) as answer:
+                assert answer.status == 200
+        assert names.asked == ["silent.test"]
+
+
+async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: WebServer) -> None:
+    with silent_names() as names:
+        for _ in range(10):
+            lookups = job_lookups(names.look_up)
+            for n in range(LOOKUPS_OF_A_JOB):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(lookups.addresses(f"{n}.test"), 0.01)
+        url = f"http://localhost:{server.http_port}/hello"
+        async with (
+            asyncio.timeout(30),
+            new_session(LOOPBACK) as session,
+            session.get(url) as answer,
+        ):
+            assert answer.status == 200
+        assert len(names.asked) == 10 * LOOKUPS_OF_A_JOB
+
+
+@pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
+def test_a_lookup_without_an_end_does_not_hold_up_the_end_of_the_process(run: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{ENDS_WITH_LOOKUPS_UNDER_WAY}\n{run}(main())\nprint('ended')"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", "")
+
+
+async def test_a_redirect_to_an_inner_address_is_not_dialled(server: WebServer) -> None:
+    async with new_session(LOOPBACK) as session:
+        with pytest.raises(aiohttp.ClientConnectorError) as caught:
+            await session.get(
+                f"http://127.0.0.1:{server.http_port}/away",
+                params={"to": f"http://127.0.0.2:{server.http_port}/hello"},
+            )
+    assert isinstance(caught.value.os_error, BlockedAddress)
+
+
+async def test_an_authority_of_the_operators_own_is_trusted(
+    server: WebServer, tmp_path: Path
+) -> None:
+    url = f"https://127.0.0.1:{server.https_port}/hello"
+    async with new_session(LOOPBACK) as session:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get(url)
+    authority = server.write_authority(tmp_path / "authority.pem")
+    async with new_session(LOOPBACK, str(authority)) as session, session.get(url) as answer:
+        assert answer.status == 200
+
+
+async def test_a_proxy_of_the_environment_is_not_asked(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    url = f"http://127.0.0.1:{server.http_port}/hello"
+    async with new_session(LOOPBACK) as session, session.get(url) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "authority.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match=r"AGENTJOBS_CA_FILE: .*authority\.pem"):
+        trusted_certificates(str(path))

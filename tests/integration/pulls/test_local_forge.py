@@ -1,0 +1,380 @@
+"""Pull requests of the platform `local`: importing, opening, reading, merging, closing."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.local_git.history import commits_between
+from agentjobs.local_git.repositories import import_repository
+from agentjobs.problems import Problem
+from agentjobs.pulls.comparison import patch_of, proposal_of
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
+from agentjobs.pulls.pushes import record_push
+from agentjobs.store.database import Database, Transaction
+from tests.support.local_repository import (
+    CREDENTIAL,
+    PUBLIC_URL,
+    Platform,
+    commit_files,
+    git_now,
+    make_platform,
+    make_repository,
+)
+
+HERE = ("acme", "acme/shop")
+
+
+@pytest.fixture
+async def platform(database: Database, tmp_path: Path) -> Platform:
+    return await make_platform(database, tmp_path)
+
+
+async def test_a_pull_request_is_a_row_with_a_number_per_repository(platform: Platform) -> None:
+    first = await platform.open_pull("agentjobs/one", {"a": "1"})
+    second = await platform.open_pull("agentjobs/two", {"b": "2"})
+    assert (first, second) == (1, 2)
+    pull = await get_pull(platform.db, *HERE, 1)
+    assert (pull.state, pull.title, pull.path) == (
+        "open",
+        "Fix the price",
+        "/acme/acme/shop/pulls/1",
+    )
+    assert [pull.number for pull in await list_pulls(platform.db, "acme")] == [2, 1]
+    assert [pull.number for pull in await list_pulls(platform.db, *HERE)] == [2, 1]
+
+
+async def test_the_address_of_a_pull_request_is_below_the_public_one(platform: Platform) -> None:
+    commit = platform.propose("agentjobs/one", {"a": "1"})
+    request = platform.request("agentjobs/one", commit)
+    opened = await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
+    assert opened.url == f"{PUBLIC_URL}/acme/acme/shop/pulls/1"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [("other", "acme/shop", 1), ("acme", "acme/none", 1), (*HERE, 0), (*HERE, 7), (*HERE, 2**80)],
+)
+async def test_what_is_not_there_is_not_found(
+    platform: Platform, place: tuple[str, str, int]
+) -> None:
+    await platform.open_pull("agentjobs/one", {"a": "1"})
+    with pytest.raises(Problem) as refused:
+        await get_pull(platform.db, *place)
+    assert refused.value.code == "pull_not_found"
+
+
+async def test_listing_an_unknown_repository_says_so(platform: Platform) -> None:
+    with pytest.raises(Problem) as refused:
+        await list_pulls(platform.db, "acme", "acme/none")
+    assert refused.value.code == "repo_not_found"
+
+
+async def test_a_proposal_shows_commits_and_files_since_the_branches_parted(
+    platform: Platform,
+) -> None:
+    await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
+    platform.propose("main", {"unrelated.txt": "later work on main"})
+    pull = await get_pull(platform.db, *HERE, 1)
+    proposal = await proposal_of(platform.settings.data_path, pull)
+    assert [commit.subject for commit in proposal.commits] == ["change"]
+    assert [file.path for file in proposal.diff.files] == ["src/shop.py"]
+    assert (proposal.diff.additions, proposal.diff.deletions) == (1, 1)
+    patch = await patch_of(platform.settings.data_path, pull)
+    assert "-PRICE = 1\n+PRICE = 3\n" in patch
+    assert "unrelated" not in patch
+
+
+async def test_a_huge_change_is_cut_and_says_so(platform: Platform) -> None:
+    await platform.open_pull("agentjobs/one", {f"{n:03}.txt": "line\n" * 20_000 for n in range(40)})
+    proposal = await proposal_of(platform.settings.data_path, await get_pull(platform.db, *HERE, 1))
+    assert not proposal.diff.complete
+    assert proposal.diff.changed_files == 40
+    assert [file.additions for file in proposal.diff.files] == [20_000] * 40
+    assert proposal.diff.additions == 800_000
+    assert sum(len(file.lines) for file in proposal.diff.files) <= 20_000
+
+
+async def test_merging_makes_a_real_merge_commit_by_the_service(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
+    moved = platform.propose("main", {"other.txt": "main moved on"})
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert pull.state == "merged"
+    assert pull.merge_commit == platform.head("main")
+    parents = git_now("log", "-1", "--format=%P", "main", cwd=platform.git_dir).split()
+    assert parents == [moved, pull.head_commit]
+    said = git_now("log", "-1", "--format=%an <%ae>|%cn|%s", "main", cwd=platform.git_dir)
+    assert said == "agentjobs <agentjobs@localhost>|agentjobs|Merge pull request #1: Fix the price"
+    assert "PRICE = 3" in git_now("show", "main:src/shop.py", cwd=platform.git_dir)
+    assert "moved on" in git_now("show", "main:other.txt", cwd=platform.git_dir)
+
+
+async def test_a_merge_into_the_default_branch_asks_for_a_new_index(platform: Platform) -> None:
+    with platform.db.changes.listen("index") as woken:
+        number = await platform.open_pull("agentjobs/one", {"a": "1"})
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+        assert await woken.wait(5)
+    row = await platform.repo_row()
+    assert row["head_commit"] == platform.head("main")
+    assert row["index_due_at"] is not None
+
+
+async def test_a_merged_pull_request_still_shows_what_it_proposed(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1\n"})
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number)
+    proposal = await proposal_of(platform.settings.data_path, pull)
+    assert [file.path for file in proposal.diff.files] == ["a"]
+    assert len(proposal.commits) == 1
+
+
+async def test_conflicts_are_named_and_change_nothing(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n", "ok": "1"})
+    main = platform.propose("main", {"src/shop.py": "PRICE = 4\n"})
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert refused.value.code == "merge_conflict"
+    assert refused.value.details == {"files": ["src/shop.py"]}
+    assert "src/shop.py" in refused.value.message
+    assert platform.head("main") == main
+    assert (await get_pull(platform.db, *HERE, number)).state == "open"
+
+
+async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    merged = (await merge_pull(platform.db, platform.settings, *HERE, number)).merge_commit
+    await platform.db.transact(_reopen)
+    platform.propose("main", {"later": "work"})
+    later = platform.head("main")
+    again = await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert (again.state, again.merge_commit) == ("merged", merged)
+    assert platform.head("main") == later
+
+
+async def test_branches_without_common_history_are_refused(platform: Platform) -> None:
+    git_now("checkout", "--quiet", "--orphan", "agentjobs/one", cwd=platform.source)
+    commit = commit_files(platform.source, {"alone": "1"}, "alone")
+    git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    request = platform.request("agentjobs/one", commit)
+    await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, 1)
+    assert refused.value.code == "merge_conflict"
+
+
+async def test_a_draft_is_merged_only_once_it_is_ready(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert refused.value.code == "pull_is_draft"
+    assert not (await ready_pull(platform.db, *HERE, number)).draft
+    assert (await merge_pull(platform.db, platform.settings, *HERE, number)).state == "merged"
+
+
+async def test_what_belongs_to_being_ready_happens_once_and_with_it(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
+    told: list[int] = []
+
+    async def tell(tx: Transaction, pull: Pull) -> None:
+        await tx.fetch_one("SELECT 1 AS one")
+        told.append(pull.number)
+
+    for _ in range(2):
+        await ready_pull(platform.db, *HERE, number, also=tell)
+    assert told == [number]
+
+
+async def test_a_closed_pull_request_stays_closed(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    closed = await close_pull(platform.db, *HERE, number)
+    assert closed.state == "closed"
+    assert closed.closed_at is not None
+    for again in (
+        close_pull(platform.db, *HERE, number),
+        ready_pull(platform.db, *HERE, number),
+        merge_pull(platform.db, platform.settings, *HERE, number),
+    ):
+        with pytest.raises(Problem) as refused:
+            await again
+        assert refused.value.code == "pull_not_open"
+
+
+async def test_a_closed_pull_request_is_not_adopted(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    await close_pull(platform.db, *HERE, number)
+    with pytest.raises(ForgeError, match=f"Pull request {number} .* was closed"):
+        await platform.open_pull("agentjobs/one", {"a": "2"})
+    assert len(await list_pulls(platform.db, *HERE)) == 1
+
+
+async def test_a_merged_pull_request_is_adopted(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    merged = await merge_pull(platform.db, platform.settings, *HERE, number)
+    request = platform.request("agentjobs/one", merged.head_commit)
+    adopted = await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
+    assert adopted.number == number
+    assert (await get_pull(platform.db, *HERE, number)).state == "merged"
+
+
+async def test_only_so_much_of_the_commits_messages_is_read(platform: Platform) -> None:
+    platform.propose("agentjobs/one", {"a": "1"}, message="older\n\n" + "x" * 3_000)
+    git_now("commit", "--allow-empty", "-qm", "newer\n\nshort", cwd=platform.source)
+    head = git_now("rev-parse", "HEAD", cwd=platform.source)
+    git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    base = platform.head()
+    commits = await commits_between(platform.git_dir, base, head)
+    assert [commit.subject for commit in commits] == ["older", "newer"]
+    cut = await commits_between(platform.git_dir, base, head, max_bytes=1_000)
+    assert [commit.subject for commit in cut] == ["older", "newer"]
+    assert 0 < len(cut[0].body) < 1_000
+    assert cut[1].body == "short"
+    newest = await commits_between(platform.git_dir, base, head, max_bytes=150)
+    assert [commit.subject for commit in newest] == ["newer"]
+
+
+async def test_adopting_takes_over_the_commit_that_was_pushed(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    assert await platform.open_pull("agentjobs/one", {"a": "2"}) == number
+    pull = await get_pull(platform.db, *HERE, number)
+    assert pull.head_commit == platform.head("agentjobs/one")
+
+
+async def test_a_recorded_push_moves_pull_requests_and_the_default_branch(
+    platform: Platform,
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    commit = platform.propose("agentjobs/one", {"a": "2"})
+    main = platform.propose("main", {"b": "3"})
+    data = platform.settings.data_path
+    await record_push(platform.db, data, platform.repo.repo_id, ["refs/heads/elsewhere"])
+    assert (await platform.repo_row())["head_commit"] != main
+    await record_push(
+        platform.db, data, platform.repo.repo_id, ["refs/heads/main", "refs/heads/agentjobs/one"]
+    )
+    assert (await platform.repo_row())["head_commit"] == main
+    assert (await get_pull(platform.db, *HERE, number)).head_commit == commit
+
+
+async def test_a_repository_whose_files_are_elsewhere_says_where_to_look(
+    platform: Platform,
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    platform.git_dir.rename(platform.git_dir.with_suffix(".moved"))
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert "agentjobs serve" in refused.value.message
+
+
+async def test_an_import_brings_history_branches_and_tags_and_nothing_else(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source dir", {"a": "1"})
+    commit_files(source, {"a": "2"}, "second")
+    git_now("tag", "v1", cwd=source)
+    git_now("branch", "side", "HEAD~1", cwd=source)
+    git_now("update-ref", "refs/notes/secret", "HEAD", cwd=source)
+    git_now("config", "core.fsmonitor", "touch /tmp/planted", cwd=source)
+    (source / ".git" / "hooks" / "post-update").write_text("#!/bin/sh\nexit 1\n")
+    imported = await import_repository(str(source), tmp_path / "git" / "repo_1.git")
+    target = tmp_path / "git" / "repo_1.git"
+    assert imported.default_branch == "main"
+    assert imported.head_commit == git_now("rev-parse", "main", cwd=source)
+    refs = git_now("for-each-ref", "--format=%(refname)", cwd=target).split()
+    assert refs == ["refs/heads/main", "refs/heads/side", "refs/tags/v1"]
+    assert git_now("rev-list", "--count", "main", cwd=target) == "2"
+    assert not (target / "hooks").exists()
+    assert "fsmonitor" not in (target / "config").read_text()
+    assert git_now("fsck", "--full", cwd=target) == ""
+
+
+async def test_a_bare_repository_can_be_imported_too(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source")
+    git_now("clone", "-q", "--bare", str(source), str(tmp_path / "bare.git"), cwd=tmp_path)
+    imported = await import_repository(str(tmp_path / "bare.git"), tmp_path / "git" / "r.git")
+    assert imported.default_branch == "main"
+
+
+async def test_the_branch_the_source_stands_on_becomes_the_default(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source")
+    git_now("checkout", "-q", "-b", "weird/näme", cwd=source)
+    imported = await import_repository(str(source), tmp_path / "git" / "r.git")
+    assert imported.default_branch == "weird/näme"
+    git_now("checkout", "-q", "--detach", cwd=source)
+    imported = await import_repository(str(source), tmp_path / "git" / "s.git")
+    assert imported.default_branch == "main"
+
+
+async def test_a_repository_of_another_user_can_be_imported(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source")
+    if os.geteuid() == 0:
+        # Only root can give it away; everybody else is the owner here, which must work as well.
+        for place in (source, *source.rglob("*")):
+            os.chown(place, 12_345, 12_345, follow_symlinks=False)
+    imported = await import_repository(str(source), tmp_path / "git" / "r.git")
+    assert imported.default_branch == "main"
+
+
+def _plain_directory(place: Path) -> str:
+    (place / "plain").mkdir()
+    return str(place / "plain")
+
+
+def _empty_repository(place: Path) -> str:
+    git_now("init", "-q", "empty", cwd=place)
+    return str(place / "empty")
+
+
+def _shallow_clone(place: Path) -> str:
+    source = make_repository(place / "deep")
+    commit_files(source, {"a": "2"}, "second")
+    git_now("clone", "-q", "--depth=1", source.as_uri(), "shallow", cwd=place)
+    return str(place / "shallow")
+
+
+def _missing(place: Path) -> str:
+    return str(place / "missing")
+
+
+def _option(place: Path) -> str:
+    return "--upload-pack=touch /tmp/planted"
+
+
+def _other_scheme(place: Path) -> str:
+    return "ext::sh -c 'touch /tmp/planted'"
+
+
+def _ssh(place: Path) -> str:
+    return "ssh://-oProxyCommand=touch/x"
+
+
+@pytest.mark.parametrize(
+    ("source_in", "code"),
+    [
+        (_plain_directory, "repo_unavailable"),
+        (_empty_repository, "repo_empty"),
+        (_shallow_clone, "repo_unavailable"),
+        (_missing, "repo_unavailable"),
+        (_option, "repo_unavailable"),
+        (_other_scheme, "repo_unavailable"),
+        (_ssh, "repo_unavailable"),
+    ],
+)
+async def test_what_cannot_be_imported_is_refused_and_leaves_nothing(
+    tmp_path: Path, source_in: Callable[[Path], str], code: str
+) -> None:
+    source = source_in(tmp_path)
+    with pytest.raises(Problem) as refused:
+        await import_repository(source, tmp_path / "git" / "r.git")
+    assert refused.value.code == code
+    assert list(tmp_path.glob("git/*")) == []
+    assert not Path("/tmp/planted").exists()
+
+
+async def test_a_refused_address_does_not_repeat_its_password(tmp_path: Path) -> None:
+    with pytest.raises(Problem) as refused:
+        await import_repository("http://me:s3cret@127.0.0.1:1/x.git", tmp_path / "git" / "r.git")
+    assert "s3cret" not in refused.value.message
+
+
+async def _reopen(tx: Transaction) -> None:
+    await tx.execute("UPDATE pulls SET state = 'open', merge_commit = NULL, merged_at = NULL")

@@ -1,0 +1,117 @@
+"""What a repository's page tells of `.agentjobs.toml`, whatever is in it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agentjobs.local_git.repositories import import_repository, path
+from agentjobs.repos.configuration_status import (
+    MOST_CHARACTERS,
+    ConfigurationStatus,
+    ConfiguredValue,
+    Finding,
+    configuration_status,
+)
+from agentjobs.repos.queries import RepoView
+from tests.support.local_repository import git_now, make_repository
+
+FILE = ".agentjobs.toml"
+
+
+def view(branch: str = "main") -> RepoView:
+    return RepoView("repo_1", "a/b", "local", "ready", 0, branch, None, None, None, ())
+
+
+async def status_of(place: Path, files: Mapping[str, str]) -> ConfigurationStatus:
+    source = make_repository(place / "source", {"README.md": "x", **files})
+    await import_repository(str(source), path(place, "repo_1"))
+    return await configuration_status(place, view())
+
+
+async def test_a_repository_without_the_file_has_no_findings(tmp_path: Path) -> None:
+    status = await status_of(tmp_path, {f"deeper/{FILE}": "verify = 1"})
+    assert not status.is_present
+    assert status.commit == git_now("rev-parse", "HEAD", cwd=tmp_path / "source")
+    assert (status.findings, status.values) == ((), ())
+
+
+async def test_what_holds_is_told_for_all_and_for_each_agent(tmp_path: Path) -> None:
+    text = """
+verify = "make check"
+reviewers = ["ada", "bo"]
+draft = true
+network = []
+auto_trigger_on_cve_severity = "high"
+protected_paths = ["ci/**"]
+[agents.fixer]
+verify = ["make", "all tests"]
+timeout_seconds = 60
+"""
+    status = await status_of(tmp_path, {FILE: text})
+    assert status.is_present
+    assert not status.has_error
+    assert set(status.values) == {
+        ConfiguredValue("", "verify", ("make check",)),
+        ConfiguredValue("", "reviewers", ("ada", "bo")),
+        ConfiguredValue("", "draft", ("true",)),
+        ConfiguredValue("", "network", ()),
+        ConfiguredValue("", "auto_trigger_on_cve_severity", ("high",)),
+        ConfiguredValue("", "protected_paths", ("ci/**",)),
+        ConfiguredValue("fixer", "verify", ("make 'all tests'",)),
+        ConfiguredValue("fixer", "timeout_seconds", ("60",)),
+    }
+
+
+async def test_warnings_and_errors_have_their_line(tmp_path: Path) -> None:
+    warned = await status_of(tmp_path / "1", {FILE: '\n\nreviewer = ["ada"]\ndraft = false\n'})
+    assert [(one.severity, one.line) for one in warned.findings] == [("warning", 3)]
+    assert "did you mean reviewers?" in warned.findings[0].reason
+    assert warned.values == (ConfiguredValue("", "draft", ("false",)),)
+    wrong = await status_of(tmp_path / "2", {FILE: "draft = false\ntimeout_seconds = -1\n"})
+    assert [(one.severity, one.line) for one in wrong.findings] == [("error", 2)]
+    assert wrong.values == ()
+    broken = await status_of(tmp_path / "3", {FILE: "draft = false\nverify = [\n'"})
+    assert broken.has_error
+    assert broken.findings[0].line == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 70_000,
+        "[" * 30_000,
+        "a = " + "[" * 10_000,
+        "\n".join(f'k{n} = "x"' for n in range(5_000)),
+        "agents = 3",
+        "\x00",
+        f'"{FILE}, line 9: x" = 1',
+        'verify = "' + "x" * 50_000 + '"',
+        'reviewers = ["\\u202e"]',
+        "a" * 200 + ".b" * 300 + " = 1",
+    ],
+)
+async def test_hostile_content_is_bounded_and_raises_nothing(tmp_path: Path, text: str) -> None:
+    status = await status_of(tmp_path, {FILE: text})
+    assert status.is_present
+    assert len(status.findings) < 50
+    assert all(len(one.reason) <= MOST_CHARACTERS for one in status.findings)
+    assert all(len(entry) <= MOST_CHARACTERS for one in status.values for entry in one.entries)
+
+
+async def test_a_link_is_a_finding_and_is_not_followed(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source")
+    (source / FILE).symlink_to("/etc/passwd")
+    git_now("add", "-A", cwd=source)
+    git_now("commit", "-q", "-m", "link", cwd=source)
+    await import_repository(str(source), path(tmp_path, "repo_1"))
+    status = await configuration_status(tmp_path, view())
+    reason = "must be a file, neither a link nor a submodule"
+    assert status.findings == (Finding("error", None, reason),)
+
+
+async def test_a_repository_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    assert (await configuration_status(tmp_path, view())).has_error
+    await status_of(tmp_path, {})
+    status = await configuration_status(tmp_path, view("gone"))
+    assert [one.reason for one in status.findings] == ["the branch gone is gone"]

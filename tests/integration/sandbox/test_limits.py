@@ -1,0 +1,249 @@
+"""What ends an agent that uses too much, and that a modest one is left alone."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.builtin_agents import python_files
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import SandboxReport
+from tests.support.sandbox import Mark, Room
+
+MIB = 1024 * 1024
+CAP_SYS_RESOURCE = 1 << 24
+FOREVER = "\nimport time\nprint('holding', flush=True)\ntime.sleep(1000)\n"
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(BubblewrapSandbox(900_000), tmp_path)
+
+
+async def python(room: Room, script: str, **limits: int) -> SandboxReport:
+    return await room.run(
+        *(sys.executable, "-c", script), read_only=python_files(), limits=Limits(**limits)
+    )
+
+
+def assert_exceeded(report: SandboxReport, words: str) -> None:
+    assert (report.exceeded, report.exit_code, report.timed_out) == (words, None, False)
+
+
+async def test_a_process_that_takes_too_much_memory_is_ended(room: Room) -> None:
+    report = await python(room, f"x = bytearray(150 * {MIB}){FOREVER}", memory_bytes=100 * MIB)
+    assert_exceeded(report, "100 MiB of memory")
+
+
+async def test_processes_that_take_too_much_memory_together_are_ended(room: Room) -> None:
+    mark = Mark()
+    script = f"""
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        x = bytearray(40 * {MIB})
+        time.sleep(1000)
+time.sleep(1000)
+"""
+    running = asyncio.ensure_future(python(room, script + f"# {mark.word}", memory_bytes=120 * MIB))
+    assert_exceeded(await running, "120 MiB of memory")
+    assert mark.processes() == []
+
+
+async def test_files_in_scratch_space_count_as_memory(room: Room) -> None:
+    script = "head -c 60000000 /dev/zero > /tmp/a; head -c 60000000 /dev/zero > $HOME/b; sleep 1000"
+    assert_exceeded(
+        await room.shell(script, limits=Limits(memory_bytes=100 * MIB)), "100 MiB of memory"
+    )
+
+
+async def test_memory_that_processes_share_counts_once(room: Room) -> None:
+    script = f"""
+import mmap, os, time
+shared = mmap.mmap(-1, 60 * {MIB})
+shared.write(bytes(60 * {MIB}))
+for _ in range(4):
+    if os.fork() == 0:
+        shared[::4096]
+        time.sleep(0.6)
+        os._exit(0)
+for _ in range(4):
+    os.wait()
+"""
+    report = await python(room, script, memory_bytes=150 * MIB)
+    assert (report.exit_code, report.exceeded) == (0, None)
+
+
+async def test_a_mapped_file_in_scratch_space_counts_once(room: Room) -> None:
+    script = f"""
+import mmap, time
+with open("/dev/shm/mapped", "w+b") as file:
+    file.truncate(60 * {MIB})
+    mapped = mmap.mmap(file.fileno(), 0)
+    mapped.write(bytes(60 * {MIB}))
+time.sleep(0.4)
+"""
+    report = await python(room, script, memory_bytes=100 * MIB)
+    assert (report.exit_code, report.exceeded) == (0, None)
+
+
+async def test_too_much_cpu_time_ends_all(room: Room) -> None:
+    report = await room.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
+    assert_exceeded(report, "1 second of CPU time")
+
+
+async def test_cpu_time_of_all_processes_is_added_up(room: Room) -> None:
+    started = time.monotonic()
+    script = "for n in 1 2 3 4; do (while :; do :; done) & done; wait"
+    assert_exceeded(await room.shell(script, limits=Limits(cpu_seconds=2)), "2 seconds of CPU time")
+    assert time.monotonic() - started < 20
+
+
+async def test_cpu_time_of_short_lived_children_counts(room: Room) -> None:
+    script = "while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done"
+    assert_exceeded(await room.shell(script, limits=Limits(cpu_seconds=1)), "1 second of CPU time")
+
+
+async def test_cpu_time_of_children_that_nobody_waits_for_counts(room: Room) -> None:
+    script = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    if os.fork() == 0:
+        end = time.process_time() + 0.4
+        while time.process_time() < end:
+            pass
+        os._exit(0)
+    time.sleep(0.4)
+"""
+    assert_exceeded(await python(room, script, cpu_seconds=1), "1 second of CPU time")
+
+
+async def test_a_waiting_agent_uses_no_cpu_time(room: Room) -> None:
+    report = await room.shell("sleep 1.5", limits=Limits(cpu_seconds=1))
+    assert (report.exit_code, report.exceeded) == (0, None)
+
+
+async def test_files_in_a_closed_directory_count_for_the_workspace(room: Room) -> None:
+    script = f"""
+import os
+os.mkdir("closed")
+with open("closed/big", "wb") as file:
+    file.write(bytes(40 * {MIB}))
+    os.fsync(file.fileno())
+os.chmod("closed", 0)
+{FOREVER}
+"""
+    report = await python(room, script, workspace_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_deleted_files_that_are_still_open_count_for_the_workspace(room: Room) -> None:
+    script = f"""
+import os
+file = open("big", "wb")
+os.unlink("big")
+file.write(bytes(40 * {MIB}))
+os.fsync(file.fileno())
+{FOREVER}
+"""
+    report = await python(room, script, workspace_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_empty_files_count_too(room: Room) -> None:
+    script = "import itertools\nfor n in itertools.count(): open(f'{PLACE}/{n}', 'w').close()"
+    report = await python(room, script.replace("{PLACE}", "."), workspace_bytes=4 * MIB)
+    assert_exceeded(report, "4 MiB in the workspace")
+    report = await python(room, script.replace("{PLACE}", "/tmp"), memory_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB of memory")
+
+
+async def test_a_link_out_of_the_workspace_is_not_followed(room: Room) -> None:
+    outside = room.private / "outside"
+    outside.mkdir()
+    (outside / "large").write_bytes(bytes(40 * MIB))
+    report = await room.shell(
+        f"ln -s {outside} {outside}/large .; head -c 8000000 /dev/zero > x; sync x; sleep 0.3",
+        limits=Limits(workspace_bytes=32 * MIB),
+    )
+    assert (report.exit_code, report.exceeded) == (0, None)
+
+
+async def test_the_report_directory_counts_for_the_workspace(room: Room) -> None:
+    report = await room.shell(
+        'cd "${AGENTJOBS_REPORT%/*}"; head -c 40000000 /dev/zero > big; sync big; sleep 1000',
+        limits=Limits(workspace_bytes=32 * MIB),
+    )
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_without_limits_nothing_is_watched_and_all_runs(room: Room) -> None:
+    none = Limits(
+        memory_bytes=0,
+        processes=0,
+        file_bytes=0,
+        scratch_bytes=0,
+        workspace_bytes=0,
+        cpu_seconds=0,
+    )
+    report = await room.shell(
+        "ulimit -f; ulimit -t; head -c 3000000 /dev/zero > /tmp/x", limits=none
+    )
+    assert (report.exit_code, report.last_lines) == (0, "unlimited\nunlimited")
+
+
+async def test_a_daemon_beside_a_greedy_process_dies_too(room: Room) -> None:
+    mark = Mark()
+    script = f"setsid -f {mark.sleeper()}; head -c 50000000 /dev/zero > /tmp/x; sleep 1000"
+    report = await room.shell(script, limits=Limits(memory_bytes=32 * MIB))
+    assert_exceeded(report, "32 MiB of memory")
+    assert mark.processes() == []
+
+
+async def test_one_process_cannot_outlast_the_watchdog_in_cpu_time(room: Room) -> None:
+    report = await room.shell("ulimit -t", limits=Limits(cpu_seconds=5))
+    assert report.last_lines == "7"
+
+
+async def test_many_greedy_agents_at_once_are_all_ended(tmp_path: Path) -> None:
+    sandbox = BubblewrapSandbox(900_000)
+    rooms = [Room(sandbox, tmp_path, slot) for slot in range(4)]
+    limits = Limits(memory_bytes=32 * MIB)
+    script = "head -c 50000000 /dev/zero > /tmp/x; sleep 1000"
+    for report in await asyncio.gather(*(room.shell(script, limits=limits) for room in rooms)):
+        assert_exceeded(report, "32 MiB of memory")
+
+
+async def test_a_fork_bomb_that_is_watched_ends_with_the_clock(room: Room) -> None:
+    mark = Mark()
+    report = await room.shell(
+        f"bomb() {{ {mark.sleeper()} & bomb & bomb; }}; bomb",
+        timeout_seconds=1,
+        limits=Limits(processes=128, memory_bytes=2048 * MIB, cpu_seconds=600),
+    )
+    assert report.timed_out or report.exit_code not in (0, None)
+    assert mark.processes() == []
+
+
+async def test_when_memory_runs_out_the_kernel_takes_the_agent_before_the_service(
+    room: Room,
+) -> None:
+    adjustment = "/proc/self/oom_score_adj"
+    await room.shell(f"cat {adjustment}; echo 0 > {adjustment}; cat {adjustment}")
+    assert room.output.split()[0] == b"500"
+    capabilities = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
+    if os.geteuid() == 0 and int(capabilities, 16) & CAP_SYS_RESOURCE:
+        assert room.output.split()[-1] == b"500"
+
+
+async def test_the_size_of_a_file_ends_only_the_process_that_writes_it(room: Room) -> None:
+    report = await room.shell(
+        "head -c 3000000 /dev/zero > big; echo $?", limits=Limits(file_bytes=MIB)
+    )
+    assert report.last_lines.split("\n")[-1] == str(128 + signal.SIGXFSZ)

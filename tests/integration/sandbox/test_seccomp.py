@@ -1,0 +1,141 @@
+"""The filter on system calls at work: what it refuses, and that ordinary tools do not notice it."""
+
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentjobs.agents.builtin_agents import python_files
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.seccomp import REFUSED
+from agentjobs.sandbox.syscalls import ARCHITECTURES
+from tests.support.sandbox import Room
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(BubblewrapSandbox(900_000), tmp_path)
+
+
+async def python(room: Room, script: str) -> str:
+    report = await room.run(sys.executable, "-c", script, read_only=python_files())
+    assert report.exit_code == 0, report.last_lines
+    return report.last_lines
+
+
+async def test_the_agent_and_its_first_process_are_filtered(room: Room) -> None:
+    await room.shell("grep -h ^Seccomp: /proc/self/status /proc/1/status")
+    assert room.output.split() == [b"Seccomp:", b"2"] * 2
+
+
+async def test_every_refused_call_fails_for_the_agent(room: Room) -> None:
+    numbers = ARCHITECTURES[platform.machine()].numbers
+    calls = {name: numbers[name] for name in REFUSED if name in numbers}
+    script = f"""
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for name, number in {calls!r}.items():
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(0)] * 6)
+    if (result, ctypes.get_errno()) != (-1, errno.EPERM):
+        print(name, result, errno.errorcode.get(ctypes.get_errno()))
+"""
+    assert await python(room, script) == ""
+
+
+@pytest.mark.parametrize("flag", ["--user", "--mount", "--net", "--pid", "--user --map-root-user"])
+async def test_no_namespace_can_be_made(room: Room, flag: str) -> None:
+    report = await room.shell(f"unshare {flag} true")
+    assert report.exit_code != 0
+    assert "Operation not permitted" in report.last_lines
+
+
+async def test_no_sandbox_can_be_made_in_the_sandbox(room: Room) -> None:
+    report = await room.shell("bwrap --unshare-user --ro-bind / / true")
+    assert report.exit_code != 0
+
+
+async def test_another_process_cannot_be_traced(room: Room) -> None:
+    script = """
+import ctypes, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+child = subprocess.Popen(["sleep", "5"])
+PTRACE_ATTACH = 16
+print(libc.ptrace(PTRACE_ATTACH, child.pid, None, None), ctypes.get_errno())
+child.kill()
+"""
+    assert await python(room, script) == "-1 1"
+
+
+async def test_odd_socket_families_are_refused_and_names_can_be_looked_up(room: Room) -> None:
+    script = """
+import errno, socket
+for family, protocol in ((17, 0), (16, 15), (38, 0), (40, 0), (31, 0), (44, 0)):
+    try:
+        socket.socket(family, socket.SOCK_RAW, protocol)
+        print("opened", family)
+    except OSError as error:
+        assert error.errno == errno.EAFNOSUPPORT, error
+print(socket.getaddrinfo("localhost", 80)[0][4][0] in ("127.0.0.1", "::1"), socket.if_nameindex())
+"""
+    assert await python(room, script) == "True [(1, 'lo')]"
+
+
+async def test_a_setuid_file_cannot_be_made(room: Room) -> None:
+    report = await room.shell("touch tool; chmod 4755 tool || chmod 755 tool; stat -c %a tool")
+    assert report.last_lines.endswith("755")
+    assert (room.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_memory_cannot_be_hidden_from_the_watchdog(room: Room) -> None:
+    script = """
+import errno, os
+try:
+    os.memfd_create("hidden")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+    assert await python(room, script) == "ENOSYS"
+
+
+async def test_ordinary_tools_work(room: Room) -> None:
+    (room.workspace / "hello.c").write_text(
+        '#include <stdio.h>\n#include <pthread.h>\nstatic void *say(void *x) { puts("built");'
+        " return x; }\nint main(void) { pthread_t t; pthread_create(&t, 0, say, 0);"
+        " return pthread_join(t, 0); }\n"
+    )
+    (room.workspace / "Makefile").write_text("hello: hello.c\n\tgcc -pthread -o hello hello.c\n")
+    report = await room.shell(
+        "set -e; make -s hello; ./hello; git init -q .; git add hello.c; "
+        "git -c user.name=a -c user.email=a@b commit -qm one; git log --format=%s; "
+        "mkfifo pipe; tar cf - hello.c | tar tf -; "
+    )
+    assert report.exit_code == 0, report.last_lines
+    assert report.last_lines.split("\n") == ["built", "one", "hello.c"]
+
+
+async def test_node_runs_with_its_threads_and_children(room: Room) -> None:
+    script = """
+const {Worker, isMainThread} = require("worker_threads");
+const {execFileSync} = require("child_process");
+if (isMainThread) new Worker(__filename).on("exit", () =>
+  console.log(execFileSync("echo", ["child"]).toString().trim(), require("os").hostname()));
+"""
+    (room.workspace / "run.js").write_text(script)
+    report = await room.run("node", "run.js")
+    assert (report.exit_code, report.last_lines) == (0, "child agentjobs")
+
+
+async def test_python_runs_threads_pools_and_shared_memory(room: Room) -> None:
+    script = """
+import concurrent.futures as futures, multiprocessing, subprocess, threading
+from multiprocessing import shared_memory
+threading.Thread(target=lambda: print("thread")).start()
+block = shared_memory.SharedMemory(create=True, size=4096)
+block.close(); block.unlink()
+with futures.ProcessPoolExecutor(2) as pool:
+    print(sum(pool.map(abs, range(-3, 0))))
+print(subprocess.check_output(["echo", "child"], text=True).strip())
+"""
+    assert (await python(room, script)).split("\n") == ["thread", "6", "child"]

@@ -1,0 +1,233 @@
+"""Jira, Cloud and Data Center, by a server that holds every request to its description."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agentjobs.forges.http.client import Patience
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs.store.opening import open_database
+from agentjobs.tickets.jira.tracker import JiraTracker
+from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound
+from agentjobs.tickets.resolve import Tickets, WantedTicket
+from agentjobs.tickets.trackers import NewTracker, add_tracker, find_tracker
+from tests.support.forge_servers import faults
+from tests.support.forge_servers.faults import Fault
+from tests.support.forge_servers.jira import ACCOUNT, JiraServer
+
+LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LINK = ResultLink("job_1", "Fill the\ncart", "https://git.example.com/acme/shop/pull/9")
+TEXT = {"cloud": "It is *always* so.", "data-center": "h2. It is _always_ so."}
+DOCUMENT = {
+    "type": "doc",
+    "version": 1,
+    "content": [
+        {
+            "type": "paragraph",
+            "content": [
+                {"type": "text", "text": "It is "},
+                {"type": "text", "text": "always", "marks": [{"type": "em"}]},
+                {"type": "text", "text": " so."},
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture(params=["cloud", "data-center"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JiraServer]:
+    is_cloud = request.param == "cloud"
+    async with JiraServer(tmp_path / "jira", is_cloud=is_cloud).serving() as server:
+        server.add_issue(
+            "SHOP-17",
+            summary="The cart is empty",
+            description=DOCUMENT if is_cloud else TEXT["data-center"],
+            labels=["bug", "cart"],
+            former_keys=("OLD-3",),
+        )
+        server.add_issue("SHOP-18", summary="", may_link=False)
+        yield server
+
+
+@pytest.fixture
+async def session(server: JiraServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with new_session(LOOPBACK, str(server.authorities)) as session:
+        yield session
+
+
+class Waits:
+    """Patience that takes no time, and tells what was waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.said: list[str] = []
+        self.patience = Patience(300, self.said.append, clock=lambda: self.now, sleep=self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+@pytest.fixture
+def jira(server: JiraServer, session: aiohttp.ClientSession, waits: Waits) -> JiraTracker:
+    return JiraTracker(server.url, server.jira_account, server.token, session, waits.patience)
+
+
+def wrong_jira(server: JiraServer, session: aiohttp.ClientSession) -> JiraTracker:
+    return JiraTracker(server.url, server.jira_account, "wrong-token", session, Patience(0))
+
+
+async def test_a_ticket_is_found_by_its_key_its_page_or_a_former_key(
+    server: JiraServer, jira: JiraTracker
+) -> None:
+    expected = Ticket(
+        id="SHOP-17",
+        title="The cart is empty",
+        text=TEXT["cloud" if server.is_cloud else "data-center"],
+        labels=("bug", "cart"),
+        url=f"{server.url}/browse/SHOP-17",
+    )
+    for written in ("SHOP-17", "shop-17", f"{server.url}/browse/SHOP-17", "OLD-3"):
+        assert await jira.find(written) == expected
+    bare = await jira.find("SHOP-18")
+    assert bare is not None
+    assert (bare.title, bare.text, bare.labels) == ("SHOP-18", "", ())
+    assert await jira.find("SHOP-19") is None
+    assert await jira.find("#12") is None
+    assert await jira.check() == (ACCOUNT if server.is_cloud else "bot")
+
+
+async def test_a_token_with_scopes_goes_through_the_gateway_and_links_to_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.tickets.jira.tracker.GATEWAY_HOST", "127.0.0.1")
+    server = JiraServer(tmp_path / "jira", is_cloud=True)
+    monkeypatch.setattr(server, "api_path", "/ex/jira/11-22", raising=False)
+    server.add_issue("SHOP-17")
+    async with server.serving(), new_session(LOOPBACK, str(server.authorities)) as session:
+        url = f"{server.url}/ex/jira/11-22"
+        jira = JiraTracker(url, ACCOUNT, server.token, session, Patience(0))
+        ticket = await jira.find("SHOP-17")
+    assert ticket is not None
+    assert ticket.url == "https://acme.atlassian.net/browse/SHOP-17"
+
+
+async def test_a_link_made_twice_is_one(server: JiraServer, jira: JiraTracker) -> None:
+    ticket = await jira.find("SHOP-17")
+    assert ticket is not None
+    await jira.link_back(ticket, LINK)
+    # The second time the answer is lost, so that it is made a third time.
+    server.next(faults.cut(after=True, on="POST"))
+    await jira.link_back(ticket, LINK)
+    (link,) = server.issues[0].links.values()
+    assert link["object"] == {"url": LINK.url, "title": "Fill the cart"}
+    assert len([call for call in server.calls if call.name.startswith("POST")]) == 3
+
+
+async def test_a_missing_permission_to_link_is_named(server: JiraServer, jira: JiraTracker) -> None:
+    ticket = await jira.find("SHOP-18")
+    assert ticket is not None
+    with pytest.raises(ForgeError, match="Link issues") as error:
+        await jira.link_back(ticket, LINK)
+    assert error.value.fault == "denied"
+
+
+async def test_a_wrong_token_is_told_from_a_missing_ticket(
+    server: JiraServer, session: aiohttp.ClientSession
+) -> None:
+    jira = wrong_jira(server, session)
+    for question in (jira.check(), jira.find("SHOP-17")):
+        with pytest.raises(ForgeError, match="API token" if server.is_cloud else "personal") as no:
+            await question
+        assert no.value.fault == "unauthorized"
+        assert "wrong-token" not in str(no.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        (faults.web_page(401), "unauthorized", "does not accept"),
+        (faults.web_page(403), "denied", "browser"),
+        (faults.web_page(404), "refused", "web page"),
+        (faults.web_page(200), "refused", "web page"),
+        (faults.broken_json(), "refused", "web page"),
+        (faults.forbidden("No."), "denied", "Browse projects"),
+        (faults.redirect_loop(), "refused", "circle"),
+        (
+            Fault(status=302, raw=b"", headers={"Location": "https://sso.example.com/login"}),
+            "refused",
+            "not followed",
+        ),
+        (Fault(status=200, raw=b'{"key": "../../x", "fields": {}}'), "refused", "key is none"),
+        (Fault(status=200, raw=b'{"key": 7}'), "refused", "not known"),
+        (Fault(status=200, raw=b"[" * 100_000), "refused", "web page"),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_is_none_is_told_in_clear_words(
+    server: JiraServer, jira: JiraTracker, fault: Fault, kind: str, words: str
+) -> None:
+    server.next(fault)
+    with pytest.raises(ForgeError, match=words) as error:
+        await jira.find("SHOP-17")
+    assert error.value.fault == kind
+
+
+async def test_trouble_that_passes_is_sat_out_and_trouble_that_stays_is_away(
+    server: JiraServer, jira: JiraTracker, waits: Waits
+) -> None:
+    for fault in (faults.too_many(30), faults.server_error(503), faults.web_page()):
+        server.next(fault)
+    assert await jira.find("SHOP-17") is not None
+    assert len(waits.said) == 3
+    assert "rate limit" in waits.said[0]
+    server.next(faults.server_error(times=None))
+    with pytest.raises(ForgeError) as error:
+        await jira.find("SHOP-17")
+    assert error.value.fault == "away"
+
+
+async def test_the_trackers_of_an_organization_are_asked_in_turn(
+    server: JiraServer, session: aiohttp.ClientSession, sqlite_url: str, tmp_path: Path
+) -> None:
+    """The first has lost its token: that stands with it, and does not keep the second from it."""
+    db = await open_database(sqlite_url, migrate=False)
+    keys = SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
+    organization = await create_organization(db, Plans(DEFAULT_PLANS), "acme", "free")
+    shared: dict[str, Any] = {
+        "kind": "jira",
+        "url": server.url,
+        "account": server.jira_account,
+        "flavour": "cloud" if server.is_cloud else "data-center",
+    }
+    await add_tracker(db, keys, "acme", NewTracker(name="old", token="wrong-token", **shared))
+    tickets = Tickets(db, keys, session, None)  # type: ignore[arg-type] # no platform is asked
+    wanted = WantedTicket(
+        organization_id=organization.id, ticket_id="SHOP-17", full_name="acme/shop"
+    )
+    with pytest.raises(TicketNotFound, match="old: Jira does not accept"):
+        await tickets.find(wanted, Patience(0))
+    assert "does not accept" in ((await find_tracker(db, "acme", "old")).error or "")
+
+    new = NewTracker(name="new", token=server.token, link_back=True, **shared)
+    await add_tracker(db, keys, "acme", new)
+    found = await tickets.find(wanted, Patience(0))
+    assert found is not None
+    assert (found.tracker, found.ticket.id, found.link_back) == ("new", "SHOP-17", True)
+    assert await tickets.link_back(found, LINK, Patience(0))
+    assert list(server.issues[0].links) == ["job_1"]
+    await db.close()

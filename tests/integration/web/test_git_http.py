@@ -1,0 +1,190 @@
+"""Smart HTTP as real git clients meet it: clone, fetch, push, and being refused."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.opening import open_database
+from tests.support.git_server import GitServer, serving
+from tests.support.local_repository import commit_files, git_now, make_platform
+
+BRANCH = "agentjobs/fixer/0123456789ab"
+
+
+@pytest.fixture
+async def server(sqlite_url: str, tmp_path: Path) -> AsyncIterator[GitServer]:
+    db = await open_database(sqlite_url, migrate=False)
+    async with serving(await make_platform(db, tmp_path), tmp_path) as running:
+        yield running
+    await db.close()
+
+
+async def test_a_key_clones_with_the_whole_history(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key())
+    assert (clone / "src/shop.py").read_text().startswith("PRICE = 1")
+    assert git_now("rev-parse", "HEAD", cwd=clone) == server.platform.head()
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+async def test_every_version_of_the_protocol_is_spoken(server: GitServer, version: str) -> None:
+    clone = await server.clone(
+        await server.platform.key(), f"v{version}", "-c", f"protocol.version={version}"
+    )
+    assert (clone / "README.md").is_file()
+
+
+async def test_a_shallow_clone_can_be_deepened(server: GitServer) -> None:
+    server.platform.propose("main", {"a": "2"})
+    clone = await server.clone(await server.platform.key(), "shallow", "--depth=1")
+    assert git_now("rev-list", "--count", "HEAD", cwd=clone) == "1"
+    ran = await server.git("fetch", "-q", "--unshallow", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    assert git_now("rev-list", "--count", "HEAD", cwd=clone) == "2"
+
+
+async def test_a_bearer_token_opens_the_same_door(server: GitServer) -> None:
+    key = await server.platform.key()
+    header = f"http.extraHeader=Authorization: Bearer {key}"
+    ran = await server.git("-c", header, "ls-remote", server.repository())
+    assert ran.exit_code == 0, ran.output
+    assert "refs/heads/main" in ran.output
+
+
+async def test_without_a_key_nothing_is_shown(server: GitServer) -> None:
+    ran = await server.git("ls-remote", server.repository())
+    assert ran.exit_code != 0
+    assert "could not read Username" in ran.output
+    ran = await server.git("ls-remote", server.repository("ajk_wrong"))
+    assert ran.exit_code != 0
+    assert "Authentication failed" in ran.output
+
+
+async def test_a_key_without_git_write_may_not_push(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key())
+    before = server.platform.head()
+    commit_files(clone, {"new.txt": "1"}, "pushed")
+    ran = await server.git("push", "origin", "main", cwd=clone)
+    assert ran.exit_code != 0
+    assert "403" in ran.output
+    assert server.platform.head() == before
+
+
+async def test_a_push_brings_branches_and_tags_and_takes_them_away(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    git_now("tag", "v1", cwd=clone)
+    ran = await server.git("push", "origin", "HEAD:refs/heads/feature", "v1", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    assert server.platform.head("feature") == server.platform.head("v1")
+    ran = await server.git("push", "origin", ":feature", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    ran = await server.git("push", "origin", ":main", cwd=clone)
+    assert "refusing to delete the current branch" in ran.output
+
+
+@pytest.mark.parametrize("ref", ["refs/notes/x", "refs/pull/1/head", "refs/x"])
+async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
+    server: GitServer, ref: str
+) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    commit_files(clone, {"new.txt": "1"}, "pushed")
+    ran = await server.git("push", "origin", "HEAD:refs/heads/fine", f"+HEAD:{ref}", cwd=clone)
+    assert ran.exit_code != 0
+    assert "only branches and tags can be pushed" in ran.output
+    assert "refused together with the others" in ran.output
+    assert git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
+        "refs/heads/main"
+    )
+
+
+@pytest.mark.parametrize(
+    "refspec",
+    [
+        "HEAD:refs/heads/main",
+        "HEAD:refs/heads/agentjobs/fixer/another",
+        f"HEAD:refs/heads/{BRANCH}/below",
+        f"HEAD:refs/tags/{BRANCH}",
+        f"HEAD:refs/heads/{BRANCH.upper()}",
+    ],
+)
+async def test_a_job_writes_no_other_ref(server: GitServer, refspec: str) -> None:
+    clone = await server.clone(await server.platform.job_credential(BRANCH))
+    commit_files(clone, {"new.txt": "1"}, "work")
+    ran = await server.git("push", "--force", "origin", refspec, cwd=clone)
+    assert ran.exit_code != 0
+    assert f"this job may write only refs/heads/{BRANCH}" in ran.output
+    refs = git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
+    assert refs == "refs/heads/main"
+
+
+async def test_a_job_cannot_hide_another_ref_behind_its_own(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.job_credential(BRANCH))
+    commit_files(clone, {"new.txt": "1"}, "work")
+    refs = (f"HEAD:refs/heads/{BRANCH}", "HEAD:refs/heads/main")
+    ran = await server.git("push", "origin", *refs, cwd=clone)
+    assert ran.exit_code != 0
+    refs_now = git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
+    assert refs_now == "refs/heads/main"
+
+
+async def test_a_job_may_not_delete_its_branch(server: GitServer) -> None:
+    server.platform.propose(BRANCH, {"a": "1"})
+    clone = await server.clone(await server.platform.job_credential(BRANCH))
+    ran = await server.git("push", "origin", f":refs/heads/{BRANCH}", cwd=clone)
+    assert "a job may not delete its branch" in ran.output
+    assert server.platform.head(BRANCH)
+
+
+async def test_a_large_push_is_streamed_in_chunks(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    content = os.urandom(20_000_000)
+    commit = commit_files(clone, {"large.bin": content}, "large")
+    # A buffer smaller than the pack makes git send it chunked.
+    ran = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    assert any(headers.get("transfer-encoding") == "chunked" for headers in server.seen)
+    assert server.platform.head() == commit
+    again = await server.clone(await server.platform.key(), "again")
+    assert (again / "large.bin").read_bytes() == content
+
+
+async def test_a_long_negotiation_is_sent_packed_and_understood(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    # Newer commits than any the server has: the client offers them all before a common one.
+    stream = b"".join(
+        b"commit refs/heads/only-here-%d\ncommitter A <a@b> %d +0000\ndata 1\nx\n"
+        % (number, 2_000_000_000 + number)
+        for number in range(3_000)
+    )
+    (server.place / "stream").write_bytes(stream)
+    with (server.place / "stream").open("rb") as given:
+        process = await asyncio.create_subprocess_exec(
+            "git", "fast-import", "--quiet", cwd=clone, stdin=given
+        )
+        assert await process.wait() == 0
+    server.platform.propose("main", {"news": "1"})
+    ran = await server.git("-c", "protocol.version=0", "fetch", "origin", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    assert any(headers.get("content-encoding") == "gzip" for headers in server.seen)
+    assert git_now("rev-parse", "origin/main", cwd=clone) == server.platform.head()
+
+
+async def test_many_clones_at_once_are_all_served(server: GitServer) -> None:
+    key = await server.platform.key()
+    clones = await asyncio.gather(*(server.clone(key, f"clone-{n}") for n in range(12)))
+    assert all((clone / "README.md").is_file() for clone in clones)
+
+
+async def test_broken_objects_are_refused(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    (server.place / "bad").write_text(
+        f"tree {git_now('rev-parse', 'HEAD^{tree}', cwd=clone)}\nauthor nobody\n\nx\n"
+    )
+    bad = git_now(
+        "hash-object", "-t", "commit", "-w", "--literally", str(server.place / "bad"), cwd=clone
+    )
+    ran = await server.git("push", "origin", f"{bad}:refs/heads/bad", cwd=clone)
+    assert ran.exit_code != 0
+    assert server.platform.git_dir.joinpath("refs/heads/bad").exists() is False

@@ -1,0 +1,110 @@
+"""Who may do what over git, and what the store learns of it: on both engines."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.organizations.plans import Plans
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.pulls import get_pull
+from agentjobs.store.database import Database
+from agentjobs.workspace.errors import PushRejected
+from agentjobs.workspace.mirror import Mirrors
+from agentjobs.workspace.publish import branch_head, push
+from tests.support.git_server import GitServer, serving
+from tests.support.local_repository import commit_files, git_now, holds_credential, make_platform
+
+BRANCH = "agentjobs/fixer/0123456789ab"
+
+
+@pytest.fixture
+async def server(database: Database, tmp_path: Path) -> AsyncIterator[GitServer]:
+    platform = await make_platform(database, tmp_path)
+    async with serving(platform, tmp_path) as running:
+        yield running
+
+
+async def test_another_organization_sees_no_repository(server: GitServer) -> None:
+    plans = Plans(server.platform.settings.plans)
+    await create_organization(server.platform.db, plans, "other", "pro")
+    key = await server.platform.key("other", git_write=True)
+    for name in ("acme/acme/shop", "other/acme/shop", "acme/acme/missing", "nobody/acme/shop"):
+        ran = await server.git("ls-remote", server.repository(key, name))
+        assert ran.exit_code != 0
+        assert "not found" in ran.output
+
+
+async def test_a_key_with_git_write_pushes_and_the_store_learns_of_it(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    with server.platform.db.changes.listen("index") as woken:
+        commit = commit_files(clone, {"new.txt": "1"}, "pushed")
+        ran = await server.git("push", "-q", "origin", "main", cwd=clone)
+        assert ran.exit_code == 0, ran.output
+        # Known as soon as the client is told: a job asked for now runs on the new commit.
+        row = await server.platform.repo_row()
+        assert row["head_commit"] == commit
+        assert row["index_due_at"] is not None
+        assert await woken.wait(5)
+
+
+async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.job_credential(BRANCH))
+    for content in ("1", "2"):
+        git_now("checkout", "-q", "-B", "work", "origin/main", cwd=clone)
+        commit = commit_files(clone, {"new.txt": content}, "work")
+        ran = await server.git(
+            "push", "--force", "origin", f"{commit}:refs/heads/{BRANCH}", cwd=clone
+        )
+        assert ran.exit_code == 0, ran.output
+        assert server.platform.head(BRANCH) == commit
+
+
+async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: GitServer) -> None:
+    platform = server.platform
+    forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
+    credential = await platform.job_credential(BRANCH)
+    mirrors = Mirrors(server.place / "mirrors")
+    repo_id = platform.repo.repo_id
+    mirror = mirrors.path(repo_id)
+    async with forge.reach(platform.repo, credential) as remote:
+        commit = await mirrors.commit_of(repo_id, remote, branch="main", known_head=None)
+        assert commit == platform.head()
+        await push(mirror, commit, BRANCH, remote, expected=None)
+        assert await branch_head(remote, BRANCH) == commit
+        with pytest.raises(PushRejected, match="this job may write only"):
+            await push(mirror, commit, "elsewhere", remote, expected=None)
+
+
+@pytest.mark.parametrize(
+    ("status", "lease_ms"),
+    [("running", -1), ("completed", 60_000), ("failed", 60_000), ("cancelled", 60_000)],
+)
+async def test_a_job_that_is_over_opens_nothing(
+    server: GitServer, status: str, lease_ms: int
+) -> None:
+    credential = await server.platform.job_credential(BRANCH, status=status, lease_ms=lease_ms)
+    ran = await server.git("ls-remote", server.repository(credential))
+    assert ran.exit_code != 0
+    assert "Authentication failed" in ran.output
+
+
+async def test_a_job_sees_no_other_repository(server: GitServer) -> None:
+    other = await make_platform(server.platform.db, server.place / "more", "other")
+    credential = await other.job_credential(BRANCH)
+    ran = await server.git("ls-remote", server.repository(credential))
+    assert ran.exit_code != 0
+    assert "not found" in ran.output
+
+
+async def test_a_push_to_the_branch_of_a_pull_request_moves_it(server: GitServer) -> None:
+    number = await server.platform.open_pull("agentjobs/one", {"a": "1"})
+    clone = await server.clone(
+        await server.platform.key(git_write=True), "clone", "--branch=agentjobs/one"
+    )
+    commit = commit_files(clone, {"a": "2"}, "more")
+    ran = await server.git("push", "-q", "origin", "agentjobs/one", cwd=clone)
+    assert ran.exit_code == 0, ran.output
+    pull = await get_pull(server.platform.db, "acme", "acme/shop", number)
+    assert pull.head_commit == commit

@@ -1,0 +1,438 @@
+"""The sender on real sockets and both stores: order, lanes, retries, leases, several at once."""
+
+import asyncio
+import hashlib
+import hmac
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.settings import Settings, load
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks import sender
+from agentjobs.webhooks.send import connections_of
+from agentjobs.webhooks.sender import Sender
+from agentjobs.webhooks.signature import new_secret
+from agentjobs.webhooks.signing_secrets import SecretBox
+from tests.support.deliveries import Deliveries
+from tests.support.receiver import Received, Receiver, receiver
+from tests.support.stores import opened, until
+
+QUICK = {
+    "AGENTJOBS_WEBHOOK_RETRY_SECONDS": "0.05,0.05,0.05",
+    "AGENTJOBS_WEBHOOK_TIMEOUT_SECONDS": "2",
+    "AGENTJOBS_WEBHOOK_CONNECT_SECONDS": "1",
+    "AGENTJOBS_WEBHOOK_LEASE_SECONDS": "7",
+}
+
+
+@dataclass
+class House:
+    db: Database
+    settings: Settings
+    deliveries: Deliveries
+
+    @property
+    def keys(self) -> SealingKeys:
+        return SealingKeys.load(self.settings)
+
+    async def endpoint(self, url: str, organization_id: str = "org_a") -> tuple[str, str]:
+        endpoint_id, secret = await self.deliveries.endpoint(organization_id), new_secret()
+        sealed = self.keys.seal(secret, "webhook", organization_id, endpoint_id)
+        await self.deliveries.change_endpoint(endpoint_id, url=url, sealed=sealed.data)
+        return endpoint_id, secret
+
+    async def events(self, jobs: int, each: int = 1) -> None:
+        for sequence in range(1, each + 1):
+            for number in range(jobs):
+                await self.deliveries.event("org_a", f"job_{number:03}", sequence)
+
+    async def settled(self) -> dict[str, int]:
+        """How many ended how, once none waits any more."""
+        while True:
+            found = (await self.deliveries.statuses()).values()
+            if "pending" not in found:
+                return dict(Counter(found))
+            await asyncio.sleep(0.01)  # between two looks
+
+
+@pytest.fixture
+async def house(database: Database, tmp_path: Path) -> House:
+    deliveries = Deliveries(database)
+    await deliveries.organization("org_a")
+    return House(database, load(QUICK, data_dir=str(tmp_path)), deliveries)
+
+
+@pytest.fixture
+def receiving() -> Iterator[Receiver]:
+    with receiver() as one:
+        yield one
+
+
+@asynccontextmanager
+async def sending(
+    house: House, db: Database | None = None, *, in_a_hurry: bool = False
+) -> AsyncIterator[None]:
+    connections = connections_of(house.settings, Allowed.parse(["127.0.0.0/8"]))
+    sending = Sender(db or house.db, SecretBox(house.keys), connections, house.settings)
+    running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
+    try:
+        yield
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        hurry = asyncio.Event()
+        if in_a_hurry:
+            hurry.set()
+        await sending.drain(5, hurry)
+        await connections.close()
+
+
+async def test_the_stored_bytes_arrive_signed_for_both_kinds_of_receivers(
+    house: House, receiving: Receiver
+) -> None:
+    _, secret = await house.endpoint(receiving.url)
+    await house.events(jobs=1)
+
+    async with sending(house):
+        assert await house.settled() == {"delivered": 1}
+
+    (one,) = receiving.received
+    stored = await house.db.fetch_one("SELECT id, body FROM events")
+    assert stored is not None
+    assert one.body == bytes(stored["body"])
+    digest = hmac.new(secret.encode(), one.body, hashlib.sha256).hexdigest()
+    assert one.headers["X-Service-Signature-256"] == f"sha256={digest}"
+    assert one.headers["webhook-id"] == stored["id"]
+    assert Webhook(secret).verify(one.body, dict(one.headers.items())) == one.payload
+
+
+async def test_a_sender_wakes_when_a_delivery_is_written_and_keeps_its_connection(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    async with sending(house):
+        for number in range(3):
+            await house.deliveries.event("org_a", f"job_{number}")
+            await until(lambda: len(receiving.received) == number + 1)  # noqa: B023
+            await house.settled()
+
+    assert len({one.client_port for one in receiving.received}) == 1
+
+
+async def test_events_of_a_job_arrive_in_order_however_long_an_answer_takes(
+    house: House, receiving: Receiver
+) -> None:
+    waits = Counter[str]()
+
+    def answer(one: Received) -> int:
+        waits[one.job_id] += 1
+        threading.Event().wait(0.02 if waits[one.job_id] == 1 else 0)
+        return 200
+
+    receiving.answer = answer
+    await house.endpoint(receiving.url)
+    await house.events(jobs=6, each=5)
+
+    async with sending(house):
+        assert await house.settled() == {"delivered": 30}
+
+    for number in range(6):
+        job_id = f"job_{number:03}"
+        sequences = [one.sequence for one in receiving.received if one.job_id == job_id]
+        assert sequences == [1, 2, 3, 4, 5]
+
+
+async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
+    house: House, receiving: Receiver
+) -> None:
+    receiving.answer = lambda _: 500 if len(receiving.received) < 4 else 200
+    await house.endpoint(receiving.url)
+    await house.events(jobs=1)
+
+    async with sending(house):
+        assert await house.settled() == {"delivered": 1}
+
+    assert len(receiving.received) == 4
+    assert len({one.headers["webhook-id"] for one in receiving.received}) == 1
+    assert len({one.headers["X-Service-Delivery"] for one in receiving.received}) == 1
+    assert len({one.body for one in receiving.received}) == 1
+
+
+async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_time(
+    house: House, receiving: Receiver
+) -> None:
+    receiving.answer = lambda _: 503
+    await house.endpoint(receiving.url)
+    await house.events(jobs=2)
+
+    async with sending(house):
+        assert await house.settled() == {"failed": 2}
+
+    logged = await house.db.fetch_all("SELECT * FROM delivery_attempts")
+    assert len(receiving.received) == len(logged) == 8
+    assert {row["status_code"] for row in logged} == {503}
+    assert {row["address"] for row in logged} == {f"127.0.0.1:{receiving.port}"}
+
+
+async def test_a_receiver_that_hangs_delays_no_other(house: House, receiving: Receiver) -> None:
+    let_go = threading.Event()
+
+    def hang(_: Received) -> int:
+        let_go.wait(20)
+        return 200
+
+    with receiver(hang) as dead:
+        await house.endpoint(dead.url)
+        await house.endpoint(receiving.url)
+        await house.events(jobs=40)
+        async with sending(house):
+            await until(lambda: len(receiving.received) == 40)
+            assert len(dead.received) <= house.settings.webhook_endpoint_concurrency
+            let_go.set()
+
+
+async def test_several_senders_send_each_delivery_once(
+    house: House, receiving: Receiver, database_url: str
+) -> None:
+    await house.endpoint(receiving.url)
+    await house.events(jobs=50, each=2)
+
+    async with (
+        opened(database_url) as second,
+        opened(database_url) as third,
+        sending(house),
+        sending(house, second),
+        sending(house, third),
+    ):
+        assert await house.settled() == {"delivered": 100}
+
+    assert len(receiving.received) == 100
+    assert len({one.headers["webhook-id"] for one in receiving.received}) == 100
+
+
+async def test_what_a_dead_sender_left_is_sent_again_under_the_same_id(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    await house.events(jobs=1)
+    (lost,) = await house.deliveries.claim()
+    await house.deliveries.expire_leases()
+
+    async with sending(house):
+        assert await house.settled() == {"delivered": 1}
+
+    (one,) = receiving.received
+    assert one.headers["webhook-id"] == lost.event_id
+
+
+async def test_a_living_senders_delivery_is_left_to_it(house: House, receiving: Receiver) -> None:
+    await house.endpoint(receiving.url)
+    await house.events(jobs=1)
+    await house.deliveries.claim()
+    await house.deliveries.event("org_a", "job_other")
+
+    async with sending(house):
+        await until(lambda: len(receiving.received) == 1)
+
+    assert receiving.received[0].job_id == "job_other"
+
+
+async def test_a_secret_that_cannot_be_opened_here_is_left_to_another_machine(
+    house: House, receiving: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await house.endpoint(receiving.url)
+    other_data = tmp_path / "other"
+    other_data.mkdir()
+    stranger = House(house.db, load(QUICK, data_dir=str(other_data)), house.deliveries)
+    await house.events(jobs=1)
+    async with sending(stranger):
+        await until(lambda: "is locked" in caplog.text)
+    assert set((await house.deliveries.statuses()).values()) == {"pending"}
+
+    async with sending(house):
+        assert await house.settled() == {"delivered": 1}
+
+
+async def test_a_drained_sender_gives_back_what_did_not_end_in_time(
+    house: House, receiving: Receiver
+) -> None:
+    let_go = threading.Event()
+
+    def hang(_: Received) -> int:
+        let_go.wait(20)
+        return 200
+
+    receiving.answer = hang
+    endpoint, _ = await house.endpoint(receiving.url)
+    await house.events(jobs=1)
+    async with sending(house, in_a_hurry=True):
+        await until(lambda: len(receiving.received) == 1)
+    let_go.set()
+
+    (row,) = await house.db.fetch_all("SELECT * FROM deliveries")
+    assert (row["endpoint_id"], row["lease_owner"]) == (endpoint, None)
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+
+
+async def test_what_is_delivered_again_does_not_wait_for_a_poll_each_few(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    await house.events(jobs=40)
+    async with sending(house):
+        await house.settled()
+
+    await house.db.transact(_make_all_due)
+    async with sending(house):
+        # With one look a second at four of them it would take ten.
+        await until(lambda: len(receiving.received) == 80, within_seconds=5)
+
+
+async def test_a_sender_that_was_away_from_its_store_records_before_it_clears_leases(
+    house: House, receiving: Receiver
+) -> None:
+    answered = threading.Event()
+
+    def answer(_: Received) -> int:
+        answered.wait(20)
+        return 200
+
+    receiving.answer = answer
+    house.settings = load({}, data_dir=house.settings.data_dir)
+    await house.endpoint(receiving.url)
+    await house.events(jobs=3)
+    async with sending(house):
+        await until(lambda: len(receiving.received) == 3)
+        await house.deliveries.expire_leases()
+        # The upkeep has had its turn, and left what is in hand.
+        await until_upkeep(house)
+        answered.set()
+        assert await house.settled() == {"delivered": 3}
+
+    assert len(receiving.received) == 3
+
+
+async def test_a_turn_that_is_cut_off_leaves_no_lease_behind(
+    house: House, receiving: Receiver
+) -> None:
+    await house.endpoint(receiving.url)
+    for number in range(20):
+        await house.deliveries.event("org_a", f"job_{number}")
+        async with sending(house, in_a_hurry=True):
+            # Somewhere in the first turn, on SQLite between its claim and its end.
+            await asyncio.sleep(0)
+
+    rows = await house.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
+    assert rows == []
+
+
+class CountingDatabase:
+    """The store, and how often each kind of transaction was asked for."""
+
+    def __init__(self, real: Database) -> None:
+        self._real = real
+        self.counts: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self.counts[work.__name__] += 1
+        return await self._real.transact(work, *args, **kwargs)
+
+
+async def test_what_was_claimed_before_a_long_sleep_is_not_sent(
+    house: House, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that slept longer than its leases last: others may have sent it meanwhile."""
+    slept = 0
+
+    class Sleepy(CountingDatabase):
+        async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+            nonlocal slept
+            result = await super().transact(work, *args, **kwargs)
+            if work.__name__ == "_claim" and any(each.deliveries for each in result.values()):
+                slept = slept or 60_000
+            return result
+
+    awake_ms = sender.elapsed_ms
+    monkeypatch.setattr(sender, "elapsed_ms", lambda: awake_ms() + slept)
+    await house.endpoint(receiving.url)
+    await house.events(jobs=3)
+
+    async with sending(house, Sleepy(house.db)):  # type: ignore[arg-type]
+        assert await house.settled() == {"delivered": 3}
+
+    assert len(receiving.received) == 3
+    rows = await house.db.fetch_all("SELECT fence FROM deliveries")
+    # Claimed, given back, and claimed again.
+    assert [row["fence"] for row in rows] == [2, 2, 2]
+
+
+async def test_a_sender_whose_receivers_all_hang_rests(house: House, receiving: Receiver) -> None:
+    let_go = threading.Event()
+
+    def hang(_: Received) -> int:
+        let_go.wait(30)
+        return 200
+
+    receiving.answer = hang
+    house.settings = load(
+        {"AGENTJOBS_WEBHOOK_CONCURRENCY": "4", "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1"},
+        data_dir=house.settings.data_dir,
+    )
+    for _ in range(100):
+        await house.endpoint(receiving.url)
+    await house.events(jobs=2)
+    counting = CountingDatabase(house.db)
+    async with sending(house, counting, in_a_hurry=True):  # type: ignore[arg-type]
+        await until(lambda: len(receiving.received) == 3)
+        before = counting.counts.copy()
+        await until(lambda: counting.counts["_expire_leases"] >= before["_expire_leases"] + 2)
+        turns = counting.counts["_claim"] - before["_claim"]
+    let_go.set()
+
+    # About four seconds: a look at each poll, and none that follows another at once.
+    assert turns < 20
+
+
+async def until_upkeep(house: House) -> None:
+    """A lease of somebody else that ran out is cleared by the next upkeep."""
+    await house.db.transact(_lend_marker)
+
+    async def is_cleared() -> bool:
+        row = await house.db.fetch_one("SELECT lease_owner FROM deliveries WHERE id = 'dlv_marker'")
+        return row is not None and row["lease_owner"] is None
+
+    async with asyncio.timeout(20):
+        while not await is_cleared():  # noqa: ASYNC110 - a row gives no event to wait for
+            await asyncio.sleep(0.02)
+    await house.db.transact(_remove_marker)
+
+
+async def _make_all_due(tx: Transaction) -> None:
+    await tx.execute("UPDATE deliveries SET status = 'pending', due_at = 0, failures = 0")
+
+
+async def _lend_marker(tx: Transaction) -> None:
+    await tx.execute(
+        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+        " event, status, due_at, created_at, lease_owner, lease_expires_at)"
+        " VALUES ('dlv_marker', 'org_other', 'whk_none', 'job_none', 1, 'evt_none', 'job.queued',"
+        " 'delivered', 0, 0, 'snd_dead', 1)"
+    )
+
+
+async def _remove_marker(tx: Transaction) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE id = 'dlv_marker'")

@@ -1,0 +1,383 @@
+"""Which receivers an attempt reaches: certificates, names, what may not be dialled, a proxy."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import bad_receivers as bad
+from tests.support.bad_receivers import (
+    Authority,
+    Behaviour,
+    Receiver,
+    answers,
+    new_authority,
+    receiver,
+)
+from tests.support.delivery_attempts import (
+    LOOPBACK,
+    LOOPS,
+    NOTHING,
+    SETTING,
+    Run,
+    connections,
+    send,
+)
+from tests.support.silent_resolver import silent_names
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return new_authority(tmp_path)
+
+
+# TLS
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_a_receiver_whose_certificate_is_good_is_reached(run: Run, authority: Authority) -> None:
+    async def check() -> None:
+        tls = authority.certificate("127.0.0.1")
+        async with (
+            receiver(answers(200), tls) as served,
+            connections(authority=authority) as opened,
+        ):
+            made = [await send(opened, served.url()) for _ in range(3)]
+            assert [one.error for one in made] == [None] * 3
+            assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
+            assert served.visits == 1
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        (lambda it: it.stranger("127.0.0.1"), "unable to get local issuer"),
+        (lambda it: it.certificate("other.test"), "IP address mismatch"),
+        (lambda it: it.certificate("127.0.0.1", expired=True), "certificate has expired"),
+    ],
+    ids=["self-signed", "wrong name", "expired"],
+)
+def test_a_wrong_certificate_is_not_accepted(
+    run: Run, authority: Authority, certificate: Callable[[Authority], Any], words: str
+) -> None:
+    async def check() -> None:
+        async with (
+            receiver(answers(200), certificate(authority)) as served,
+            connections(authority=authority) as opened,
+        ):
+            attempt = await send(opened, served.url())
+            assert attempt.error_class == "tls"
+            assert words in (attempt.error or "")
+            assert attempt.address == f"127.0.0.1:{served.port}"
+            assert served.requests == []
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize(
+    "behaviour",
+    [bad.resets_in_handshake, bad.resets_at_once, bad.closes_in_handshake, bad.speaks_plain_text],
+    ids=["reset", "reset at once", "closed", "plain text"],
+)
+def test_a_handshake_that_fails_is_a_failure_of_tls(run: Run, behaviour: Behaviour) -> None:
+    async def check() -> None:
+        async with receiver(behaviour) as served, connections() as opened:
+            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+        assert attempt.error_class == "tls", attempt
+        assert attempt.address == f"127.0.0.1:{served.port}"
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_a_handshake_that_does_not_end_is_too_late(run: Run) -> None:
+    async def check() -> None:
+        async with (
+            receiver(bad.never_shakes_hands) as served,
+            connections(connect_seconds=0.3) as opened,
+        ):
+            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+        assert attempt.error_class == "timeout"
+        assert attempt.error == "no connection was made within 0.3 seconds"
+        assert attempt.address == f"127.0.0.1:{served.port}"
+
+    run(check())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_a_receiver_that_wants_a_certificate_of_ours_fails_in_tls(
+    run: Run, authority: Authority
+) -> None:
+    async def check() -> None:
+        async with (
+            receiver(authority.wants_client_certificate("127.0.0.1")) as served,
+            connections(authority=authority) as opened,
+        ):
+            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+        assert attempt.error_class == "tls", attempt
+
+    run(check())
+
+
+# Names
+
+
+async def test_a_name_without_an_address_is_a_failure_of_dns() -> None:
+    def nobody(host: str) -> Sequence[str]:
+        raise OSError(f"{host} is unknown")
+
+    async with connections(look_up=nobody) as opened:
+        attempt = await send(opened, "https://hooks.test/")
+        assert (attempt.error_class, attempt.address) == ("dns", None)
+        assert attempt.error == "the name was not resolved: hooks.test is unknown"
+    async with connections(look_up=lambda _: []) as opened:
+        assert (await send(opened, "https://hooks.test/")).error_class == "dns"
+
+
+async def test_what_can_be_no_name_is_not_looked_up() -> None:
+    async with connections() as opened:
+        for host in ("a..b", "x" * 70 + ".test"):
+            attempt = await send(opened, f"https://{host}/")
+            assert attempt.error_class == "blocked_address"
+            assert "neither a name nor an IP address" in (attempt.error or "")
+
+
+async def test_a_name_server_without_an_answer_is_a_failure_of_dns_and_delays_nobody() -> None:
+    with silent_names() as names:
+
+        def look_up(host: str) -> Sequence[str]:
+            return names.look_up(host) if host.startswith("silent") else ["127.0.0.1"]
+
+        async with (
+            receiver(answers(200)) as served,
+            connections(look_up=look_up, connect_seconds=1.5) as opened,
+        ):
+            waiting = [
+                asyncio.create_task(send(opened, f"https://silent{n}.test/", f"whk_{n % 10}"))
+                for n in range(100)
+            ]
+            good = await send(opened, served.url("good.test"), "good")
+            assert good.succeeded, good
+            for one in waiting:
+                attempt = await one
+                assert attempt.error_class == "dns"
+                assert attempt.error == "the name was not resolved within 1.5 seconds"
+            assert len(names.asked) <= 20
+
+
+async def test_a_name_that_changes_its_address_is_judged_as_it_is_dialled() -> None:
+    addresses = iter(["127.0.0.1", "169.254.169.254"])
+    async with (
+        receiver(bad.in_turn(bad.answer(200, {"Connection": "close"}))) as served,
+        connections(look_up=lambda _: [next(addresses)]) as opened,
+    ):
+        first = await send(opened, served.url("moving.test"), "whk_1")
+        second = await send(opened, served.url("moving.test"), "whk_2")
+    assert first.succeeded
+    assert (second.error_class, second.address) == ("blocked_address", None)
+    assert "169.254.169.254" in (second.error or "")
+    assert SETTING in (second.error or "")
+
+
+async def test_of_a_names_addresses_the_good_one_is_dialled() -> None:
+    async with (
+        receiver(answers(200)) as served,
+        connections(look_up=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as opened,
+    ):
+        attempt = await send(opened, served.url("two.test"))
+    assert attempt.address == f"127.0.0.1:{served.port}"
+    assert attempt.succeeded
+
+
+# What may not be dialled
+
+ODD_HOSTS = [
+    *("127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "0x7f000001", "0", "0x7f.1."),
+    *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"),
+    *("[fe80::1%25lo]", "[::1%25lo]", "[::127.0.0.1]", "127.0.0.1.", "127.0.0.1..", "256.1.1.1"),
+    *("127%2e0%2e0%2e1", "127.0.0.%31", "１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1", "%00"),  # noqa: RUF001 - that is the trick
+    *("127.0.0.1%00.example.com", "localhost", "169.254.169.254", "10.0.0.1", "a@127.0.0.1"),
+    *("127.0.0.1\\@example.com", "[::1", "", "foo bar", "1" * 20),
+]
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+@pytest.mark.parametrize("host", ODD_HOSTS)
+async def test_no_spelling_of_an_inner_address_is_dialled(scheme: str, host: str) -> None:
+    async with receiver(answers(200)) as served, connections(NOTHING) as opened:
+        attempt = await send(opened, f"{scheme}://{host}:{served.port}/hook")
+        assert attempt.error_class == "blocked_address", attempt
+        assert attempt.address is None
+        assert attempt.error
+        assert attempt.error.isprintable()
+        assert served.visits == 0
+
+
+@pytest.mark.parametrize("url", ["", "hook", "ftp://127.0.0.1/", "https:///a", "http://a:99999/"])
+async def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
+    async with connections() as opened:
+        attempt = await send(opened, url)
+    assert attempt.error_class == "blocked_address"
+    assert (attempt.error or "").startswith("the address cannot be used")
+
+
+async def test_http_reaches_listed_addresses_only() -> None:
+    async with connections(LOOPBACK, look_up=lambda _: ["8.8.8.8"]) as opened:
+        for host in ("8.8.8.8", "public.test"):
+            attempt = await send(opened, f"http://{host}/")
+            assert (attempt.error_class, attempt.address) == ("blocked_address", None)
+            assert (attempt.error or "").endswith(
+                "8.8.8.8 is an address that is not listed; AGENTJOBS_WEBHOOKS_ALLOW lists what may "
+                "be reached, and http reaches nothing else"
+            )
+
+
+# By a proxy
+
+
+@asynccontextmanager
+async def connect_proxy(port: int, refusal: bytes = b"") -> AsyncIterator[Receiver]:
+    """Joins every tunnel to 127.0.0.1:port, whatever it was asked for."""
+
+    async def behave(visit: bad.Visit) -> None:
+        await visit.request()
+        if refusal:
+            await visit.say(refusal)
+            await visit.until_gone()
+            return
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pump(visit.reader, writer))
+                both.create_task(_pump(reader, visit.writer))
+        except* OSError:
+            pass
+        finally:
+            writer.transport.abort()
+
+    async with receiver(behave) as served:
+        yield served
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_https_goes_by_the_proxy_which_knows_the_names(run: Run, authority: Authority) -> None:
+    async def check() -> None:
+        tls = authority.certificate("hooks.test")
+        async with (
+            receiver(answers(200), tls) as served,
+            connect_proxy(served.port) as proxy,
+            connections(
+                NOTHING, authority=authority, proxy=f"http://u:secret@127.0.0.1:{proxy.port}"
+            ) as opened,
+        ):
+            made = [await send(opened, "https://hooks.test/hook") for _ in range(2)]
+        assert [one.error for one in made] == [None, None]
+        assert {one.address for one in made} == {f"127.0.0.1:{proxy.port}"}
+        assert "Proxy-Authorization" not in str(made)
+        [tunnel] = proxy.requests
+        assert tunnel.head.startswith(b"CONNECT hooks.test:443 HTTP/1.1\r\n")
+        assert "proxy-authorization" in tunnel.headers
+        assert len(served.requests) == 2
+        assert "proxy-authorization" not in served.requests[0].headers
+
+    run(check())
+
+
+async def test_a_proxy_is_not_asked_for_inner_addresses() -> None:
+    async with (
+        connect_proxy(1) as proxy,
+        connections(NOTHING, proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+    ):
+        for host in ("127.0.0.1", "0x7f.1", "[::1]", "169.254.169.254", "127.1", "2130706433"):
+            attempt = await send(opened, f"https://{host}/")
+            assert (attempt.error_class, attempt.address) == ("blocked_address", None)
+        assert proxy.visits == 0
+
+
+async def test_http_goes_straight_in_spite_of_a_proxy() -> None:
+    async with (
+        receiver(answers(200)) as served,
+        connect_proxy(1) as proxy,
+        connections(proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+    ):
+        attempt = await send(opened, served.url())
+        assert attempt.address == f"127.0.0.1:{served.port}"
+        assert attempt.succeeded
+        assert proxy.visits == 0
+
+
+async def test_a_proxy_that_refuses_is_a_failure_to_connect() -> None:
+    async with (
+        connect_proxy(1, bad.answer(403, reason="Not You")) as proxy,
+        connections(proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+    ):
+        attempt = await send(opened, "https://hooks.test/")
+        assert attempt.error_class == "connect"
+        assert attempt.error == "the proxy answered CONNECT with 403 Not You"
+        assert attempt.address == f"127.0.0.1:{proxy.port}"
+
+
+async def test_a_proxy_that_is_away_is_a_failure_to_connect() -> None:
+    async with connections(proxy=f"http://127.0.0.1:{bad.closed_port()}") as opened:
+        attempt = await send(opened, "https://hooks.test/")
+    assert attempt.error_class == "connect"
+    assert "the proxy" in (attempt.error or "")
+
+
+async def tunnels_to_nobody(visit: bad.Visit) -> None:
+    await visit.request()
+    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await visit.reader.readexactly(5)
+
+
+async def tunnels_to_plain_text(visit: bad.Visit) -> None:
+    await visit.request()
+    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await bad.speaks_plain_text(visit)
+
+
+BAD_PROXIES: dict[str, tuple[Behaviour, str]] = {
+    "silent": (bad.never_answers, "timeout"),
+    "not HTTP": (bad.says(b"220 mail.test ESMTP\r\n"), "connect"),
+    "closes": (bad.closes_after_request, "connect"),
+    "resets": (bad.resets_after_request, "connect"),
+    "one huge header": (bad.one_huge_header, "connect"),
+    "a tunnel that is cut": (tunnels_to_nobody, "tls"),
+    "a tunnel to plain text": (tunnels_to_plain_text, "tls"),
+}
+
+
+@pytest.mark.parametrize("run", LOOPS)
+@pytest.mark.parametrize(("behaviour", "expected"), BAD_PROXIES.values(), ids=BAD_PROXIES)
+def test_a_proxy_that_makes_no_tunnel_is_told(
+    run: Run, behaviour: Behaviour, expected: str
+) -> None:
+    async def check() -> None:
+        limit = 0.3 if expected == "timeout" else 30
+        async with (
+            receiver(behaviour) as proxy,
+            connections(
+                proxy=f"http://u:secret@127.0.0.1:{proxy.port}", connect_seconds=limit
+            ) as opened,
+        ):
+            attempt = await send(opened, "https://hooks.test/")
+        assert attempt.error_class == expected, attempt
+        assert attempt.address == f"127.0.0.1:{proxy.port}"
+        assert "secret" not in str(attempt)
+
+    run(check())

@@ -1,0 +1,122 @@
+"""Runs a preset's real program in the real sandbox, through the gateway, on a small repository."""
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from agentjobs.agents.catalog import build_catalog
+from agentjobs.agents.definitions import Agent
+from agentjobs.agents.invocation import prepare
+from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
+from agentjobs.agents.prompt import JobFacts
+from agentjobs.agents.report import Report, read_report
+from agentjobs.agents.watcher_choice import watch_of
+from agentjobs.gateway.gateway import Gateway
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.protocol import Door, Sandbox, SandboxReport
+from agentjobs.settings import Settings
+from agentjobs.settings.tables import AgentTable
+
+TASK = "Write the word done into the file out.txt."
+WRITE = "echo done > out.txt && echo 'Write out.txt' > $AGENTJOBS_REPORT"
+_UID_BASE = 940_000
+
+
+@dataclasses.dataclass
+class Driven:
+    """How a run ended: the service's judgement, the log and what is left of the job."""
+
+    failure: str | None
+    log: str
+    report: SandboxReport
+    workspace: Path
+    pull: Report | None
+
+    def changed(self) -> list[str]:
+        """Paths that differ from the base, as git sees them."""
+        done = _git(self.workspace, "status", "--porcelain", "--untracked-files=all")
+        return sorted(line[3:] for line in done.splitlines())
+
+
+def declared(**fields: Any) -> Agent:
+    """The one agent that a table with these keys declares."""
+    table = AgentTable(**fields)
+    agent = build_catalog(Settings(data_dir="/nowhere", agents=(table,))).get(
+        table.id or table.preset
+    )
+    assert agent is not None
+    return agent
+
+
+async def drive(
+    agent: Agent,
+    gateway: Gateway,
+    base: Path,
+    *,
+    sandbox: Sandbox | None = None,
+    timeout_seconds: float = 100,
+    task: str = TASK,
+) -> Driven:
+    sandbox = sandbox or BubblewrapSandbox(_UID_BASE)
+    owner, assigned = sandbox.owner_uid(0), agent.model
+    assert assigned is not None
+    workspace = make_workspace(base / "tree", owner)
+    prepared = prepare(
+        agent,
+        facts_of(agent, task),
+        workspace=workspace,
+        run_dir=base / "run",
+        owner_uid=owner,
+        timeout_seconds=timeout_seconds,
+        slot=0,
+    )
+    door = Door(
+        port=GATEWAY_PORT,
+        protocol=gateway.protocol,
+        environment=model_environment(agent, assigned, gateway.token),
+    )
+    watch, log = watch_of(agent), bytearray()
+    report = await sandbox.run(
+        dataclasses.replace(prepared, doors=(door,)), lambda data: log.extend(watch.feed(data))
+    )
+    log.extend(watch.end())
+    return Driven(
+        failure=watch.why_it_failed(report, prepared.run_dir),
+        log=log.decode(errors="replace"),
+        report=report,
+        workspace=workspace,
+        pull=read_report(prepared.run_dir),
+    )
+
+
+def facts_of(agent: Agent, task: str) -> JobFacts:
+    return JobFacts(
+        job_id="job_1",
+        repo="acme/shop",
+        agent=agent.id,
+        agent_name=agent.name,
+        base_branch="main",
+        base_commit="0" * 40,
+        config_override={"prompt": task},
+    )
+
+
+def make_workspace(path: Path, owner: int | None) -> Path:
+    path.mkdir()
+    (path / "README.md").write_text("A shop.\n")
+    _git(path, "init", "--quiet")
+    _git(path, "add", "--all")
+    _git(path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "Begin")
+    if owner is not None:
+        for each in (path, *path.rglob("*")):
+            os.lchown(each, owner, owner)
+    return path
+
+
+def _git(directory: Path, *words: str) -> str:
+    trusting = ("-c", f"safe.directory={directory}")
+    return subprocess.run(
+        ["git", *trusting, *words], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout

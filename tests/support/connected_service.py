@@ -1,0 +1,148 @@
+"""A running service with a platform of each kind connected to it, by the real command line."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.live_platform import KINDS, Town
+from tests.support.service import Api, Service, wait_until
+
+AGENTS = '''
+[[agents]]
+id = "edit"
+name = "Edit"
+command = ["sh", "-c", """
+echo changed >> edited.txt
+printf 'Edit a file\\n\\nAs asked.' > "$AGENTJOBS_REPORT"
+"""]
+
+[[agents]]
+id = "thoughtful"
+name = "Thoughtful"
+command = ["sh", "-c", "echo thinking; echo slowly >> edited.txt; exec sleep 4"]
+
+[[agents]]
+id = "thief"
+name = "Thief"
+# What it looks for is written so that it does not find itself.
+command = ["sh", "-c", """
+pattern='ghs_[0-9a-f]{36}|(gitlab|gitea|decoy)-token-5e2c7fd[1]|BEGIN RSA PRIVATE KE[Y]'
+env > /tmp/environment
+grep -rslaE "$pattern" . /tmp /run /var /etc /home /root /proc/[0-9]*/environ \
+  /proc/[0-9]*/cmdline > /tmp/found
+sort -u /tmp/found | sed 's/^/found: /'
+sort -u /tmp/found > edited.txt
+"""]
+'''
+CONFIGURATION = 'labels = ["agents", "needs review"]\nverify = "test -s edited.txt"\n'
+ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass
+class Street:
+    service: Service
+    api: Api
+    towns: dict[str, Town]
+
+    def restart(self) -> None:
+        """After a kill; its address is another one."""
+        key = self.api.http.headers["Authorization"].removeprefix("Bearer ")
+        self.service.start()
+        self.api = self.service.client(key)
+
+    def start(self, town: Town, agent: str = "edit", **fields: Any) -> str:
+        return self.api.create(town.shop.full_name, agent, **fields)
+
+    def ended(self, job_id: str) -> dict[str, Any]:
+        return self.api.wait_status(job_id, *ENDED)
+
+    def completed(self, job_id: str) -> dict[str, Any]:
+        job = self.ended(job_id)
+        assert job["status"] == "completed", (job["error"], self.api.log(job_id))
+        return job
+
+    def failed(self, job_id: str) -> tuple[str, str]:
+        job = self.ended(job_id)
+        assert job["status"] == "failed", job
+        return job["error"]["code"], job["error"]["message"]
+
+    def jobs(self, full_name: str) -> list[dict[str, Any]]:
+        """The newest first."""
+        found: list[dict[str, Any]] = self.api.http.get(
+            "/jobs", params={"repo": full_name, "limit": "100"}
+        ).json()["jobs"]
+        return found
+
+    def repo(self, full_name: str) -> dict[str, Any] | None:
+        repos = self.api.http.get("/repos").json()["repos"]
+        return next((repo for repo in repos if repo["full_name"] == full_name), None)
+
+    def wait_indexed(self, full_name: str, commit: str) -> None:
+        def is_indexed() -> bool:
+            repo = self.repo(full_name)
+            return repo is not None and repo["indexed_commit"] == commit
+
+        wait_until(is_indexed, f"{full_name} to be indexed at {commit}")
+
+    def wait_pull_state(self, job_id: str, state: str) -> None:
+        wait_until(lambda: self.api.job(job_id)["pr_state"] == state, f"{job_id} to be {state}")
+
+
+@contextmanager
+def open_street(
+    place: Path, kinds: tuple[str, ...] = KINDS, **environment: str
+) -> Iterator[Street]:
+    """Each shop is connected and indexed."""
+    data_dir = place / "data"
+    data_dir.mkdir()
+    (data_dir / "agentjobs.toml").write_text(AGENTS)
+    with ExitStack() as stack:
+        towns = {kind: Town.founded(kind, place, files_of(kind)) for kind in kinds}
+        for town in towns.values():
+            stack.enter_context(town.running())
+        service = Service(
+            data_dir,
+            {
+                "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
+                "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8",
+                # All servers of a process have one authority.
+                "AGENTJOBS_CA_FILE": str(towns[kinds[0]].server.authorities),
+                "AGENTJOBS_SLOTS": "4",
+                **environment,
+            },
+        ).start()
+        stack.callback(_stop, service)
+        street = Street(service, service.client(service.key()), towns)
+        at_once([lambda town=town: town.connect(service) for town in towns.values()])
+        for town in towns.values():
+            street.api.wait_ready(town.shop.full_name)
+        yield street
+        assert "Traceback" not in service.log(), service.log()
+        assert service.stop() == 0, service.log()
+
+
+def at_once(acts: list[Callable[[], object]]) -> None:
+    with ThreadPoolExecutor(len(acts)) as threads:
+        for done in [threads.submit(act) for act in acts]:
+            done.result()
+
+
+def files_of(kind: str) -> dict[str, str | bytes]:
+    """Who reviews is said by the code owners or, where the platform asks those itself, not."""
+    files: dict[str, str | bytes] = {
+        "app.py": "import os\nx = 1\n",
+        "decoy.txt": "decoy-token-5e2c7fd1\n",
+        ".agentjobs.toml": CONFIGURATION,
+    }
+    if kind == "gitea":
+        return {**files, ".agentjobs.toml": f'{CONFIGURATION}reviewers = ["grace"]\n'}
+    return {**files, "CODEOWNERS": "* @nobody\nedited.txt @grace\n"}
+
+
+def _stop(service: Service) -> None:
+    assert service.process is not None
+    if service.process.poll() is None:
+        service.kill()

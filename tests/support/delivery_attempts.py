@@ -1,0 +1,58 @@
+"""Attempts of the tests: connections with short options, and one delivery to send."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvloop
+
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, system_addresses
+from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.model import Attempt
+from tests.support.bad_receivers import Authority, Behaviour, Receiver, receiver
+
+SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
+LOOPBACK = Allowed.parse(["127.0.0.0/8"], SETTING)
+NOTHING = Allowed.parse([], SETTING)
+HEADERS = {"X-Service-Event": "job.queued", "Content-Type": "application/json"}
+BODY = b'{"event": "job.queued"}'
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+# The service runs on uvloop; the two fail in different words.
+LOOPS: tuple[Run, ...] = (asyncio.run, uvloop.run)
+
+
+@asynccontextmanager
+async def connections(
+    allowed: Allowed = LOOPBACK,
+    *,
+    authority: Authority | None = None,
+    proxy: str = "",
+    timeout_seconds: float = 60,
+    connect_seconds: float = 30,
+    look_up: LookUp = system_addresses,
+) -> AsyncIterator[Connections]:
+    opened = Connections(
+        allowed,
+        ca_file=str(authority.file) if authority else "",
+        proxy=proxy,
+        timeout_seconds=timeout_seconds,
+        connect_seconds=connect_seconds,
+        look_up=look_up,
+    )
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def send(opened: Connections, url: str, endpoint: str = "whk_1") -> Attempt:
+    async with asyncio.timeout(100):
+        return await opened.attempt(endpoint, url, HEADERS, BODY)
+
+
+async def one_attempt(behaviour: Behaviour, **options: Any) -> tuple[Attempt, Receiver]:
+    async with receiver(behaviour) as served, connections(**options) as opened:
+        return await send(opened, served.url()), served

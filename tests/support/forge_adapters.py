@@ -1,0 +1,250 @@
+"""Forges under test: `local` on either engine, and each platform against its contract server."""
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agentjobs.connections.adapters import NewPlatform
+from agentjobs.forges.connection import Connection
+from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.gitea.adapter import Gitea
+from agentjobs.forges.github.adapter import GitHub
+from agentjobs.forges.gitlab.adapter import GitLab
+from agentjobs.forges.http.client import Patience
+from agentjobs.forges.protocol import (
+    Forge,
+    ForgeError,
+    Platform,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.sessions import guarded_sockets
+from agentjobs.store.opening import open_database
+from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.git_remote import GitRemote
+from tests.support.forge_servers.gitea import GiteaServer
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.forge_servers.gitlab import GitLabServer
+from tests.support.forge_servers.state import RepositoryRow
+from tests.support.local_repository import CREDENTIAL, FILES, git_now, make_platform
+
+LOCAL = ("local-sqlite", "local-postgresql")
+PLATFORMS = ("github", "github-app", "gitlab", "gitea")
+BRANCHES = ("agentjobs/one", "agentjobs/two")
+LOOPBACK = Allowed.parse(["127.0.0.0/8"])
+
+_SERVERS: dict[str, type[ContractServer]] = {
+    "github": GitHubServer,
+    "gitlab": GitLabServer,
+    "gitea": GiteaServer,
+}
+_ADAPTERS: dict[str, NewPlatform] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
+# What opens a pull request there.
+CREATES = {
+    "github": "POST /repos/{owner}/{repo}/pulls",
+    "gitlab": "POST /projects/{id}/merge_requests",
+    "gitea": "POST /repos/{owner}/{repo}/pulls",
+}
+
+
+@dataclass
+class Bench:
+    """A forge, with a repository on it that has branches to propose."""
+
+    forge: Forge
+    repo: RepoAddress
+    commits: dict[str, str]
+    base: str
+    git_dir: Path
+    said: list[str] = field(default_factory=list)
+
+    def request(self, branch: str = BRANCHES[0], **fields: object) -> PullRequestRequest:
+        given = {
+            "head_branch": branch,
+            "base_branch": "main",
+            "head_commit": self.commits.get(branch, self.commits[BRANCHES[0]]),
+            "base_commit": self.base,
+            "title": "A change",
+            "body": "Because.",
+            **fields,
+        }
+        return PullRequestRequest(**given)  # type: ignore[arg-type]
+
+    async def open(self, branch: str = BRANCHES[0], **fields: object) -> PullRequest:
+        return await self.forge.open_pull_request(
+            self.repo, CREDENTIAL, self.request(branch, **fields)
+        )
+
+    def push(self, *branches: str) -> None:
+        """As if a job had pushed what the first branch has."""
+        for branch in branches:
+            file = self.git_dir / "refs" / "heads" / branch
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{self.commits[BRANCHES[0]]}\n")
+
+
+class Hours:
+    """A clock that waiting moves on, so that nobody waits."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return sum(self.slept)
+
+    def time_of_day(self) -> float:
+        return time.time() + self.now()
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        # Whoever else waits for the same moment gets their turn.
+        await asyncio.sleep(0)
+
+
+@dataclass
+class PlatformBench(Bench):
+    """`platform` is patient for an hour, in which no time passes."""
+
+    kind: str = ""
+    server: ContractServer = field(kw_only=True)
+    platform: Platform = field(kw_only=True)
+    row: RepositoryRow = field(kw_only=True)
+    hours: Hours = field(kw_only=True)
+    secrets: list[str] = field(default_factory=list)
+
+    @property
+    def creates(self) -> str:
+        return CREATES[self.server.platform]
+
+    async def refused(self, asked: Awaitable[object]) -> ForgeError:
+        """What it fails with, which names no credential, and neither does where it came from."""
+        with pytest.raises(ForgeError) as raised:
+            await asked
+        for error in _chain(raised.value):
+            for secret in self.known_secrets:
+                assert secret not in f"{error} {error!r}"
+        return raised.value
+
+    @property
+    def known_secrets(self) -> list[str]:
+        given = self.server.app.tokens if isinstance(self.server, GitHubServer) else ()
+        return [*self.secrets, *given]
+
+
+@contextlib.asynccontextmanager
+async def local_bench(database_url: str, place: Path, template: Path) -> AsyncIterator[Bench]:
+    db = await open_database(database_url, migrate=False)
+    try:
+        platform = await make_platform(db, place)
+        refs = [f"{name}:{name}" for name in BRANCHES]
+        git_now("fetch", "--quiet", str(template), *refs, cwd=platform.git_dir)
+        commits = {name: platform.head(name) for name in BRANCHES}
+        yield Bench(platform.forge, platform.repo, commits, platform.head(), platform.git_dir)
+    finally:
+        await db.close()
+
+
+@contextlib.asynccontextmanager
+async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterator[PlatformBench]:
+    server = _SERVERS[kind.partition("-")[0]](place)
+    row = server.add_repository("acme/shop")
+    shutil.copytree(template, server.git.directory(row))
+    async with server.serving(), _session(server) as session:
+        hours = Hours()
+        server.clock = hours.time_of_day
+        said: list[str] = []
+        connection = connection_to(server, as_app=kind == "github-app")
+        credential = credential_of(server, connection)
+        platform = _ADAPTERS[server.platform](
+            connection,
+            credential,
+            session,
+            GitWay(LOOPBACK, server.authorities),
+            Patience(
+                3_600,
+                said.append,
+                clock=hours.now,
+                time_of_day=hours.time_of_day,
+                sleep=hours.sleep,
+            ),
+        )
+        heads = {name: server.git.head(row, name) or "" for name in (*BRANCHES, "main")}
+        yield PlatformBench(
+            platform,
+            RepoAddress("acme", row.full_name, "repo_1", str(row.id)),
+            heads,
+            heads["main"],
+            server.git.directory(row),
+            said,
+            kind=kind,
+            server=server,
+            platform=platform,
+            row=row,
+            hours=hours,
+            secrets=[credential],
+        )
+
+
+def _session(server: ContractServer) -> aiohttp.ClientSession:
+    """As the service has one, but it trusts nobody else: to read the system's authorities takes
+    longer than most tests here."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            ssl=ssl.create_default_context(cafile=server.authorities),
+            socket_factory=guarded_sockets(LOOPBACK),
+        ),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+def connection_to(server: ContractServer, *, as_app: bool = False) -> Connection:
+    app = server.app if as_app and isinstance(server, GitHubServer) else None
+    return Connection(
+        id="fcn_1",
+        organization_id="org_1",
+        platform=server.platform,
+        kind="token" if app is None else "app",
+        name=server.platform,
+        url=server.url,
+        app_id=None if app is None else str(app.id),
+        installation_id=None if app is None else str(app.installation_id),
+    )
+
+
+def credential_of(server: ContractServer, connection: Connection) -> str:
+    """What the connection has sealed: the App's private key, or a token."""
+    if connection.kind == "app" and isinstance(server, GitHubServer):
+        return server.app.private_key
+    return server.token
+
+
+def make_template(place: Path) -> Path:
+    """A bare repository with the branches, to be copied: quicker than to make each anew."""
+    git = GitRemote(place)
+    row = RepositoryRow(1, "acme/template")
+    git.create(row, dict(FILES))
+    for branch in BRANCHES:
+        git.commit(row, branch, {"new.txt": branch})
+    directory = git.directory(row)
+    # Few files, so that a copy costs little.
+    git_now("repack", "-a", "-d", "--quiet", cwd=directory)
+    git_now("prune-packed", cwd=directory)
+    shutil.rmtree(directory / "hooks")
+    return directory
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,134 @@
+"""A platform's published API as a list of operations, and what is wrong with a request.
+
+An operation in a file of `descriptions/`:
+    {"method": "POST", "path": "/projects/{id}/notes",
+     "query": {"page": "integer"},
+     "body": {"text": {"type": "string", "required": true}, "labels": "array"},
+     "answer": {"id": "integer"}}
+A type alone is short for {"type": …}; further words are those of JSON Schema (enum, items,
+properties, nullable). Without `body` there must be none. `answer` is the object, or one of the
+list, that a success shows; it is optional, and holds the contract server itself to the truth.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tests.support.forge_servers.schema import Resolve, Schema, as_it_is, faults, text_fault
+
+DESCRIPTIONS = Path(__file__).parent / "descriptions"
+_PLACEHOLDER = re.compile(r"\{[^{}]+\}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`body` is None where nothing may be sent; `answer` where nothing is known of it."""
+
+    method: str
+    path: str
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    required_query: frozenset[str] = frozenset()
+    body: Schema | None = None
+    needs_body: bool = False
+    answer: Schema | None = None
+    resolve: Resolve = as_it_is
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def request_faults(self, query: Iterable[tuple[str, str]], body: object) -> Iterator[str]:
+        given = list(query)
+        for name, value in given:
+            if name not in self.query:
+                yield f"the query parameter {name!r} is not described"
+            elif fault := text_fault(value, self.resolve(self.query[name])):
+                yield f"the query parameter {name!r} {fault}"
+        for name in sorted(self.required_query - {name for name, _ in given}):
+            yield f"the query parameter {name!r} is missing"
+        yield from self._body_faults(body)
+
+    def answer_faults(self, content: object) -> Iterator[str]:
+        """What a server answers may be less than the truth, but nothing else."""
+        if self.answer is not None and content is not None:
+            yield from faults(content, self.answer, "the answer", self.resolve, complete=False)
+
+    def _body_faults(self, body: object) -> Iterator[str]:
+        if body is None:
+            if self.needs_body:
+                yield "the body is missing"
+        elif self.body is None:
+            yield "a body is not described"
+        else:
+            yield from faults(body, self.body, "body", self.resolve)
+
+
+@dataclass(frozen=True)
+class Match:
+    operation: Operation
+    values: Mapping[str, str]
+
+
+class Description:
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._routes = [(_pattern(one.path), one) for one in operations]
+        # What is written out goes before a placeholder: /user/repos before /user/{id}.
+        self._routes.sort(key=lambda route: route[1].path.count("{"))
+
+    @classmethod
+    def read(cls, name: str) -> "Description":
+        """From `descriptions/<name>.json`: {"about": …, "operations": […]}."""
+        told = json.loads((DESCRIPTIONS / f"{name}.json").read_text())
+        return cls(from_facts(told["operations"]))
+
+    def match(self, method: str, raw_path: str) -> Match | None:
+        """`raw_path` as it was sent: a slash within a name is %2F."""
+        for pattern, operation in self._routes:
+            found = pattern.fullmatch(raw_path) if operation.method == method else None
+            if found:
+                names = [one[1:-1] for one in _PLACEHOLDER.findall(operation.path)]
+                values = [unquote(value) for value in found.groups()]
+                return Match(operation, dict(zip(names, values, strict=True)))
+        return None
+
+
+def from_facts(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operation]:
+    for told in operations:
+        query = {name: _schema(one) for name, one in told.get("query", {}).items()}
+        body = _object(told["body"]) if "body" in told else None
+        answer = _object(told["answer"]) if "answer" in told else None
+        yield Operation(
+            told["method"],
+            told["path"],
+            query,
+            frozenset(name for name, one in query.items() if one.get("required") is True),
+            body,
+            bool(body and body["required"]),
+            answer and {"anyOf": [answer, {"type": "array", "items": answer}]},
+        )
+
+
+def _object(fields: Mapping[str, Any]) -> Schema:
+    properties = {name: _schema(one) for name, one in fields.items()}
+    required = [name for name, one in properties.items() if one.get("required") is True]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _schema(told: str | Mapping[str, Any]) -> Schema:
+    if isinstance(told, str):
+        return {"type": told}
+    schema = dict(told)
+    if "properties" in schema:
+        schema |= {**_object(schema["properties"]), "nullable": schema.get("nullable", False)}
+    if "items" in schema:
+        schema["items"] = _schema(schema["items"])
+    return schema
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = [re.escape(part) for part in _PLACEHOLDER.split(path)]
+    return re.compile("([^/]+)".join(parts))

@@ -1,0 +1,278 @@
+"""What all contract servers share: HTTPS with an authority of their own, every request held to the
+platform's description, faults on order, the git remote. Knows no platform."""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from tests.support.forge_servers.authority import authorities, tls
+from tests.support.forge_servers.calls import NOTHING, Call, Refusal, handlers_of
+from tests.support.forge_servers.description import Description, Match
+from tests.support.forge_servers.faults import Fault
+from tests.support.forge_servers.git_remote import GitRemote
+from tests.support.forge_servers.state import WRITING, RepositoryRow, Role, State
+
+_GIT_PATH = re.compile(
+    r"/(?P<name>.+?)(\.git)?(?P<rest>/(info/refs|git-upload-pack|git-receive-pack))"
+)
+
+
+class ContractServer:
+    """A platform's server is a subclass with the hooks below and a method for each operation:
+
+        @answers("GET /user")
+        async def own_user(self, call: Call) -> Answer: ...
+
+    Requests that break the description are answered 400 and stand in `violations`; `serving` fails
+    for them at its end.
+    """
+
+    platform: ClassVar[str]
+    # Before every path of the description, such as "/api/v4".
+    api_path: ClassVar[str] = ""
+    account: ClassVar[str] = "agentjobs-bot"
+
+    def __init__(self, description: Description, place: Path) -> None:
+        self.description = description
+        self.state = State(self.account)
+        self.git = GitRemote(place / "git")
+        self.authorities = authorities(place)
+        self.token = f"{self.platform}-token-5e2c7fd1"
+        self.port = 0
+        # A test whose time is not that of the world moves both sides.
+        self.clock: Callable[[], float] = time.time
+        # Everything that was asked and understood, and what was wrong.
+        self.calls: list[Call] = []
+        self.violations: list[str] = []
+        self.git_requests: list[str] = []
+        self._faults: list[Fault] = []
+        self._handlers = handlers_of(type(self))
+
+    # What a platform says of itself
+
+    def error(self, refusal: Refusal) -> Any:
+        """The body of an error, in the platform's shape."""
+        return {"message": str(refusal), **refusal.more}
+
+    def header_faults(self, headers: Mapping[str, str]) -> list[str]:
+        """What the platform wants of every request's headers."""
+        return [] if headers.get("User-Agent") else ["the header User-Agent is missing"]
+
+    def usual_headers(self) -> Mapping[str, str]:
+        """On every answer: the rate limit."""
+        return {}
+
+    def described_path(self, path: str) -> str:
+        """What the description calls a path that the platform understands besides."""
+        return path
+
+    def admit(self, call: Call) -> None:
+        """Raise Refusal(401, …) for a credential that is not accepted; calls see `self.token`."""
+        raise NotImplementedError
+
+    def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
+        """What basic authentication allows there; None: the credential is not accepted."""
+        raise NotImplementedError
+
+    # What tests use
+
+    @property
+    def url(self) -> str:
+        """Where people reach the platform."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def next(self, fault: Fault) -> None:
+        """To be done to the next request that fits; several are done in their order."""
+        self._faults.append(fault)
+
+    def well(self) -> None:
+        self._faults.clear()
+
+    def add_repository(
+        self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: object
+    ) -> RepositoryRow:
+        """With a real git repository; without files only the row is made."""
+        repository = self.state.add_repository(full_name, **fields)
+        if files is not None:
+            self.git.create(repository, files)
+        return repository
+
+    def calls_of(self, name: str) -> list[Call]:
+        return [call for call in self.calls if call.name == name]
+
+    # What the platforms' servers use
+
+    def paged(
+        self, call: Call, rows: list[Any], usual: int = 30, most: int = 100, size: str = "per_page"
+    ) -> tuple[list[Any], dict[str, str]]:
+        """One page of the rows, and the header Link that leads to the others."""
+        page, per_page = call.page(usual, most, size)
+        here = rows[(page - 1) * per_page : page * per_page]
+        last = max(1, -(-len(rows) // per_page))
+        leading = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        links = [
+            f"<{self.url}{call.path}?{urlencode({**call.query, size: per_page, 'page': number})}>;"
+            f' rel="{relation}"'
+            for relation, number in leading.items()
+            if number != page and 0 < number <= last
+        ]
+        return here, {"Link": ", ".join(links)} if links else {}
+
+    # Answering
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        found = _GIT_PATH.fullmatch(request.path)
+        if found:
+            return await self._git(request, found["name"], found["rest"])
+        path = request.rel_url.raw_path
+        if not path.startswith(f"{self.api_path}/"):
+            return self._violation(f"{request.method} {path} is not part of the API")
+        described = self.described_path(path.removeprefix(self.api_path))
+        match = self.description.match(request.method, described)
+        fault = self._fault_for(match.operation.name if match else "")
+        if fault is not None and not fault.after:
+            return await self._misbehave(request, fault)
+        if match is None:
+            return self._violation(f"{request.method} {path} is not described")
+        answer = await self._answer(request, match)
+        return answer if fault is None else await self._misbehave(request, fault)
+
+    async def _answer(self, request: web.Request, match: Match) -> web.StreamResponse:
+        name = match.operation.name
+        raw = await request.read()
+        try:
+            body = json.loads(raw) if raw else None
+        except ValueError:
+            return self._violation(f"{name}: the body is not JSON")
+        query = list(request.query.items())
+        call = Call(
+            name, match.values, dict(query), body, request.headers, request.rel_url.raw_path
+        )
+        wrong = [*match.operation.request_faults(query, body), *self.header_faults(request.headers)]
+        if wrong:
+            return self._violation(f"{name}: {'; '.join(wrong)}")
+        self.calls.append(call)
+        handler = self._handlers.get(name)
+        if handler is None:
+            return self._violation(f"{name}: the server has no answer to it")
+        try:
+            self.admit(call)
+            answer = await handler(self, call)
+        except Refusal as refusal:
+            return self._respond(self.error(refusal), refusal.status, refusal.headers)
+        if answer.status < 300 and answer.content is not NOTHING:
+            for fault in match.operation.answer_faults(answer.content):
+                self.violations.append(f"{name}: {fault}")
+        return self._respond(answer.content, answer.status, answer.headers)
+
+    def _respond(
+        self, content: Any, status: int, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
+        sent = {**self.usual_headers(), **(headers or {})}
+        if content is NOTHING:
+            return web.Response(status=status, headers=sent)
+        return web.json_response(content, status=status, headers=sent)
+
+    def _violation(self, words: str) -> web.Response:
+        self.violations.append(words)
+        return self._respond(self.error(Refusal(400, words)), 400)
+
+    async def _git(self, request: web.Request, name: str, rest: str) -> web.StreamResponse:
+        service = request.query.get("service", rest.removeprefix("/"))
+        self.git_requests.append(f"{request.method} {request.path} {service}")
+        fault = self._fault_for(service)
+        if fault is not None:
+            return await self._misbehave(request, fault)
+        moved = self.state.by_former_name(name)
+        repository = self.state.by_name(name)
+        if repository is None and moved is not None:
+            address = f"{self.url}/{moved.full_name}.git{rest}?{request.query_string}"
+            return web.Response(status=301, headers={"Location": address})
+        status = self._git_refusal(request.headers, repository, service)
+        if status is None and repository is not None:
+            return await self.git.serve(request, repository, rest)
+        challenge = {"WWW-Authenticate": 'Basic realm="git"'} if status == 401 else {}
+        return web.Response(status=status or 404, headers=challenge, text="Not for you.")
+
+    def _git_refusal(
+        self, headers: Mapping[str, str], repository: RepositoryRow | None, service: str
+    ) -> int | None:
+        credential = _basic(headers.get("Authorization", ""))
+        if credential is None:
+            return 401
+        if repository is None or not self.git.directory(repository).exists():
+            return 404
+        role = self.git_role(*credential, repository)
+        if role in (None, "none"):
+            return 401 if role is None else 404
+        return 403 if service == "git-receive-pack" and role not in WRITING else None
+
+    def _fault_for(self, name: str) -> Fault | None:
+        for fault in self._faults:
+            if not name.startswith(fault.on):
+                continue
+            if fault.times is not None:
+                fault.times -= 1
+                if fault.times <= 0:
+                    self._faults.remove(fault)
+            return fault
+        return None
+
+    async def _misbehave(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.seconds)
+        if fault.kind in ("cut", "slow"):
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=500)
+        if fault.kind == "redirect_loop":
+            return web.Response(status=301, headers={"Location": str(request.rel_url)})
+        if fault.raw is not None:
+            return web.Response(
+                status=fault.status,
+                body=fault.raw,
+                headers=fault.headers,
+                content_type=fault.content_type,
+            )
+        shown = request.headers.get("PRIVATE-TOKEN") or request.headers.get("Authorization", "")
+        words = fault.message.replace("{credential}", shown.rpartition(" ")[2])
+        refusal = Refusal(fault.status, words)
+        return self._respond(self.error(refusal), fault.status, fault.headers)
+
+    # Running
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        """Fails at its end if anything broke the description."""
+        server = web.Server(self.handle)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls())
+        await site.start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+        assert not self.violations, "\n".join(self.violations)
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    scheme, _, coded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return user, password

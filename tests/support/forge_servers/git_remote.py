@@ -1,0 +1,116 @@
+"""The git half of a contract server: real smart HTTP by `git http-backend` on bare repositories."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from aiohttp import web
+
+from tests.support.forge_servers.state import RepositoryRow
+from tests.support.local_repository import commit_files, git_now
+
+_HOOK = """#!/bin/sh
+while read old new ref; do
+  branch="${ref#refs/heads/}"
+  if grep -qxF "$branch" protected; then
+    echo "error: GH006: Protected branch update failed for $ref." >&2
+    exit 1
+  fi
+done
+"""
+
+
+class GitRemote:
+    """Repositories lie under `root` by their identifiers: a rename moves nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tree = root / "tree"
+
+    def directory(self, repository: RepositoryRow) -> Path:
+        return self.root / f"{repository.id}.git"
+
+    def create(self, repository: RepositoryRow, files: dict[str, str | bytes]) -> str:
+        """The first commit; nothing is committed for a repository that is to be empty."""
+        directory = self.directory(repository)
+        directory.mkdir(parents=True)
+        branch = f"--initial-branch={repository.default_branch}"
+        git_now("init", "--quiet", "--bare", branch, cwd=directory)
+        git_now("config", "http.receivepack", "true", cwd=directory)
+        if repository.is_empty:
+            return ""
+        return self.commit(repository, repository.default_branch, files)
+
+    def commit(self, repository: RepositoryRow, branch: str, files: dict[str, str | bytes]) -> str:
+        """A commit on top of the branch, or of the default one for a new branch."""
+        directory = self.directory(repository)
+        start = self.head(repository, branch) or self.head(repository, repository.default_branch)
+        shutil.rmtree(self.tree, ignore_errors=True)
+        self.tree.mkdir(parents=True)
+        git_now("init", "--quiet", "--initial-branch=work", cwd=self.tree)
+        if start:
+            git_now("fetch", "--quiet", str(directory), start, cwd=self.tree)
+            git_now("reset", "--quiet", "--hard", start, cwd=self.tree)
+        commit = commit_files(self.tree, files, f"Change {branch}")
+        target = f"HEAD:refs/heads/{branch}"
+        git_now("push", "--quiet", "--force", str(directory), target, cwd=self.tree)
+        return commit
+
+    def set_branch(self, repository: RepositoryRow, branch: str, commit: str) -> None:
+        """Of a commit that is there already; no process is started for it."""
+        file = self.directory(repository) / "refs" / "heads" / branch
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{commit}\n")
+
+    def head(self, repository: RepositoryRow, branch: str) -> str | None:
+        """Whether a branch is there, and where it stands."""
+        try:
+            file = self.directory(repository) / "refs" / "heads" / branch
+            return file.read_text().strip()
+        except (OSError, ValueError):
+            return None
+
+    async def serve(
+        self, request: web.Request, repository: RepositoryRow, path: str
+    ) -> web.StreamResponse:
+        """`path` is what follows the repository, such as /info/refs."""
+        self._protect(repository)
+        body = await request.read()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(self.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REMOTE_USER": "tester",
+            "PATH_INFO": f"/{repository.id}.git{path}",
+            "QUERY_STRING": request.rel_url.raw_query_string,
+            "REQUEST_METHOD": request.method,
+            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+            "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+            # A compressed body was opened by aiohttp already.
+            "CONTENT_LENGTH": str(len(body)),
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+        }
+        process = await asyncio.create_subprocess_exec(
+            "git",
+            "http-backend",
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate(body)
+        head, _, content = output.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n"))
+        status = int(headers.pop("Status", "200")[:3])
+        return web.Response(status=status, headers=headers, body=content)
+
+    def _protect(self, repository: RepositoryRow) -> None:
+        directory = self.directory(repository)
+        hook = directory / "hooks" / "pre-receive"
+        if repository.protected:
+            hook.parent.mkdir(exist_ok=True)
+            (directory / "protected").write_text("\n".join(repository.protected) + "\n")
+            hook.write_text(_HOOK)
+            hook.chmod(0o755)
+        else:
+            hook.unlink(missing_ok=True)

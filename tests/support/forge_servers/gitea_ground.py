@@ -1,0 +1,141 @@
+"""What Gitea's contract server stands on: a token's scopes, who may do what, and its rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.support.forge_servers import gitea_shapes as shapes
+from tests.support.forge_servers.calls import Call, Refusal
+from tests.support.forge_servers.description import Description
+from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.state import WRITING, IssueRow, PullRow, RepositoryRow, Role
+
+REPO = "/repos/{owner}/{repo}"
+ISSUE = f"{REPO}/issues/{{index}}"
+PULL = f"{REPO}/pulls/{{index}}"
+MOST_ON_A_PAGE = 50
+# Of an operation's path, the first that fits; the scope is read:… or write:… of it.
+_CATEGORIES = (
+    ("/user/repos", "repository"),
+    ("/user", "user"),
+    ("/orgs/", "organization"),
+    (f"{REPO}/issues/", "issue"),
+    (f"{REPO}/labels", "issue"),
+    ("/repo", "repository"),
+)
+
+
+class GiteaGround(ContractServer):
+    """`scopes` are those of the token, None for a version before there were any; `own_address` is
+    what Gitea believes to be called; `label_sets` the labels of organizations; `is_racing` as it is
+    when several ask at once: nobody sees what the others just opened."""
+
+    platform: ClassVar[str] = "gitea"
+    api_path: ClassVar[str] = "/api/v1"
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(Description.read("gitea"), place)
+        self.scopes: set[str] | None = {"write:repository", "write:issue", "read:user"}
+        self.own_address = "https://git.example.org"
+        self.label_sets: dict[str, list[str]] = {}
+        self.is_racing = False
+        self._label_ids: dict[tuple[str, str], int] = {}
+
+    # The hooks of the frame
+
+    def error(self, refusal: Refusal) -> Any:
+        return {"message": str(refusal), "url": f"{self.own_address}/api/swagger"}
+
+    def admit(self, call: Call) -> None:
+        if call.headers.get("Authorization") != f"token {self.token}":
+            raise Refusal(401, "user does not exist [uid: 0, name: ]")
+        method, path = call.name.split(" ")
+        category = next(name for begin, name in _CATEGORIES if path.startswith(begin))
+        needed = f"{'read' if method == 'GET' else 'write'}:{category}"
+        if self.scopes is None or {needed, f"write:{category}"} & self.scopes:
+            return
+        words = "token does not have at least one of required scope(s)"
+        shown = ",".join(sorted(self.scopes))
+        raise Refusal(403, f"{words}, required=[{needed}], token scope={shown}")
+
+    def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:  # noqa: ARG002 - Gitea does not look at the name beside a token
+        if password != self.token:
+            return None
+        return "read" if repository.is_archived else repository.own_role
+
+    def add_repository(
+        self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: object
+    ) -> RepositoryRow:
+        """Only who administers a repository may ask what others may do there."""
+        return super().add_repository(full_name, files, **{"own_role": "admin", **fields})
+
+    # What answers are made of
+
+    def listed(self, call: Call, rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
+        """The links lead to where Gitea believes to be."""
+        here, headers = self.paged(call, rows, 30, MOST_ON_A_PAGE, "limit")
+        links = {name: value.replace(self.url, self.own_address) for name, value in headers.items()}
+        return here, {**links, "X-Total-Count": str(len(rows))}
+
+    def repository(self, call: Call) -> RepositoryRow:
+        full_name = f"{call.values['owner']}/{call.values['repo']}"
+        row = self.state.by_name(full_name)
+        moved = self.state.by_former_name(full_name) if row is None else None
+        if moved is not None:
+            address = call.path.replace(f"/{full_name}", f"/{moved.full_name}", 1)
+            raise Refusal(301, "Moved Permanently", {"Location": address})
+        if row is None or row.own_role == "none":
+            raise Refusal(404, "not found")
+        return row
+
+    def writable(self, call: Call) -> RepositoryRow:
+        row = self.repository(call)
+        if row.is_archived:
+            raise Refusal(423, f"{row.full_name} is archived")
+        if row.own_role not in WRITING:
+            raise Refusal(403, "user should have a permission to write to a repo")
+        return row
+
+    def pull(self, repository: RepositoryRow, call: Call) -> PullRow:
+        row = repository.pulls.get(int(call.values["index"]))
+        if row is None:
+            raise Refusal(404, "not found")
+        return row
+
+    def issue(self, repository: RepositoryRow, call: Call) -> IssueRow:
+        number = int(call.values["index"])
+        row = repository.pulls.get(number) or repository.issues.get(number)
+        if row is None:
+            raise Refusal(404, "issue does not exist")
+        return row
+
+    def shown(self, row: RepositoryRow) -> dict[str, Any]:
+        return shapes.repository(self.own_address, row, self.state.user(row.owner))
+
+    def user_shown(self, login: str) -> dict[str, Any]:
+        return shapes.user(self.own_address, self.state.user(login))
+
+    def pull_shown(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
+        """The head is the branch's as long as it is there, even if the pull request was merged."""
+        commit = self.git.head(repository, row.head) or row.head_commit
+        people = {login: self.user_shown(login) for login in (row.author, *row.reviewers)}
+        return shapes.pull(repository, row, commit, people, self.labels_shown(repository, row))
+
+    def labels_shown(self, repository: RepositoryRow, row: IssueRow) -> list[dict[str, Any]]:
+        names = self.label_sets.get(repository.owner, ())
+        return [
+            self.label_shown(repository.owner if name in names else repository.full_name, name)
+            for name in row.labels
+        ]
+
+    def label_shown(self, owner: str, name: str) -> dict[str, Any]:
+        """`owner` is an organization or a repository."""
+        key = (owner, name)
+        if key not in self._label_ids:
+            self._label_ids[key] = self.state.next_id()
+        return {"id": self._label_ids[key], "name": name, "color": "ededed"}
+
+    def labels_with(self, identifiers: list[int]) -> list[str]:
+        """Those nobody has are left out without a word."""
+        found: Mapping[int, str] = {own: name for (_, name), own in self._label_ids.items()}
+        return [found[one] for one in identifiers if one in found]

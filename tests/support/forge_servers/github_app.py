@@ -1,0 +1,125 @@
+"""A GitHub App as its server sees it: who signs for it, its installation, the tokens it gave."""
+
+import secrets
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import RSAKey
+
+from tests.support.forge_servers.calls import Refusal
+
+WANTED = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+_LEVELS = ("read", "write", "admin")
+_MOST_SECONDS = 600
+
+
+@dataclass
+class InstallationToken:
+    """`repositories` None: all of the installation."""
+
+    value: str
+    permissions: Mapping[str, str]
+    repositories: frozenset[int] | None
+    expires_at: float
+
+    def allows(self, permission: str, level: str) -> bool:
+        held = self.permissions.get(permission)
+        return held is not None and _LEVELS.index(held) >= _LEVELS.index(level)
+
+
+@dataclass
+class App:
+    """`permissions` are what the installation was granted; `reach` its repositories, None: all."""
+
+    id: int = 4711
+    slug: str = "agentjobs"
+    installation_id: int = 815
+    account: str = "acme"
+    permissions: dict[str, str] = field(default_factory=lambda: dict(WANTED))
+    reach: set[int] | None = None
+    is_suspended: bool = False
+    token_seconds: float = 3_600.0
+    tokens: dict[str, InstallationToken] = field(default_factory=dict)
+
+    @property
+    def private_key(self) -> str:
+        return _key()[0]
+
+    def verify(self, authorization: str, now: float) -> None:
+        """Raises Refusal unless it is signed by the App, for ten minutes at most."""
+        scheme, _, signed = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not signed:
+            raise Refusal(401, "A JSON web token could not be decoded")
+        try:
+            claims = jwt.decode(signed, _public_key(), ["RS256"]).claims
+            issued, expires = int(claims["iat"]), int(claims["exp"])
+        except (JoseError, KeyError, ValueError, TypeError):
+            raise Refusal(401, "A JSON web token could not be decoded") from None
+        if str(claims.get("iss")) != str(self.id):
+            raise Refusal(401, "'Issuer' claim ('iss') must be an Integer or the client id")
+        if issued > now + 5:
+            raise Refusal(401, "'Issued at' claim ('iat') must be an Integer in the past")
+        if expires <= now:
+            raise Refusal(401, "'Expiration time' claim ('exp') must be in the future")
+        if expires > now + _MOST_SECONDS + 5 or expires - issued > _MOST_SECONDS + 60:
+            raise Refusal(401, "'Expiration time' claim ('exp') is too far in the future")
+
+    def give(
+        self, wanted: Mapping[str, Any], known: Container[int], now: float
+    ) -> InstallationToken:
+        permissions = wanted.get("permissions") or self.permissions
+        for name, level in permissions.items():
+            held = self.permissions.get(name)
+            if held is None or _LEVELS.index(level) > _LEVELS.index(held):
+                words = "The permissions requested are not granted to this installation."
+                raise Refusal(422, words)
+        identifiers: list[int] = wanted["repository_ids"]
+        if not all(self._reaches(one) and one in known for one in identifiers):
+            words = "There is at least one repository that does not exist or is not accessible"
+            raise Refusal(422, f"{words} to the parent installation.")
+        token = InstallationToken(
+            f"ghs_{secrets.token_hex(18)}",
+            dict(permissions),
+            frozenset(identifiers) if identifiers else None,
+            now + self.token_seconds,
+        )
+        self.tokens[token.value] = token
+        return token
+
+    def token_of(self, value: str, now: float) -> InstallationToken | None:
+        token = self.tokens.get(value)
+        return token if token is not None and token.expires_at > now else None
+
+    def sees(self, token: InstallationToken, repository_id: int) -> bool:
+        if not self._reaches(repository_id):
+            return False
+        return token.repositories is None or repository_id in token.repositories
+
+    def _reaches(self, repository_id: int) -> bool:
+        return self.reach is None or repository_id in self.reach
+
+
+@lru_cache(maxsize=1)
+def _key() -> tuple[str, str]:
+    """The private one, and the public one that GitHub keeps: both in PEM."""
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return private.decode(), public.decode()
+
+
+@lru_cache(maxsize=1)
+def _public_key() -> RSAKey:
+    return RSAKey.import_key(_key()[1])

@@ -1,0 +1,202 @@
+"""What GitHub's contract server stands on: its description, who may do what, and its rows.
+
+The description comes from npm (`@octokit/openapi`, generated from what GitHub publishes).
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.support.forge_servers import github_shapes as shapes
+from tests.support.forge_servers import openapi
+from tests.support.forge_servers.calls import Call, Refusal
+from tests.support.forge_servers.description import Description, from_facts
+from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.github_app import App, InstallationToken
+from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
+from tests.support.paths import PROJECT
+
+DOCUMENT = PROJECT / ".npm-tests/generated/api.github.com.json"
+REPO = "/repos/{owner}/{repo}"
+ISSUE = f"{REPO}/issues/{{issue_number}}"
+PULL = f"{REPO}/pulls/{{pull_number}}"
+INSTALLATION = "/app/installations/{installation_id}"
+# One of these permissions of an App is needed, at that level.
+_NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "GET /installation/repositories": ("read", ("metadata",)),
+    f"GET {REPO}": ("read", ("metadata",)),
+    f"GET {REPO}/collaborators/{{username}}/permission": ("read", ("metadata",)),
+    f"GET {REPO}/branches/{{branch}}": ("read", ("contents",)),
+    f"GET {REPO}/pulls": ("read", ("pull_requests",)),
+    f"POST {REPO}/pulls": ("write", ("pull_requests",)),
+    f"GET {PULL}": ("read", ("pull_requests",)),
+    f"PATCH {PULL}": ("write", ("pull_requests",)),
+    f"POST {PULL}/requested_reviewers": ("write", ("pull_requests",)),
+    f"GET {PULL}/reviews": ("read", ("pull_requests",)),
+    f"GET {PULL}/comments": ("read", ("pull_requests",)),
+    f"GET {ISSUE}": ("read", ("issues", "pull_requests")),
+    f"GET {ISSUE}/comments": ("read", ("issues", "pull_requests")),
+    f"POST {ISSUE}/comments": ("write", ("issues", "pull_requests")),
+    f"POST {ISSUE}/labels": ("write", ("issues", "pull_requests")),
+}
+# Those that an App signs for itself, and those that only people have.
+_BY_APP = ("GET /app", f"GET {INSTALLATION}", f"POST {INSTALLATION}/access_tokens")
+_BY_PEOPLE = ("GET /user", "GET /user/repos")
+# Not described, but where GitHub's own redirects lead to after a rename.
+_UNDESCRIBED = [{"method": "GET", "path": "/repositories/{repository_id}"}]
+_BY_ID = re.compile(r"/repositories/(\d+)(/.*)?")
+
+
+@lru_cache(maxsize=1)
+def description() -> Description:
+    names = [*_NEEDS, *_BY_APP, *_BY_PEOPLE]
+    described = openapi.operations(openapi.part_of(DOCUMENT, names), names)
+    return Description([*described, *from_facts(_UNDESCRIBED)])
+
+
+class GitHubGround(ContractServer):
+    """`app` is the App that is installed; `token` a person's. `scopes` are those of a classic one,
+    None of a fine-grained one."""
+
+    platform: ClassVar[str] = "github"
+    # As GitHub Enterprise Server has it: one host for people, API and git.
+    api_path: ClassVar[str] = "/api/v3"
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(description(), place)
+        self.app = App()
+        self.scopes: str | None = "repo"
+        self.state.add_user(f"{self.app.slug}[bot]", is_bot=True)
+
+    # The hooks of the frame
+
+    def error(self, refusal: Refusal) -> Any:
+        page = "https://docs.github.com/rest"
+        status = str(refusal.status)
+        told = {"message": str(refusal), "documentation_url": page, "status": status}
+        return {**told, **refusal.more}
+
+    def header_faults(self, headers: Mapping[str, str]) -> list[str]:
+        wrong = super().header_faults(headers)
+        if headers.get("Accept") not in ("application/vnd.github+json", "application/json"):
+            wrong.append("the header Accept should be application/vnd.github+json")
+        if not headers.get("X-GitHub-Api-Version"):
+            wrong.append("the header X-GitHub-Api-Version is missing")
+        return wrong
+
+    def usual_headers(self) -> Mapping[str, str]:
+        told = {
+            "x-ratelimit-limit": "5000",
+            "x-ratelimit-remaining": "4987",
+            "x-ratelimit-used": "13",
+            "x-ratelimit-reset": str(int(self.clock()) + 1_800),
+            "x-ratelimit-resource": "core",
+            "x-github-request-id": "0001:0002:0003",
+        }
+        return told if self.scopes is None else {**told, "x-oauth-scopes": self.scopes}
+
+    def described_path(self, path: str) -> str:
+        found = _BY_ID.fullmatch(path)
+        repository = self.state.repositories.get(int(found[1])) if found else None
+        if found is None or repository is None:
+            return path
+        return f"/repos/{repository.full_name}{found[2] or ''}"
+
+    def admit(self, call: Call) -> None:
+        shown = call.headers.get("Authorization", "")
+        if call.name in _BY_APP:
+            self.app.verify(shown, self.clock())
+            return
+        value = shown.partition(" ")[2]
+        if shown.partition(" ")[0].lower() not in ("bearer", "token"):
+            raise Refusal(401, "Requires authentication")
+        token = self.app.token_of(value, self.clock())
+        if token is not None:
+            _admit_app(call, token)
+        elif value != self.token:
+            raise Refusal(401, "Bad credentials")
+        elif call.name == "GET /installation/repositories":
+            raise Refusal(403, "You must authenticate with an installation access token")
+
+    def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
+        token = self.app.token_of(password, self.clock())
+        if token is None:
+            return repository.own_role if password == self.token else None
+        if user != "x-access-token":
+            return None
+        if not self.app.sees(token, repository.id) or not token.allows("contents", "read"):
+            return "none"
+        return "write" if token.allows("contents", "write") else "read"
+
+    # What answers are made of
+
+    def repository(self, call: Call) -> RepositoryRow:
+        full_name = f"{call.values['owner']}/{call.values['repo']}"
+        repository = self.state.by_name(full_name)
+        if repository is None:
+            raise self._elsewhere(call, full_name)
+        token = self.app_token(call)
+        hidden = repository.own_role == "none" if token is None else False
+        if hidden or (token is not None and not self.app.sees(token, repository.id)):
+            raise Refusal(404, "Not Found")
+        return repository
+
+    def _elsewhere(self, call: Call, full_name: str) -> Refusal:
+        moved = self.state.by_former_name(full_name)
+        if moved is None:
+            return Refusal(404, "Not Found")
+        rest = call.path.split("/", 6)[6:]
+        address = "/".join([f"{self.url}{self.api_path}/repositories/{moved.id}", *rest])
+        status = 301 if call.name.startswith("GET") else 307
+        return Refusal(status, "Moved Permanently", {"Location": address}, url=address)
+
+    def writable(self, call: Call, *, by_readers: bool = False) -> RepositoryRow:
+        repository = self.repository(call)
+        if repository.is_archived:
+            raise Refusal(403, "Repository was archived so is read-only.")
+        is_reader = self.app_token(call) is None and repository.own_role in ("read", "triage")
+        if is_reader and not by_readers:
+            raise Refusal(403, "Resource not accessible by personal access token")
+        return repository
+
+    def pull(self, repository: RepositoryRow, call: Call) -> PullRow:
+        row = repository.pulls.get(int(call.values["pull_number"]))
+        if row is None:
+            raise Refusal(404, "Not Found")
+        return row
+
+    def issue(self, repository: RepositoryRow, call: Call) -> IssueRow:
+        number = int(call.values["issue_number"])
+        row = repository.pulls.get(number) or repository.issues.get(number)
+        if row is None:
+            raise Refusal(404, "Not Found")
+        return row
+
+    def has_branch(self, repository: RepositoryRow, branch: str) -> bool:
+        return self.git.head(repository, branch) is not None
+
+    def shown(self, call: Call, row: RepositoryRow) -> dict[str, Any]:
+        owner = self.state.user(row.owner)
+        role: Role = row.own_role if self.app_token(call) is None else "write"
+        return shapes.repository(self.url, row, owner, role)
+
+    def pull_shown(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
+        commit = row.head_commit or self.git.head(repository, row.head) or ""
+        return shapes.pull(self.url, repository, row, commit, self.state.user(row.author))
+
+    def app_token(self, call: Call) -> InstallationToken | None:
+        value = call.headers.get("Authorization", "").partition(" ")[2]
+        return self.app.token_of(value, self.clock())
+
+    def login(self, call: Call) -> str:
+        is_app = self.app_token(call) is not None
+        return f"{self.app.slug}[bot]" if is_app else self.state.account
+
+
+def _admit_app(call: Call, token: InstallationToken) -> None:
+    level, permissions = _NEEDS.get(call.name, ("read", ("metadata",)))
+    is_known = call.name in _NEEDS or call.name.startswith("GET /repositories/")
+    if not is_known or not any(token.allows(one, level) for one in permissions):
+        raise Refusal(403, "Resource not accessible by integration")

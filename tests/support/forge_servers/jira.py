@@ -1,0 +1,119 @@
+"""Jira's contract server, as Cloud or as Data Center: issues that tests fill, links recorded."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
+from tests.support.forge_servers.description import Description
+from tests.support.forge_servers.frame import ContractServer
+
+ACCOUNT = "bot@example.com"
+_UNKNOWN = "Issue does not exist or you do not have permission to see it."
+
+
+@dataclass
+class JiraIssue:
+    """`description` is a document on Cloud, and text on Data Center. `former_keys` lead to it."""
+
+    key: str
+    summary: str = "A ticket"
+    description: Any = None
+    labels: list[str] = field(default_factory=list)
+    former_keys: tuple[str, ...] = ()
+    may_link: bool = True
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class JiraServer(ContractServer):
+    platform: ClassVar[str] = "jira"
+
+    def __init__(self, place: Path, *, is_cloud: bool) -> None:
+        super().__init__(Description.read("jira"), place)
+        self.is_cloud = is_cloud
+        self.issues: list[JiraIssue] = []
+
+    @property
+    def jira_account(self) -> str | None:
+        return ACCOUNT if self.is_cloud else None
+
+    def add_issue(self, key: str, **fields: Any) -> JiraIssue:
+        issue = JiraIssue(key, **fields)
+        self.issues.append(issue)
+        return issue
+
+    def error(self, refusal: Refusal) -> Any:
+        return {"errorMessages": [refusal.message], "errors": {}, **refusal.more}
+
+    def header_faults(self, headers: Mapping[str, str]) -> list[str]:
+        scheme = headers.get("Authorization", "").partition(" ")[0]
+        wanted = "Basic" if self.is_cloud else "Bearer"
+        other = [] if scheme == wanted else [f"the credential should be shown as {wanted}"]
+        return [*super().header_faults(headers), *other]
+
+    def admit(self, call: Call) -> None:
+        """Whose credential Cloud does not know is nobody to it, and sees no issue."""
+        if ("/rest/api/3/" in call.name) != self.is_cloud:
+            raise Refusal(404, f"{call.name} is of another version")
+        if self._is_known(call):
+            return
+        if self.is_cloud and "/issue/" in call.name:
+            raise Refusal(404, _UNKNOWN, {"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"})
+        raise Refusal(401, "You are not authenticated.")
+
+    @answers("GET /rest/api/3/myself")
+    async def cloud_myself(self, _: Call) -> Answer:
+        return Answer({"accountId": "5b10", "emailAddress": ACCOUNT, "displayName": "Bot"})
+
+    @answers("GET /rest/api/3/serverInfo")
+    async def server_info(self, _: Call) -> Answer:
+        return Answer({"baseUrl": "https://acme.atlassian.net", "deploymentType": "Cloud"})
+
+    @answers("GET /rest/api/2/myself")
+    async def own_myself(self, _: Call) -> Answer:
+        return Answer({"key": "JIRAUSER1", "name": "bot", "displayName": "Bot"})
+
+    @answers("GET /rest/api/3/issue/{issueIdOrKey}")
+    @answers("GET /rest/api/2/issue/{issueIdOrKey}")
+    async def issue(self, call: Call) -> Answer:
+        issue = self._issue(call)
+        known = {
+            "summary": issue.summary,
+            "description": issue.description,
+            "labels": issue.labels,
+        }
+        asked = call.query["fields"].split(",")
+        return Answer(
+            {
+                "id": "10002",
+                "key": issue.key,
+                "self": f"{self.url}{call.path}",
+                "fields": {name: known[name] for name in asked},
+            }
+        )
+
+    @answers("POST /rest/api/3/issue/{issueIdOrKey}/remotelink")
+    @answers("POST /rest/api/2/issue/{issueIdOrKey}/remotelink")
+    async def link(self, call: Call) -> Answer:
+        issue = self._issue(call)
+        if not issue.may_link:
+            raise Refusal(403, "You do not have the permission to link issues.")
+        is_new = call.body["globalId"] not in issue.links
+        issue.links[call.body["globalId"]] = call.body
+        return Answer({"id": 1, "self": f"{self.url}{call.path}/1"}, 201 if is_new else 200)
+
+    def _issue(self, call: Call) -> JiraIssue:
+        key = call.values["issueIdOrKey"].upper()
+        for issue in self.issues:
+            if key in (issue.key, *issue.former_keys):
+                return issue
+        raise Refusal(404, _UNKNOWN)
+
+    def _is_known(self, call: Call) -> bool:
+        shown = call.headers.get("Authorization", "")
+        if not self.is_cloud:
+            return shown == f"Bearer {self.token}"
+        coded = base64.b64encode(f"{ACCOUNT}:{self.token}".encode()).decode()
+        return shown == f"Basic {coded}"

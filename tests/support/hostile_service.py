@@ -1,0 +1,168 @@
+"""A running service whose agents do whatever their job says, and eyes for what they leave behind.
+
+Every attempt ends with the same look: the service answers, an ordinary job completes, and nothing
+of the hostile one is left.
+"""
+
+import re
+import resource
+import secrets
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.hostile_agents import ACTOR, settings
+from tests.support.leftovers import Traces
+from tests.support.service import PROGRAM, Api, Service, sample_repository, wait_until
+
+REPO = "acme/shop"
+FILES = {"app.py": "x = 1\n", "docs/guide.md": "# Guide\n", ".gitignore": "*.log\n"}
+OPEN_FILES = 256
+MODEL_KEY = "the-real-key-of-the-organization-0123456789"
+
+
+@dataclass(frozen=True)
+class Ended:
+    job: dict[str, Any]
+    log: str
+    pushed: "Branch | None"
+
+    @property
+    def verdict(self) -> str:
+        """Its status, or the code of its failure."""
+        return str(self.job["error"]["code"] if self.job["error"] else self.job["status"])
+
+    @property
+    def branch(self) -> "Branch":
+        assert self.pushed is not None, self.job
+        return self.pushed
+
+    @property
+    def message(self) -> str:
+        return str(self.job["error"]["message"])
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What was really pushed for a job, read from the platform's repository."""
+
+    git_dir: Path
+    name: str
+
+    def files(self) -> dict[bytes, str]:
+        """Modes by path."""
+        listed = self._git("ls-tree", "-r", "-z", "--full-tree", self.name)
+        records = [record.split(b"\t", 1) for record in listed.split(b"\0") if record]
+        return {path: description.split()[0].decode() for description, path in records}
+
+    def content(self, path: str) -> bytes:
+        return self._git("cat-file", "blob", f"{self.name}:{path}")
+
+    def _git(self, *arguments: str) -> bytes:
+        command = ["git", f"--git-dir={self.git_dir}", *arguments]
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+@dataclass(frozen=True)
+class House:
+    service: Service
+    api: Api
+    outside: Path
+    git_dir: Path
+    mark: str
+    uid_base: int
+
+    @property
+    def trap(self) -> Path:
+        """Exists if something ran outside of the sandbox."""
+        return self.outside / "trap"
+
+    def shell(self, script: str, agent: str = "hostile", **override: Any) -> Ended:
+        return self.end(self.start(agent, shell=_dedented(script), **override))
+
+    def python(self, script: str, agent: str = "hostile", **override: Any) -> Ended:
+        return self.end(self.start(agent, python=_dedented(script), **override))
+
+    def start(self, agent: str = "hostile", **override: Any) -> str:
+        return self.api.create(REPO, agent, config_override=override)
+
+    def heard(self, job_id: str, words: str) -> None:
+        wait_until(lambda: words in self.api.log(job_id), f"{words!r} in the log")
+
+    def end(self, job_id: str) -> Ended:
+        job = self.api.wait_status(job_id, "completed", "failed", "cancelled")
+        self.check_unharmed()
+        log = self.api.log(job_id)
+        pushed = re.search(r"^\[agentjobs\] pushed \w+ to (\S+)$", log, re.MULTILINE)
+        return Ended(job, log, Branch(self.git_dir, pushed[1]) if pushed else None)
+
+    def page(self, ended: Ended) -> str:
+        answer = self.api.http.get(ended.job["pr_url"])
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def check_unharmed(self) -> None:
+        # At once, without waiting: a job is over when nothing of it is left.
+        assert self.leftovers() == []
+        assert self.api.http.get(f"{self.service.root_url}/healthz").status_code == 200
+        job = self.api.finish(REPO, "ordinary")
+        assert job["status"] == "completed", (job, self.api.log(job["job_id"]))
+        assert "Traceback" not in self.service.log()
+
+    def descriptors(self) -> int:
+        """How many the service holds open."""
+        assert self.service.process is not None
+        return len(list(Path(f"/proc/{self.service.process.pid}/fd").iterdir()))
+
+    def leftovers(self) -> list[str]:
+        assert self.service.process is not None
+        return Traces(
+            service_pid=self.service.process.pid,
+            data_dir=self.service.data_dir,
+            outside=self.outside,
+            mark=f"HOSTILE_MARK={self.mark}".encode(),
+            uids=range(self.uid_base, self.uid_base + 10),
+            known=frozenset({*(Path(name).parts[0] for name in FILES), ".git"}),
+        ).all()
+
+
+@contextmanager
+def open_house(base: Path) -> Iterator[House]:
+    data_dir, outside, actor = base / "data", base / "outside", base / "actor.py"
+    mark, uid_base = secrets.token_hex(8), 1_000_000 + 10 * secrets.randbelow(100_000)
+    for directory in (data_dir, outside):
+        directory.mkdir()
+    actor.write_text(ACTOR)
+    (data_dir / "agentjobs.toml").write_text(settings(actor, mark, uid_base))
+    # What the service makes for itself in a temporary directory has to be gone again, too.
+    environment = {"TMPDIR": str(outside), "OF_THE_SERVICE": f"only-{mark}"}
+    service = Service(data_dir, environment)
+    with few_open_files():
+        service.start()
+    service.connect(sample_repository(base / "source", FILES), REPO)
+    api = service.client(service.key())
+    api.wait_ready(REPO)
+    keep_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
+    subprocess.run(keep_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
+    (git_dir,) = (data_dir / "git").glob("*.git")
+    yield House(service, api, outside, git_dir, mark, uid_base)
+    assert service.stop() == 0, service.log()
+
+
+@contextmanager
+def few_open_files() -> Iterator[None]:
+    """As in a shell, and less: whoever is started here has to ask for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _dedented(script: str) -> str:
+    return textwrap.dedent(script).strip()

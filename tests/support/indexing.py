@@ -1,0 +1,91 @@
+"""A git repository to be indexed by the real process, for tests."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentjobs.inventory.index.process import SpareChild, run_child
+from agentjobs.inventory.index.wire import Request, Result
+from tests.support.workspace import ENVIRONMENT, run_git
+
+MEMORY_MIB = 1_024
+TIMEOUT_SECONDS = 60
+
+
+@dataclass
+class IndexHouse:
+    """`seen` is the progress that the last index told."""
+
+    repository: Path
+    cache_path: Path
+    seen: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def git_dir(self) -> Path:
+        return self.repository / ".git"
+
+    def write(self, files: Mapping[str | bytes, bytes]) -> None:
+        for name, content in files.items():
+            path = Path(os.fsdecode(os.fsencode(self.repository) + b"/" + os.fsencode(name)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def commit(self, files: Mapping[str | bytes, bytes] | None = None) -> str:
+        self.write(files or {})
+        run_git(self.repository, "add", "-A")
+        run_git(self.repository, "commit", "-q", "-m", "x", "--allow-empty")
+        return run_git(self.repository, "rev-parse", "HEAD")
+
+    def commit_many(self, number: int) -> str:
+        """Files that import each other, written without touching the working directory."""
+        parts = [b"commit refs/heads/main\ncommitter A <a@b.c> 1700000000 +0000\ndata 1\nx\n"]
+        for at in range(number):
+            text = b"from pkg import m%d\n\n\nVALUE = %d\n" % (at + 1, at)
+            parts.append(b"M 100644 inline pkg/m%d.py\ndata %d\n%s\n" % (at, len(text), text))
+        done = subprocess.run(
+            ["git", "fast-import", "--quiet", "--force"],
+            cwd=self.repository,
+            env=ENVIRONMENT,
+            input=b"".join(parts),
+            check=True,
+        )
+        assert done.returncode == 0
+        return run_git(self.repository, "rev-parse", "main")
+
+    def remove_object(self, revision: str) -> Path:
+        name = run_git(self.repository, "rev-parse", revision)
+        path = self.git_dir / "objects" / name[:2] / name[2:]
+        path.chmod(0o600)
+        path.unlink()
+        return path
+
+    async def index(
+        self,
+        commit: str,
+        *,
+        after: str = "",
+        memory_mib: int = MEMORY_MIB,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        spare: SpareChild | None = None,
+    ) -> Result:
+        """`after` is the commit that the store has the index of."""
+        self.seen.clear()
+        request = Request(
+            "index",
+            str(self.git_dir),
+            commit,
+            str(self.cache_path),
+            memory_mib,
+            repo_id="repo_one",
+            indexed_commit=after,
+        )
+        return await run_child(request, timeout_seconds, lambda *at: self.seen.append(at), spare)
+
+
+def index_house(place: Path) -> IndexHouse:
+    repository = place / "repository"
+    repository.mkdir()
+    run_git(repository, "init", "-q", "-b", "main")
+    return IndexHouse(repository, place / "index" / "facts.db")

@@ -1,0 +1,267 @@
+"""A platform where people live: a contract server in a thread of its own, with a repository that
+has commits. Developers push and comment there; it sends its hooks as that platform does."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+from aiohttp import web
+
+from tests.support.forge_servers.faults import Fault
+from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.gitea import GiteaServer
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.forge_servers.gitlab import GitLabServer
+from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow
+from tests.support.local_repository import git_now
+from tests.support.platform_hooks import Delivery, delivery
+from tests.support.service import Service
+
+KINDS = ("github-app", "gitlab", "gitea")
+WRITER, REVIEWER, READER = "ada", "grace", "rea"
+
+_SERVERS: dict[str, type[ContractServer]] = {
+    "github": GitHubServer,
+    "gitlab": GitLabServer,
+    "gitea": GiteaServer,
+}
+# GitLab has groups in groups.
+_SHOPS = {"github-app": "acme/shop", "gitlab": "acme/tools/shop", "gitea": "forest/shop"}
+_CREATES = {
+    "github": "POST /repos/{owner}/{repo}/pulls",
+    "gitlab": "POST /projects/{id}/merge_requests",
+    "gitea": "POST /repos/{owner}/{repo}/pulls",
+}
+_NO_BRANCHES_OF_OURS = """#!/bin/sh
+case "$1" in refs/heads/agentjobs/*) echo "error: GH013: a rule protects $1" >&2; exit 1;; esac
+"""
+_WAIT_SECONDS = 30.0
+Made = TypeVar("Made")
+
+
+@dataclass
+class Town:
+    """`shop` is its repository; `command_lines` are those of the machine while it was asked
+    for something."""
+
+    kind: str
+    server: ContractServer = field(repr=False)
+    shop: RepositoryRow = field(repr=False)
+    hook_url: str = ""
+    hook_secret: str = ""
+    command_lines: set[str] = field(default_factory=set, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
+
+    @classmethod
+    def founded(cls, kind: str, place: Path, files: dict[str, str | bytes]) -> Self:
+        server = _SERVERS[kind.partition("-")[0]](place / kind)
+        roles = {WRITER: "write", REVIEWER: "write", READER: "read"}
+        for login in roles:
+            server.state.add_user(login)
+        return cls(kind, server, server.add_repository(_SHOPS[kind], files, roles=roles))
+
+    @property
+    def platform(self) -> str:
+        return self.server.platform
+
+    @property
+    def creates(self) -> str:
+        """What opens a pull request here, to order faults on."""
+        return _CREATES[self.platform]
+
+    @property
+    def credential(self) -> str:
+        is_app = isinstance(self.server, GitHubServer)
+        return self.server.app.private_key if is_app else self.server.token  # type: ignore[attr-defined]
+
+    @property
+    def secrets(self) -> set[str]:
+        """All that nobody may see, as it stands in files, rows and requests."""
+        if not isinstance(self.server, GitHubServer):
+            return {self.server.token, self.hook_secret}
+        # Of a key each line says enough.
+        key = [line for line in self.credential.splitlines() if not line.startswith("-----")]
+        return {*key[:3], *self.server.app.tokens, self.hook_secret}
+
+    # Joining a service
+
+    def connect(self, service: Service, org: str = "default") -> None:
+        """By the command line: the platform, then its shop."""
+        added = self.add_to(service, "--org", org)
+        self.hook_url, self.hook_secret = added["hook_url"], added["hook_secret"]
+        service.admin("forges", "connect", self.platform, self.shop.full_name, "--org", org)
+
+    def add_to(self, service: Service, *options: str) -> dict[str, Any]:
+        if isinstance(self.server, GitHubServer):
+            app = self.server.app
+            numbers = ("--app-id", str(app.id), "--installation-id", str(app.installation_id))
+            options = (*options, *numbers, "--private-key-file", "-")
+        command = ("forges", "add", self.platform, "--url", self.server.url, "--json")
+        added: dict[str, Any] = json.loads(service.admin(*command, *options, typed=self.credential))
+        return added
+
+    # What people do there
+
+    def push(self, files: dict[str, str | bytes], repository: RepositoryRow | None = None) -> str:
+        """As a developer, to the default branch; the commit."""
+        row = repository or self.shop
+        return self.server.git.commit(row, row.default_branch, files)
+
+    def comment(self, number: int, author: str, text: str) -> CommentRow:
+        pull = self.pull(number)
+        return self._do(lambda: self.server.state.add_comment(pull, author, text))
+
+    def comment_on_line(self, number: int, author: str, text: str, path: str, line: int) -> None:
+        pull, state = self.pull(number), self.server.state
+        self._do(lambda: state.add_line(state.add_review(pull, author), text, path, line=line))
+
+    def mark_ready(self, number: int) -> None:
+        pull = self.pull(number)
+        # Gitea tells a draft by its title.
+        ready = {"title": pull.title.removeprefix("WIP: "), "is_draft": False}
+        self._do(lambda: vars(pull).update(ready))
+
+    def merge(self, number: int) -> None:
+        self._end(number, is_merged=True)
+
+    def close(self, number: int) -> None:
+        self._end(number, is_merged=False)
+
+    def rename(self, repository: RepositoryRow, full_name: str) -> None:
+        self._do(lambda: self.server.state.rename(repository, full_name))
+
+    def delete(self, repository: RepositoryRow) -> None:
+        self._do(lambda: self.server.state.repositories.pop(repository.id))
+
+    def open_issue(self, number: int, title: str, text: str, *labels: str) -> IssueRow:
+        issue = IssueRow(number, title, text, labels=list(labels), author=WRITER)
+        self._do(lambda: self.shop.issues.update({number: issue}))
+        return issue
+
+    def forbid_our_branches(self, *, forbidden: bool = True) -> None:
+        hook = self.server.git.directory(self.shop) / "hooks" / "update"
+        if not forbidden:
+            hook.unlink()
+            return
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(_NO_BRANCHES_OF_OURS)
+        hook.chmod(0o755)
+
+    def order(self, fault: Fault) -> Fault:
+        self._do(lambda: self.server.next(fault))
+        return fault
+
+    def well(self) -> None:
+        self._do(self.server.well)
+
+    # What is to be seen there
+
+    def pull(self, number: int) -> PullRow:
+        return self.shop.pulls[number]
+
+    def pulls_of(self, branch: str, repository: RepositoryRow | None = None) -> list[PullRow]:
+        return self._do(lambda: list((repository or self.shop).pull_of_branch(branch)))
+
+    def log(self, branch: str, form: str) -> list[str]:
+        """Of the commits that the default branch lacks, the oldest first."""
+        directory = self.server.git.directory(self.shop)
+        between = f"{self.shop.default_branch}..{branch}"
+        return git_now("log", "--reverse", f"--format={form}", between, cwd=directory).split("\n")
+
+    def show(self, branch: str, path: str) -> str:
+        return git_now("show", f"{branch}:{path}", cwd=self.server.git.directory(self.shop))
+
+    def asked(self) -> int:
+        """How many requests there were, of the API and of git."""
+        return self._do(lambda: len(self.server.calls) + len(self.server.git_requests))
+
+    # Its hooks
+
+    def delivery(self, event: str, number: int = 0, secret: str | None = None) -> Delivery:
+        """`event` is push, pull, comment, review or repository; by default about the shop."""
+        return self.delivery_about(self.shop, event, number, secret)
+
+    def delivery_about(
+        self, repository: RepositoryRow, event: str, number: int = 0, secret: str | None = None
+    ) -> Delivery:
+        signed_with = self.hook_secret if secret is None else secret
+        return delivery(self.platform, signed_with, event, repository, number)
+
+    def send(self, sent: Delivery, url: str | None = None) -> tuple[int, str]:
+        answer = httpx.post(url or self.hook_url, content=sent.body, headers=sent.headers)
+        content = answer.json()
+        return answer.status_code, str(content.get("status") or content["error"]["code"])
+
+    def tell(self, event: str, number: int = 0, repository: RepositoryRow | None = None) -> None:
+        """A hook that is believed."""
+        sent = self.delivery_about(repository or self.shop, event, number)
+        assert self.send(sent) == (202, "accepted")
+
+    # Running
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """Fails at its end if anything broke the platform's description."""
+        self._watch_command_lines()
+        with served(self.server) as self._loop:
+            yield self
+
+    def _end(self, number: int, *, is_merged: bool) -> None:
+        pull = self.pull(number)
+        head = self.server.git.head(self.shop, pull.head) or ""
+        ended = {"state": "closed", "is_merged": is_merged, "head_commit": head}
+        self._do(lambda: vars(pull).update(ended))
+
+    def _do(self, change: Callable[[], Made]) -> Made:
+        """On the server's own loop, so that nothing moves while it answers."""
+
+        async def changed() -> Made:
+            return change()
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(changed(), self._loop).result(_WAIT_SECONDS)
+
+    def _watch_command_lines(self) -> None:
+        handle = self.server.handle
+
+        async def watched(request: web.Request) -> web.StreamResponse:
+            self.command_lines.update(_command_lines())
+            return await handle(request)
+
+        self.server.handle = watched  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def served(server: ContractServer) -> Iterator[asyncio.AbstractEventLoop]:
+    """In a thread, on a loop of its own. Fails at its end if anything broke the description."""
+    loops: list[asyncio.AbstractEventLoop] = []
+    is_up, is_over = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with server.serving():
+            loops.append(asyncio.get_running_loop())
+            is_up.set()
+            await is_over.wait()
+
+    with ThreadPoolExecutor(1, "platform") as thread:
+        serving = thread.submit(asyncio.run, serve())
+        assert is_up.wait(_WAIT_SECONDS)
+        try:
+            yield loops[0]
+        finally:
+            loops[0].call_soon_threadsafe(is_over.set)
+        serving.result(_WAIT_SECONDS)
+
+
+def _command_lines() -> Iterator[str]:
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            yield entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")

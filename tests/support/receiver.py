@@ -1,0 +1,95 @@
+"""A receiver of webhooks on a real socket, in a thread: it keeps what came and answers as told."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+from tests.support.service import wait_until
+
+
+@dataclass(frozen=True)
+class Received:
+    headers: Message
+    body: bytes
+    client_port: int
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        document: dict[str, Any] = msgspec.json.decode(self.body)
+        return document
+
+    @property
+    def event(self) -> str:
+        return str(self.payload["event"])
+
+    @property
+    def job_id(self) -> str:
+        return str(self.payload["job_id"])
+
+    @property
+    def sequence(self) -> int:
+        return int(self.headers["X-Service-Sequence"])
+
+
+@dataclass
+class Receiver:
+    port: int
+    received: list[Received] = field(default_factory=list)
+    # The status to answer with; it may wait for as long as it likes.
+    answer: Callable[[Received], int] = lambda _: 204
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    def wait_for(self, count: int, seconds: float = 30) -> list[Received]:
+        wait_until(lambda: len(self.received) >= count, f"{count} deliveries", seconds)
+        return self.received[:count]
+
+    def events_of(self, job_id: str) -> list[str]:
+        return [one.event for one in self.received if one.job_id == job_id]
+
+
+@contextmanager
+def receiver(answer: Callable[[Received], int] | None = None) -> Iterator[Receiver]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            one = Received(self.headers, body, self.client_address[1])
+            receiving.received.append(one)
+            self.send_response(receiving.answer(one))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Silent: what came is in `received`."""
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    receiving = Receiver(server.server_address[1])
+    if answer is not None:
+        receiving.answer = answer
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield receiving
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, *_: Any) -> None:
+        """A sender that was killed in the middle is what some tests are about."""

@@ -1,0 +1,88 @@
+"""Recorded answers of registries, and a server on the loopback that gives them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
+from agentjobs.advisories.registries.versions import Published
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import ECOSYSTEMS
+from tests.support.paths import DATA
+
+Give = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_FILES = DATA / "registry_responses"
+_HTML, _JSON = "text/html", "application/json"
+ANSWERS = {
+    ("PyPI", "requests"): ("pypi-requests.html", _HTML),
+    ("PyPI", "urllib3"): ("pypi-urllib3.html", _HTML),
+    ("PyPI", "django"): ("pypi-django.html", _HTML),
+    ("PyPI", "pyyaml"): ("pypi-pyyaml.json", "application/vnd.pypi.simple.v1+json"),
+    ("npm", "lodash"): ("npm-lodash.json", _JSON),
+    ("npm", "minimist"): ("npm-minimist.json", _JSON),
+    ("Go", "golang.org/x/text"): ("go-golang.org-x-text.txt", "text/plain"),
+    ("Go", "gopkg.in/yaml.v3"): ("go-gopkg.in-yaml.v3.txt", "text/plain"),
+    ("Go", "github.com/dgrijalva/jwt-go"): ("go-github.com-dgrijalva-jwt-go.txt", "text/plain"),
+    ("crates.io", "time"): ("crates-time.jsonl", "text/plain"),
+    ("Maven", "org.apache.logging.log4j:log4j-core"): ("maven-log4j-core.xml", "text/xml"),
+    ("Maven", "org.springframework:spring-beans"): ("maven-spring-beans.xml", "text/xml"),
+    ("RubyGems", "activerecord"): ("rubygems-activerecord.json", _JSON),
+    ("Packagist", "guzzlehttp/psr7"): ("packagist-guzzlehttp-psr7.json", _JSON),
+}
+
+
+def recorded(ecosystem: str, name: str) -> Published:
+    file, content_type = ANSWERS[ecosystem, name]
+    return read_answer(ecosystem, name, content_type, (_FILES / file).read_bytes())
+
+
+def hashes_of(published: Published, version: str | None) -> tuple[str, ...]:
+    return next((one.hashes for one in published.versions if one.version == version), ())
+
+
+@dataclass
+class RegistryServer:
+    """Each ecosystem's registry is below a directory of its own. `seen` has every request."""
+
+    host: str
+    seen: list[web.Request] = field(default_factory=list)
+
+    def settings(self, user: str = "") -> Settings:
+        """`user`: with a password, as it stands in an address."""
+        at = f"http://{user}@{self.host}" if user else f"http://{self.host}"
+        addresses = {f"registry_{name}_url": f"{at}/{name}" for name in ECOSYSTEMS.values()}
+        return Settings(data_dir="unused", **addresses)
+
+
+async def give_recorded(request: web.Request) -> web.StreamResponse:
+    answers = {
+        f"/{ECOSYSTEMS[ecosystem]}{DIALECTS[ecosystem].path_of(name)}": answer
+        for (ecosystem, name), answer in ANSWERS.items()
+    }
+    if request.raw_path not in answers:
+        raise web.HTTPNotFound
+    file, content_type = answers[request.raw_path]
+    body = (_FILES / file).read_bytes()
+    return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+@asynccontextmanager
+async def registry_server(give: Give = give_recorded) -> AsyncIterator[RegistryServer]:
+    seen: list[web.Request] = []
+
+    async def remember(request: web.Request) -> web.StreamResponse:
+        seen.append(request)
+        return await give(request)
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", remember)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield RegistryServer(f"127.0.0.1:{runner.addresses[0][1]}", seen)
+    finally:
+        await runner.cleanup()

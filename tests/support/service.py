@@ -1,0 +1,265 @@
+"""A real service in a process of its own, as an operator would start it, for tests over HTTP."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support import preloaded_cli
+
+PROGRAM = str(Path(sys.executable).with_name("agentjobs"))
+AGENTS = '''
+[[agents]]
+id = "edit"
+name = "Edit"
+command = ["sh", "-c", """
+echo editing
+echo changed >> edited.txt
+printf 'Edit a file\\n\\nAs asked.' > "$AGENTJOBS_REPORT"
+"""]
+
+[[agents]]
+id = "idle"
+name = "Idle"
+command = ["true"]
+
+[[agents]]
+id = "crash"
+name = "Crash"
+command = ["sh", "-c", "echo these are my last words; exit 3"]
+
+[[agents]]
+id = "sleepy"
+name = "Sleepy"
+command = ["sh", "-c", "echo asleep; exec sleep 600"]
+
+[[agents]]
+id = "premium"
+name = "Premium"
+plan_required = "enterprise"
+command = ["true"]
+'''
+_WAIT_SECONDS = 30.0
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = _WAIT_SECONDS) -> Any:
+    """The first true answer of `condition`; a clear failure when it never comes."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = condition()
+        if answer:
+            return answer
+        time.sleep(0.02)  # the one pause of the suites: between two looks at a condition
+    raise AssertionError(f"waited {seconds} s in vain for: {what}")
+
+
+def sample_repository(path: Path, files: dict[str, str] | None = None) -> Path:
+    """A real git repository with one commit on `main`."""
+    path.mkdir(parents=True)
+    git(path, "init", "--quiet", "--initial-branch=main")
+    for name, text in (files or {"app.py": "import os\nx=1\n", "README.md": "# Sample\n"}).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    git(path, "add", "-A")
+    git(path, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "First")
+    return path
+
+
+def git(cwd: Path, *arguments: str) -> str:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@dataclass
+class Service:
+    data_dir: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ("up",)
+    process: subprocess.Popen[str] | None = None
+    base_url: str = ""
+    clients: list[httpx.Client] = field(default_factory=list)
+
+    @property
+    def root_url(self) -> str:
+        return self.base_url.removesuffix("/v1")
+
+    def start(self) -> "Service":
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        config = self.data_dir / "agentjobs.toml"
+        if not config.exists():
+            config.write_text(AGENTS)
+        listening = () if "worker" in self.command else ("--port", "0")
+        with (self.data_dir / f"{self.command[0]}.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [PROGRAM, *self.command, "--data-dir", str(self.data_dir), *listening],
+                env=self._environment(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                # As from a terminal: a group of its own, which Ctrl-C reaches as a whole.
+                process_group=0,
+            )
+        if listening:
+            assert self.process.stdout is not None
+            self.base_url = self.process.stdout.readline().strip()
+            assert self.base_url.startswith("http://"), self.log()
+        return self
+
+    def log(self) -> str:
+        return (self.data_dir / f"{self.command[0]}.log").read_text()
+
+    def kill(self) -> None:
+        """As the kernel's out-of-memory killer would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self._wait(10)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def is_stopped(self) -> bool:
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
+
+    def press_ctrl_c(self) -> int:
+        """What the terminal does: every process of the group gets the signal."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self._wait(60)
+
+    def stop(self, seconds: float = 60) -> int:
+        """As systemd would; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self._wait(seconds)
+
+    def _wait(self, seconds: float) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still there after {seconds} s\n{self._last_words()}") from None
+        finally:
+            self.process.stdout.close()
+            while self.clients:
+                self.clients.pop().close()
+
+    def _last_words(self) -> str:
+        """Where a service that does not end hangs; it is killed."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGUSR1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # It answers in the course of its own work, if it has come to answering at all.
+            self.process.wait(2)
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait(10)
+        return self.log()[-20_000:]
+
+    def admin(self, *arguments: str, typed: str = "") -> str:
+        """An administrative command beside the running service; its stdout."""
+        done = self.try_admin(*arguments, typed=typed)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def try_admin(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        return preloaded_cli.run(
+            [*arguments, "--data-dir", str(self.data_dir)], self._environment(), typed
+        )
+
+    def key(self, *options: str) -> str:
+        return self.admin("keys", "create", *options).strip()
+
+    def client(self, key: str) -> "Api":
+        headers = {"Authorization": f"Bearer {key}"}
+        client = httpx.Client(base_url=self.base_url, headers=headers, timeout=70)
+        self.clients.append(client)
+        return Api(client)
+
+    def connect(self, path: Path, name: str, org: str = "default") -> None:
+        self.admin("repos", "connect", str(path), "--name", name, "--org", org)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            # Ended by SIGABRT, it says where its threads were.
+            "PYTHONFAULTHANDLER": "1",
+            **self.environment,
+        }
+
+
+@dataclass
+class Api:
+    """The API as a client written to the bare specification sees it."""
+
+    http: httpx.Client
+
+    def wait_ready(self, full_name: str) -> dict[str, Any]:
+        def ready() -> dict[str, Any] | None:
+            repos: list[dict[str, Any]] = self.http.get("/repos").json()["repos"]
+            found = [repo for repo in repos if repo["full_name"] == full_name]
+            return found[0] if found and found[0]["index_status"] == "ready" else None
+
+        answer: dict[str, Any] = wait_until(ready, f"{full_name} to be indexed")
+        return answer
+
+    def create(self, repo: str, agent: str, **fields: Any) -> str:
+        answer = self.http.post("/jobs", json={"repo": repo, "agent": agent, **fields})
+        assert answer.status_code == 202, answer.text
+        job_id: str = answer.json()["job_id"]
+        return job_id
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.get(f"/jobs/{job_id}").json()
+        return answer
+
+    def wait_status(self, job_id: str, *statuses: str) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            job = self.job(job_id)
+            return job if job["status"] in statuses else None
+
+        try:
+            answer: dict[str, Any] = wait_until(reached, f"{job_id} to be {' or '.join(statuses)}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {json.dumps(self.job(job_id))}") from None
+        return answer
+
+    def finish(self, repo: str, agent: str, **fields: Any) -> dict[str, Any]:
+        job_id = self.create(repo, agent, **fields)
+        return self.wait_status(job_id, "completed", "failed", "cancelled")
+
+    def log(self, job_id: str) -> str:
+        return self.http.get(f"/jobs/{job_id}/logs").text
+
+    def events(self, job_id: str) -> list[str]:
+        answer = self.http.get(f"/jobs/{job_id}/events").json()
+        return [event["event"] for event in answer["events"]]
+
+
+StartService = Callable[..., Service]
+
+
+def connected(service: Service, tmp_path: Path) -> Api:
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    return api
+
+
+def pull_requests(service: Service) -> int:
+    return service.admin("pulls", "list", "--json").count('"number"')

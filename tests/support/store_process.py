@@ -1,0 +1,70 @@
+"""Another process on the same store, for what only a second process can show.
+
+Run as `python -m tests.support.store_process ROLE URL`; it prints a line for each thing that
+happens.
+"""
+
+import asyncio
+import sys
+
+from agentjobs.store.changes import Signal
+from agentjobs.store.database import Transaction
+from agentjobs.store.opening import open_database, schema_is_current
+from tests.support.stores import add, opened
+
+
+async def hear(url: str) -> None:
+    """Says when a topic changed: `heard keys`, `heard jobs`."""
+    async with opened(url) as db:
+        with db.changes.listen("keys") as keys, db.changes.listen("jobs") as jobs:
+            _say("ready")
+            await asyncio.gather(_report(keys, "keys"), _report(jobs, "jobs"))
+
+
+async def _report(signal: Signal, topic: str) -> None:
+    if await signal.wait(30):
+        _say(f"heard {topic}")
+
+
+async def tell(url: str) -> None:
+    """What a short administrative command does: a change, a wake-up, and gone."""
+
+    async def change(tx: Transaction) -> None:
+        await add(tx, "told")
+        await tx.invalidate("keys")
+        tx.announce("jobs")
+
+    async with opened(url) as db:
+        await db.transact(change)
+
+
+async def write(url: str) -> None:
+    """Says each name once it is committed, until it is killed."""
+    db = await open_database(url, migrate=False)
+
+    async def keep_writing(writer: int) -> None:
+        for number in range(1_000_000):
+            _say(await db.transact(add, f"{writer}-{number}"))
+
+    await asyncio.gather(*(keep_writing(writer) for writer in range(8)))
+
+
+async def migrate(url: str) -> None:
+    db = await open_database(url, migrate=True)
+    _say(f"current {await schema_is_current(db)}")
+    await db.close()
+
+
+async def imports(url: str) -> None:
+    db = await open_database(url, migrate=True)
+    await db.close()
+    _say(" ".join(name for name in ("alembic", "sqlalchemy", "asyncpg") if name in sys.modules))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - it is what the test reads
+
+
+if __name__ == "__main__":
+    role = {role.__name__: role for role in (hear, tell, write, migrate, imports)}[sys.argv[1]]
+    asyncio.run(role(sys.argv[2]))

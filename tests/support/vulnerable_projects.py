@@ -1,0 +1,158 @@
+"""Projects with known vulnerabilities, locked by the real tools, and the way to registries."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import public_registry
+from tests.support.paths import PROJECT
+
+RECORDS = PROJECT / "tests" / "data" / "advisory_records"
+POETRY = PROJECT / ".venv-agents" / "bin"
+NODE_TOOLS = PROJECT / ".npm-tests" / "node_modules" / ".bin"
+UV = Path(sys.executable).with_name("uv")
+
+_ADDRESS_MASKS = {socket.AF_INET: 32, socket.AF_INET6: 128}
+
+
+def service_environment() -> dict[str, str]:
+    """Advisories from the records of the tests; registries wherever their names lead to here."""
+    settings = Settings(data_dir="unused")
+    hosts = {host for one in ("PyPI", "npm") for host in hosts_of(settings, one)}
+    masks = {mask for host in hosts for mask in _masks(host.rpartition(":")[0])}
+    return {
+        "PATH": os.pathsep.join([str(POETRY), str(NODE_TOOLS), os.environ["PATH"]]),
+        "AGENTJOBS_ADVISORIES_SOURCE": str(RECORDS),
+        "AGENTJOBS_EGRESS_ALLOW": ",".join(sorted(masks)),
+        "AGENTJOBS_CA_FILE": os.environ.get("SSL_CERT_FILE", ""),
+    }
+
+
+def _masks(host: str) -> set[str]:
+    found = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+    return {f"{address[0]}/{_ADDRESS_MASKS[family]}" for family, *_, address in found}
+
+
+def write(directory: Path, files: dict[str, str]) -> Path:
+    directory.mkdir(parents=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def plain_requirements(directory: Path) -> None:
+    write(directory, {"requirements.txt": "# kept\nrequests[socks] == 2.25.0  # why\nsix\n"})
+
+
+def hashed_requirements(directory: Path) -> None:
+    write(directory, {"requirements.in": "urllib3==1.26.16\n"})
+    _run(
+        directory,
+        *(UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate", "--no-header"),
+        *("requirements.in", "--output-file", "requirements.txt"),
+    )
+    (directory / "requirements.in").unlink()
+
+
+def compiled_requirements(directory: Path) -> None:
+    write(directory, {"requirements.in": "requests<3\n"})
+    _run(
+        directory,
+        *(UV, "pip", "compile", "--quiet", "requirements.in", "--output-file", "requirements.txt"),
+        *("--upgrade-package", "requests==2.30.0"),
+    )
+
+
+def uv_project(directory: Path) -> None:
+    """urllib3 is what requests asks for."""
+    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
+    write(directory, {"pyproject.toml": f'{project}dependencies = ["requests>=2.31"]\n'})
+    _run(directory, UV, "lock", "--quiet", "--upgrade-package", "urllib3==2.0.5")
+
+
+def poetry_project(directory: Path) -> None:
+    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
+    exact = f'{project}dependencies = ["requests (==2.30.0)"]\n'
+    write(directory, {"pyproject.toml": exact})
+    # Through the fixer's own starter, because it can be told the index without a trace: a mirror
+    # may speak another form of the index's protocol than Poetry expects of the public one.
+    starter = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
+    told = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
+    _run(directory, POETRY / "python", "-I", starter, "lock", "--no-interaction", **told)
+    lock = directory / "poetry.lock"
+    lock.write_text(re.sub(r"\n\[package\.source\]\n(?:.+\n){3}", "", lock.read_text()))
+
+
+def npm_project(directory: Path) -> None:
+    write(directory, {"package.json": '{\n  "dependencies": { "lodash": "4.17.20" }\n}\n'})
+    npm(directory)
+
+
+def npm_project_with_a_pinning_parent(directory: Path) -> None:
+    write(directory, {"package.json": '{\n  "dependencies": { "mkdirp": "0.5.1" }\n}\n'})
+    npm(directory)
+
+
+def pnpm_project(directory: Path) -> None:
+    write(directory, {"package.json": '{\n  "dependencies": { "lodash": "4.17.20" }\n}\n'})
+    pnpm = (NODE_TOOLS / "pnpm", "install", "--lockfile-only", "--ignore-scripts")
+    _run(directory, *pnpm, f"--registry={public_registry('npm')}")
+    lock = directory / "pnpm-lock.yaml"
+    assert "4.17.20" in lock.read_text()
+
+
+def go_module(directory: Path) -> None:
+    requirement = "require golang.org/x/text v0.3.7 // kept\n"
+    write(directory, {"go.mod": f"module shop\n\ngo 1.19\n\n{requirement}"})
+
+
+def maven_project(directory: Path) -> None:
+    """The version is a property, as it is in most projects."""
+    write(
+        directory,
+        {
+            "pom.xml": """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>shop</groupId>
+  <artifactId>shop</artifactId>
+  <version>1</version>
+  <properties>
+    <spring.version>5.3.17</spring.version> <!-- kept -->
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>org.springframework</groupId>
+      <artifactId>spring-beans</artifactId>
+      <version>${spring.version}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+        },
+    )
+
+
+def npm(directory: Path) -> None:
+    _run(
+        directory,
+        *("npm", "install", "--package-lock-only", "--ignore-scripts", "--silent"),
+        f"--registry={public_registry('npm')}",
+    )
+
+
+def _run(directory: Path, *command: str | Path, **environment: str) -> None:
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"

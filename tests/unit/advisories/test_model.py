@@ -1,0 +1,179 @@
+"""What is kept of a record in the form of OSV, and which records are left out or refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentjobs.advisories.model import (
+    Affected,
+    AffectedRange,
+    BadAdvisory,
+    Event,
+    Rating,
+    package_name,
+    parse_advisory,
+)
+from tests.support.recorded_advisories import RECORDS, every_advisory
+
+RANGE = {"type": "ECOSYSTEM", "events": [{"introduced": "1.0"}, {"fixed": "2.0"}]}
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    affected = {"package": {"ecosystem": "PyPI", "name": "Some_Thing"}, "ranges": [RANGE]}
+    return {"id": "X-1", "modified": "2026-01-01T00:00:00Z", "affected": [affected], **changes}
+
+
+def one_affected(**changes: Any) -> Affected | None:
+    affected = {"package": {"ecosystem": "npm", "name": "thing"}, "ranges": [RANGE], **changes}
+    advisory = parse_advisory(record(affected=[affected]))
+    return advisory.affected[0] if advisory else None
+
+
+def test_a_record_is_reduced_to_what_matching_needs() -> None:
+    found = parse_advisory(
+        json.dumps(
+            record(
+                aliases=["CVE-1", "X-1", "not an <identifier>"],
+                published="2025-01-01T00:00:00Z",
+                summary=" A  fault\nsomewhere ",
+                severity=[
+                    {"type": "CVSS_V3", "score": "CVSS:3.1/…"},
+                    {"type": "Own", "score": "9"},
+                ],
+                database_specific={"severity": "HIGH", "cwe_ids": ["CWE-1"]},
+                references=[{"type": "WEB", "url": "https://example.com"}],
+            )
+        ).encode()
+    )
+    assert found is not None
+    assert (found.id, found.aliases, found.names) == ("X-1", ("CVE-1",), {"X-1", "CVE-1"})
+    assert (found.summary, found.label) == ("A fault somewhere", "HIGH")
+    assert found.ratings == (Rating("CVSS_V3", "CVSS:3.1/…"),)
+    assert found.url == "https://osv.dev/vulnerability/X-1"
+    events = (Event("introduced", "1.0"), Event("fixed", "2.0"))
+    assert found.affected == (
+        Affected("PyPI", "some-thing", (AffectedRange("ECOSYSTEM", events),)),
+    )
+
+
+def test_the_first_line_of_a_long_text_stands_in_for_a_summary() -> None:
+    found = parse_advisory(record(details="\n" + "words " * 100 + "\nmore"))
+    assert found is not None
+    assert found.summary.startswith("words words")
+    assert found.summary.endswith("…")
+    assert len(found.summary) == 300
+
+
+def test_a_rating_may_stand_with_the_package() -> None:
+    severity = [{"type": "CVSS_V4", "score": "CVSS:4.0/…"}]
+    affected = {"package": {"ecosystem": "npm", "name": "a"}, "ranges": [RANGE]}
+    found = parse_advisory(record(affected=[{**affected, "severity": severity}]))
+    assert found is not None
+    assert found.ratings == (Rating("CVSS_V4", "CVSS:4.0/…"),)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"withdrawn": "2026-01-02T00:00:00Z"},
+        {"affected": []},
+        {"affected": None},
+        {"affected": [{"ranges": [RANGE]}]},
+        {"affected": [{"package": {"ecosystem": "Debian:12", "name": "a"}, "ranges": [RANGE]}]},
+        {"affected": [{"package": {"ecosystem": "npm", "name": "a"}}]},
+        {
+            "affected": [
+                {
+                    "package": {"ecosystem": "npm", "name": "a"},
+                    "ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}],
+                }
+            ]
+        },
+    ],
+)
+def test_a_record_with_nothing_to_match_is_left_out(changes: dict[str, Any]) -> None:
+    assert parse_advisory(record(**changes)) is None
+
+
+def test_an_informational_record_is_left_out() -> None:
+    unmaintained = (RECORDS / "crates.io" / "RUSTSEC-2021-0139.json").read_bytes()
+    assert parse_advisory(unmaintained) is None
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"", "not a record"),
+        (b"[]", "Expected `object`"),
+        (b'{"id": "X-1"}', "missing required field `modified`"),
+        (b'{"id": "\xff", "modified": ""}', "utf-8"),
+        (b'{"id": "X-1", "modified": "", "more": ' + b"[" * 100_000, "nested too deeply"),
+        (record(id="../../etc/passwd"), "is no identifier"),
+        (record(id=7), r"Expected `str`, got `int` - at `\$\.id`"),
+        (record(affected=[{"package": "a"}]), r"at `\$\.affected\[0\]\.package`"),
+        (record(affected=[{"ranges": [{"type": "SEMVER", "events": 1}]}]), "Expected `array`"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(bad: Any, reason: str) -> None:
+    with pytest.raises(BadAdvisory, match=reason):
+        parse_advisory(bad)
+
+
+def test_a_registry_beside_the_ecosystems_own_follows_the_same_rules() -> None:
+    package = {"ecosystem": "Packagist:https://packages.example/8", "name": "Drupal/Core"}
+    found = one_affected(package=package)
+    assert found is not None
+    assert (found.ecosystem, found.name) == ("Packagist", "drupal/core")
+
+
+@pytest.mark.parametrize(
+    ("last_known", "event"),
+    [
+        ("< 1.5", Event("limit", "1.5")),
+        ("<= 1.5", Event("last_affected", "1.5")),
+        (">= 1.0, < 1.5", None),
+        (7, None),
+    ],
+)
+def test_where_github_ends_a_range_before_its_fix_it_ends(
+    last_known: object, event: Event | None
+) -> None:
+    found = one_affected(database_specific={"last_known_affected_version_range": last_known})
+    assert found is not None
+    extra = found.ranges[0].events[2:]
+    assert extra == ((event,) if event else ())
+
+
+def test_a_limit_that_limits_nothing_is_no_event() -> None:
+    events = [{"introduced": "0"}, {"limit": "*"}]
+    found = one_affected(ranges=[{"type": "SEMVER", "events": events}])
+    assert found is not None
+    assert found.ranges[0].events == (Event("introduced", "0"),)
+
+
+def test_of_listed_versions_only_those_outside_the_ranges_are_kept() -> None:
+    found = one_affected(versions=["1.0.0", "1.9.9", "2.0.0", "0.1.0", "nightly"])
+    assert found is not None
+    assert found.versions == ("2.0.0", "0.1.0", "nightly")
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "name", "spelled"),
+    [
+        ("PyPI", "Zope.Interface__x", "zope-interface-x"),
+        ("Packagist", "Symfony/Yaml", "symfony/yaml"),
+        ("npm", "JSONStream", "JSONStream"),
+        ("Go", "github.com/BurntSushi/toml", "github.com/BurntSushi/toml"),
+    ],
+)
+def test_a_name_has_one_spelling(ecosystem: str, name: str, spelled: str) -> None:
+    assert package_name(ecosystem, name) == spelled
+
+
+def test_the_recorded_advisories_hold_facts_and_no_prose() -> None:
+    assert len(every_advisory()) + 1 == len(list(RECORDS.glob("*/*.json")))
+    for path in RECORDS.glob("*/*.json"):
+        kept = json.loads(path.read_bytes())
+        assert kept["id"] == path.stem
+        assert not kept.keys() & {"summary", "details", "references", "credits"}

@@ -1,0 +1,189 @@
+"""What registries answer is read as lists of versions, and what is no such list is refused."""
+
+import json
+
+import pytest
+
+from agentjobs.advisories.registries.dialect import BadName
+from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
+from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.pypi import version_in
+from agentjobs.advisories.registries.versions import BadAnswer
+from agentjobs.outbound.guard.host_patterns import parse_pattern
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import ECOSYSTEMS
+from tests.support.recorded_registries import ANSWERS, recorded
+
+# Of each recorded answer: how many versions, how many of them withdrawn, and one of them.
+FACTS = {
+    ("PyPI", "requests"): (17, 2, "2.31.0"),
+    ("PyPI", "urllib3"): (34, 2, "1.26.17"),
+    ("PyPI", "django"): (47, 0, "4.0.6"),
+    ("PyPI", "pyyaml"): (19, 0, "5.4b2"),
+    ("npm", "lodash"): (37, 0, "4.17.21"),
+    ("npm", "minimist"): (31, 0, "0.2.4"),
+    ("Go", "golang.org/x/text"): (25, 0, "0.3.8"),
+    ("Go", "gopkg.in/yaml.v3"): (2, 0, "3.0.1"),
+    ("Go", "github.com/dgrijalva/jwt-go"): (10, 0, "3.2.0+incompatible"),
+    ("crates.io", "time"): (29, 3, "0.2.23"),
+    ("Maven", "org.apache.logging.log4j:log4j-core"): (25, 0, "3.0.0-alpha1"),
+    ("Maven", "org.springframework:spring-beans"): (27, 0, "5.2.20.RELEASE"),
+    ("RubyGems", "activerecord"): (24, 0, "6.1.6.1"),
+    ("Packagist", "guzzlehttp/psr7"): (20, 0, "2.0.0-beta1"),
+}
+PATHS = [
+    ("PyPI", "Zope.Interface", "/zope-interface/"),
+    ("npm", "lodash", "/lodash"),
+    ("npm", "@babel/core", "/@babel%2fcore"),
+    ("Go", "github.com/BurntSushi/toml", "/github.com/!burnt!sushi/toml/@v/list"),
+    ("crates.io", "a", "/1/a"),
+    ("crates.io", "cc", "/2/cc"),
+    ("crates.io", "Log", "/3/l/log"),
+    ("crates.io", "time", "/ti/me/time"),
+    ("Maven", "org.slf4j:slf4j-api", "/org/slf4j/slf4j-api/maven-metadata.xml"),
+    ("RubyGems", "rails-html-sanitizer", "/api/v1/versions/rails-html-sanitizer.json"),
+    ("Packagist", "Symfony/Http-Kernel", "/p2/symfony/http-kernel.json"),
+]
+NO_NAMES = [
+    ("PyPI", "../etc/passwd"),
+    ("PyPI", ""),
+    ("npm", ".."),
+    ("npm", "@babel/core/x"),
+    ("npm", "a\r\nHost: elsewhere"),
+    ("Go", "github.com/../admin"),
+    ("crates.io", "a/b"),
+    ("Maven", "org.slf4j"),
+    ("Maven", "org..slf4j:api"),
+    ("RubyGems", "x" * 1000),
+    ("Packagist", "symfony"),
+]
+BOMB = b'<!DOCTYPE m [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><metadata>&b;</metadata>'
+NO_LISTS = [
+    ("npm", b"<html>sign in here</html>"),
+    ("npm", b'{"versions": ["1.0.0"]}'),
+    ("npm", b'{"versions":' * 50_000),
+    ("npm", b'{"versions": {"1.0.0": {}'),
+    ("crates.io", b'{"name":"time","vers":1}'),
+    ("Go", b"\xff\xfe"),
+    ("RubyGems", b"This rubygem could not be found."),
+    ("Maven", b"<metadata><versioning>"),
+    ("Maven", BOMB),
+    ("Maven", b"<m>" * 1000),
+]
+
+
+@pytest.mark.parametrize("package", ANSWERS, ids=" ".join)
+def test_a_recorded_answer_is_read(package: tuple[str, str]) -> None:
+    found = recorded(*package).versions
+    withdrawn = sum(one.yanked for one in found)
+    count, withdrawn_count, one_of_them = FACTS[package]
+    assert (len(found), withdrawn) == (count, withdrawn_count)
+    assert one_of_them in {one.version for one in found}
+
+
+def test_pypi_tells_hashes_of_files_and_what_was_withdrawn() -> None:
+    found = {one.version: one for one in recorded("PyPI", "requests").versions}
+    assert found["2.31.0"].hashes == (
+        "sha256:58cd2187c01e70e6e26505bca751777aa9f2ee0b7f4300988b709f44e013003f",
+        "sha256:942c5a758f98d790eaed1a29cb6eefc7ffb0d1cf7af05c3d2791656dbd6ad1e1",
+    )
+    assert [version for version, one in found.items() if one.yanked] == ["2.32.0", "2.32.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "version"),
+    [
+        ("requests", "requests-2.31.0-py3-none-any.whl", "2.31.0"),
+        ("requests", "requests-2.31.0.tar.gz", "2.31.0"),
+        ("zope-interface", "zope.interface-5.0.0.zip", "5.0.0"),
+        ("python-dateutil", "python-dateutil-2.8.2.tar.gz", "2.8.2"),
+        ("python-dateutil", "python_dateutil-2.8.2-1-py2.py3-none-any.whl", "2.8.2"),
+        ("certifi", "certifi-2023.07.22.tar.gz", "2023.7.22"),
+        ("torch", "torch-2.0.1+cu118-cp311-cp311-linux_x86_64.whl", "2.0.1+cu118"),
+        ("requests", "requests-2.31.0-py3.9.egg", None),
+        ("requests", "requests-toolbelt-1.0.0.tar.gz", None),
+        ("requests", "requests-latest.tar.gz", None),
+        ("requests", "requests.tar.gz", None),
+    ],
+)
+def test_the_version_is_in_the_name_of_the_file(name: str, file: str, version: str | None) -> None:
+    assert version_in(name, file) == version
+
+
+def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
+    files = [
+        {"filename": "a-1.0.tar.gz", "yanked": ""},
+        {"filename": "a-2.0.tar.gz", "yanked": True},
+        {"filename": "a-2.0-py3-none-any.whl", "hashes": {"sha256": "no hash"}, "yanked": False},
+    ]
+    page = json.dumps({"files": files}).encode()
+    found = read_answer("PyPI", "a", "application/vnd.pypi.simple.v1+json; charset=utf-8", page)
+    assert [(one.version, one.yanked, one.hashes) for one in found.versions] == [
+        ("1.0", True, ()),
+        ("2.0", False, ()),
+    ]
+
+
+def test_a_page_without_end_of_quotes_or_tags_is_read_to_its_end() -> None:
+    good = b"<A HREF='a-1.0.tar.gz?x=1#md5=0' >a</A>"
+    for bad in (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000):
+        found = read_answer("PyPI", "a", "text/html", good + bad)
+        assert [one.version for one in found.versions] == ["1.0"]
+
+
+def test_a_deprecated_version_of_npm_is_not_a_withdrawn_one() -> None:
+    body = b'{"versions": {"1.0.0": {"deprecated": "use 2"}, "2.0.0": {}}}'
+    found = read_answer("npm", "a", "application/json", body)
+    assert [(one.version, one.yanked) for one in found.versions] == [
+        ("1.0.0", False),
+        ("2.0.0", False),
+    ]
+
+
+def test_platforms_of_a_gem_count_only_if_it_has_nothing_else() -> None:
+    java = {"number": "1.3", "platform": "java"}
+    plain = {"number": "1.2", "platform": "ruby"}
+    for entries, expected in (([java, java, plain], ["1.2"]), ([java], ["1.3"])):
+        found = read_answer("RubyGems", "a", "application/json", json.dumps(entries).encode())
+        assert [one.version for one in found.versions] == expected
+
+
+def test_what_cannot_be_a_version_is_left_out() -> None:
+    body = "\n".join(("v1.0.0", "v", "v1 $(id)", "v" + "9" * 300, "v1.0/../2.0", "latest"))
+    found = read_answer("Go", "a", "text/plain", body.encode())
+    assert [one.version for one in found.versions] == ["1.0.0"]
+
+
+@pytest.mark.parametrize(("ecosystem", "body"), NO_LISTS, ids=range(len(NO_LISTS)))
+def test_what_is_no_list_of_versions_is_refused(ecosystem: str, body: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        read_answer(ecosystem, "a", "", body)
+
+
+@pytest.mark.parametrize(("ecosystem", "name", "path"), PATHS)
+def test_each_registry_is_asked_at_its_own_path(ecosystem: str, name: str, path: str) -> None:
+    assert DIALECTS[ecosystem].path_of(name) == path
+
+
+@pytest.mark.parametrize(("ecosystem", "name"), NO_NAMES, ids=range(len(NO_NAMES)))
+def test_a_name_never_leads_to_another_page(ecosystem: str, name: str) -> None:
+    with pytest.raises(BadName):
+        DIALECTS[ecosystem].path_of(name)
+
+
+def test_tools_reach_the_registry_its_files_and_what_the_operator_adds() -> None:
+    settings = Settings(
+        data_dir="unused",
+        registry_npm_url="http://someone:secret@registry.example:4873/npm/",
+        registry_go_url="https://[2001:db8::1]/go",
+        registry_hosts=["*.files.example", "registry.example:4873"],
+    )
+    added = ("*.files.example", "registry.example:4873")
+    assert hosts_of(settings, "npm") == (added[1], added[0])
+    assert hosts_of(settings, "Go") == ("[2001:db8::1]:443", *added)
+    index, files, *rest = hosts_of(settings, "PyPI")
+    assert index.startswith("pypi.")
+    assert files.startswith("files.")
+    assert tuple(rest) == added
+    for ecosystem in ECOSYSTEMS:
+        assert all(parse_pattern(host) for host in hosts_of(settings, ecosystem))

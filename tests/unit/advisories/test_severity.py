@@ -1,0 +1,77 @@
+"""How grave a fault is: whose word counts first, and what is said about where it is from."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.advisories.model import Advisory, Rating
+from agentjobs.advisories.severity import LEVELS, UNKNOWN, Severity, at_least, severity_of
+from tests.support.recorded_advisories import recorded
+
+V4 = Rating("CVSS_V4", "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")  # 9.3
+V3 = Rating("CVSS_V3", "CVSS:3.1/AV:N/AC:H/PR:N/UI:R/S:C/C:H/I:N/A:N")  # 6.1
+V30 = Rating("CVSS_V3", "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:N/I:N/A:H")  # 7.5
+V2 = Rating("CVSS_V2", "AV:N/AC:L/Au:N/C:N/I:N/A:P")  # 5.0
+NONE = Rating("CVSS_V3", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:N/I:N/A:N")  # 0.0
+BROKEN = Rating("CVSS_V4", "CVSS:4.0/AV:N")
+
+
+def said(id: str, *ratings: Rating, label: str | None = None) -> Advisory:
+    return Advisory(id, "", (), ratings=ratings, label=label)
+
+
+@pytest.mark.parametrize(
+    ("own", "relatives", "expected"),
+    [
+        (said("A", V2, V3, V4, label="LOW"), [], ("critical", 9.3, "CVSS 4.0 of A")),
+        (said("A", V2, V3, BROKEN, label="LOW"), [], ("medium", 6.1, "CVSS 3.1 of A")),
+        (said("A", V3, V30), [], ("high", 7.5, "CVSS 3.0 of A")),
+        (said("A", V2, BROKEN, label="MODERATE"), [said("B", V4)], ("medium", None, "label of A")),
+        (said("A", label="Important"), [], ("high", None, "label of A")),
+        (said("A", NONE), [], ("unknown", None, "no database rates it")),
+        (said("A", V2), [said("B", V3), said("C", V4)], ("critical", 9.3, "CVSS 4.0 of C")),
+        (said("A", V2), [said("B", V3, label="LOW")], ("medium", 6.1, "CVSS 3.1 of B")),
+        (said("A"), [said("B", V3), said("C", V30)], ("high", 7.5, "CVSS 3.0 of C")),
+        (
+            said("A"),
+            [said("B", label="low"), said("C", label="HIGH")],
+            ("high", None, "label of C"),
+        ),
+        (said("A", V2), [said("A", V4), said("B", V2)], ("medium", 5.0, "CVSS 2.0 of A")),
+        (said("A", label="whatever"), [said("B", V2)], ("medium", 5.0, "CVSS 2.0 of B")),
+        (said("A", BROKEN, Rating("CVSS_V3", "7.5")), [said("B")], UNKNOWN),
+    ],
+)
+def test_the_word_that_counts_most_is_taken(
+    own: Advisory, relatives: list[Advisory], expected: tuple[str, float | None, str] | Severity
+) -> None:
+    found = severity_of(own, relatives)
+    assert expected in (found, (found.level, found.score, found.source))
+
+
+def test_the_python_databases_record_of_requests_is_rated_through_its_alias() -> None:
+    python, github = recorded("PYSEC-2023-74"), recorded("GHSA-j8r2-6x86-q33q")
+    assert severity_of(python) == UNKNOWN
+    rated = Severity("medium", 6.1, "CVSS 3.1 of GHSA-j8r2-6x86-q33q")
+    assert severity_of(python, [python, github]) == rated
+
+
+def test_a_level_reaches_the_thresholds_up_to_itself_and_the_unknown_reaches_none() -> None:
+    reached = {level: [t for t in LEVELS[1:] if at_least(level, t)] for level in LEVELS}
+    assert reached == {
+        "unknown": [],
+        "low": ["low"],
+        "medium": ["low", "medium"],
+        "high": ["low", "medium", "high"],
+        "critical": ["low", "medium", "high", "critical"],
+    }
+
+
+@given(
+    st.sampled_from([V4, V3, V2]),
+    st.text("CVSS:4.0/AVNLHPRUIX ", max_size=6),
+    st.integers(0, 60),
+)
+def test_a_broken_vector_is_no_failure(rating: Rating, junk: str, position: int) -> None:
+    vector = rating.vector[:position] + junk + rating.vector[position + 2 :]
+    assert severity_of(said("A", Rating(rating.kind, vector))).level in LEVELS

@@ -1,0 +1,315 @@
+"""Archives and places of advisories, good and hostile, without a network."""
+
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from agentjobs.advisories import parse
+from agentjobs.advisories.rows import Known
+from agentjobs.advisories.sources import archive as archives
+from agentjobs.advisories.sources import shown_source
+from agentjobs.advisories.sources.archive import Archive
+from agentjobs.advisories.sources.download import wanted_md5
+from agentjobs.advisories.sources.locations import open_place
+from agentjobs.advisories.sources.source import (
+    MOST_RECORD_BYTES,
+    FeedWarning,
+    NotThere,
+    Piece,
+    Record,
+    SourceError,
+    changed_ids,
+    in_batches,
+)
+from tests.support.osv_records import FIRST, LATER, changes, packed, record
+
+ONE = record("GHSA-aaaa")
+NO_ENTRY = b"PK\x05\x06" + bytes(18)
+
+
+def pieces_of(data: bytes) -> list[Piece]:
+    return list(Archive(io.BytesIO(data), "all.zip").pieces())
+
+
+def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes]) -> bytes:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry, content in entries:
+            archive.writestr(entry, content)
+    return memory.getvalue()
+
+
+def a_link() -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo("link.json")
+    entry.external_attr = 0o120777 << 16
+    return entry
+
+
+def packed_with(method: int) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo("packed.json")
+    entry.compress_type = method
+    return entry
+
+
+def encrypted(data: bytes) -> bytes:
+    """The flag alone, in both places where it stands."""
+    data = data.replace(b"PK\x03\x04\x14\x00\x00\x00", b"PK\x03\x04\x14\x00\x01\x00")
+    return data.replace(
+        b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00"
+    )
+
+
+def with_a_flipped_byte(data: bytes) -> bytes:
+    at = data.index(b"GHSA-") + len("GHSA-aaaa.json") + 5
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (zipped(("../../etc/passwd.json", b"{}")), "leads out"),
+        (zipped(("/etc/passwd.json", b"{}")), "leads out"),
+        (zipped(("..\\..\\x.json", b"{}")), "leads out"),
+        (zipped(("C:/x.json", b"{}")), "leads out"),
+        (zipped(("PyPI/../../evil.py", b"")), "leads out"),
+        (zipped((a_link(), b"/etc/passwd")), "special file"),
+        (zipped((packed_with(zipfile.ZIP_LZMA), b"{}")), "packed"),
+        (zipped(("big.json", b" " * (MOST_RECORD_BYTES + 1))), "more than a record"),
+        (encrypted(zipped(("secret.json", b"{}"))), "encrypted"),
+        (with_a_flipped_byte(packed([ONE])), "damaged"),
+        (packed([ONE])[40:], "damaged"),
+    ],
+    ids=[
+        *("up", "absolute", "windows", "drive", "inner", "link", "method", "large"),
+        *("encrypted", "checksum", "start cut"),
+    ],
+)
+def test_an_entry_that_cannot_be_trusted_is_left_out_with_a_reason(
+    data: bytes, reason: str
+) -> None:
+    (piece,) = pieces_of(data)
+    assert isinstance(piece, FeedWarning)
+    assert reason in piece.reason
+
+
+def test_the_other_records_of_such_an_archive_are_read() -> None:
+    found = pieces_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
+    assert [piece.path for piece in found] == ["GHSA-aaaa.json", "../x.json"]
+    assert isinstance(found[0], Record)
+    assert json.loads(found[0].content) == ONE
+
+
+def a_huge_table() -> bytes:
+    return struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, archives._MOST_TABLE_BYTES + 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no whole zip"),
+        (b"<html>not found</html>", "no whole zip"),
+        (packed([ONE])[:-30], "no whole zip"),
+        (a_huge_table(), "table of contents"),
+    ],
+    ids=["empty", "page", "cut", "table"],
+)
+def test_an_archive_that_is_not_whole_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(SourceError, match=reason):
+        pieces_of(data)
+
+
+def test_an_archive_that_would_burst_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_HARMLESS_BYTES", 1024)
+    bomb = zipped(*((f"{number}.json", bytes(1024**2)) for number in range(3)))
+    with pytest.raises(SourceError, match="would become"):
+        pieces_of(bomb)
+
+
+def test_an_empty_archive_has_no_pieces() -> None:
+    assert pieces_of(NO_ENTRY) == []
+
+
+def a_bucket(place: Path) -> Path:
+    (place / "PyPI").mkdir()
+    (place / "PyPI" / "all.zip").write_bytes(packed([ONE]))
+    (place / "PyPI" / "modified_id.csv").write_text(changes([ONE]))
+    (place / "PyPI" / "GHSA-aaaa.json").write_text(json.dumps(ONE))
+    return place
+
+
+def plain_files(place: Path) -> Path:
+    (place / "PyPI").mkdir()
+    (place / "PyPI" / "GHSA-aaaa.json").write_text(json.dumps(ONE))
+    return place
+
+
+def files_without_folders(place: Path) -> Path:
+    (place / "GHSA-aaaa.json").write_text(json.dumps(ONE))
+    return place
+
+
+def a_zip(*names: str) -> Callable[[Path], Path]:
+    contents = {"all.zip": packed([ONE]), "GHSA-aaaa.json": json.dumps(ONE).encode()}
+
+    def make(place: Path) -> Path:
+        entries = [(name, contents[name.rpartition("/")[2]]) for name in names]
+        (place / "source.zip").write_bytes(zipped(*entries))
+        return place / "source.zip"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(a_bucket, plain_files, files_without_folders),
+        *(a_zip("PyPI/all.zip"), a_zip("PyPI/GHSA-aaaa.json"), a_zip("GHSA-aaaa.json")),
+        a_zip("PyPI/all.zip", "npm/GHSA-aaaa.json"),
+    ],
+    ids=["bucket", "files", "flat", "zip of zips", "zip of files", "all.zip", "several"],
+)
+def test_records_are_found_however_the_source_is_laid_out(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    place = open_place(make(tmp_path), tmp_path)
+    try:
+        total, pieces = place.pieces("PyPI")
+        found = list(pieces)
+        assert total == 1
+        assert place.mark("PyPI") == place.mark("PyPI")
+    finally:
+        place.close()
+    assert [json.loads(piece.content) for piece in found if isinstance(piece, Record)] == [ONE]
+
+
+@pytest.mark.parametrize("make", [a_bucket, plain_files, a_zip("npm/GHSA-aaaa.json")])
+def test_an_ecosystem_that_is_not_there_is_told(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    place = open_place(make(tmp_path), tmp_path)
+    with pytest.raises(NotThere, match="nothing for Maven"):
+        place.mark("Maven")
+    with pytest.raises(NotThere):
+        place.piece("Maven", "GHSA-aaaa")
+    assert place.changes("Maven") is None
+    place.close()
+
+
+def test_a_source_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"):
+        open_place(tmp_path / "missing", tmp_path)
+
+
+def test_a_changed_file_changes_the_mark(tmp_path: Path) -> None:
+    place = open_place(plain_files(tmp_path), tmp_path)
+    before = place.mark("PyPI")
+    (tmp_path / "PyPI" / "GHSA-bbbb.json").write_text("{}")
+    assert place.mark("PyPI") != before
+
+
+def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_away(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "PyPI"
+    folder.mkdir()
+    (folder / "GHSA-aaaa.json").write_text(json.dumps(ONE))
+    (folder / "loop.json").symlink_to("loop.json")
+    place = open_place(tmp_path, tmp_path)
+    assert place.mark("PyPI")
+    _, pieces = place.pieces("PyPI")
+    good, bad = pieces
+    assert isinstance(good, Record)
+    assert isinstance(bad, FeedWarning)
+    assert (bad.path, "cannot be read" in bad.reason) == ("loop.json", True)
+
+
+def test_a_list_of_changes_is_read_down_to_the_last_time() -> None:
+    lines = [f"{LATER},GHSA-c", "no time,GHSA-x", "", "2024-01-01T00:00:00.9Z,PyPI/GHSA-b"]
+    older = ["2023-12-31T23:59:59Z,GHSA-a", f"{LATER},GHSA-never-reached"]
+    since = datetime(2024, 1, 1, tzinfo=UTC)
+    assert changed_ids(iter([*lines, *older]), since, 10) == ["GHSA-c", "GHSA-b"]
+    assert changed_ids(iter(lines), since, 1) is None
+
+
+def test_batches_are_bounded_by_number_and_by_size() -> None:
+    many = [Record(str(number), b"") for number in range(401)]
+    large = [Record(str(number), bytes(4 * 1024**2)) for number in range(3)]
+    assert [len(batch) for batch in in_batches(iter(many))] == [200, 200, 1]
+    assert [len(batch) for batch in in_batches(iter(large))] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ([("Content-MD5", "AAECAw==")], b"\x00\x01\x02\x03"),
+        ([("x-goog-hash", "crc32c=n03x6A=="), ("x-goog-hash", "md5=AAECAw==")], b"\0\1\2\3"),
+        ([("x-goog-hash", "crc32c=n03x6A==, md5=AAECAw==")], b"\0\1\2\3"),
+        ([("Content-MD5", "no base64!")], None),
+        ([("Content-MD5", "AAECAw=="), ("x-goog-stored-content-encoding", "gzip")], None),
+        ([], None),
+    ],
+)
+def test_the_checksum_that_a_server_tells_is_read(
+    headers: list[tuple[str, str]], wanted: bytes | None
+) -> None:
+    assert wanted_md5(CIMultiDictProxy(CIMultiDict(headers))) == wanted
+
+
+def test_credentials_of_an_address_are_not_shown() -> None:
+    assert shown_source("https://me:secret@mirror.example/osv") == "https://mirror.example/osv"
+    assert shown_source("/srv/osv") == "/srv/osv"
+
+
+def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> None:
+    withdrawn = record("GHSA-gone", withdrawn=LATER, modified=LATER)
+    elsewhere = record("GHSA-npm", ecosystem="npm")
+    never_stored = record("GHSA-withdrawn", withdrawn=LATER)
+    whole = [ONE, withdrawn, elsewhere, never_stored, record("GHSA-same")]
+    pieces: list[Piece] = [
+        *(Record(f"{one['id']}.json", json.dumps(one).encode()) for one in whole),
+        Record("PyPI/GHSA-broken.json", b"{" * 100_000),
+        Record("nul.json", json.dumps(record("GHSA-\0")).encode()),
+        Record("late.json", json.dumps(record("GHSA-late", modified="\0")).encode()),
+        FeedWarning("GHSA-large.json", "it is large"),
+    ]
+    known = {
+        "GHSA-gone": Known(FIRST, "PyPI", is_current_format=True),
+        "GHSA-same": Known(FIRST, "PyPI", is_current_format=True),
+    }
+    batch = parse.read(parse.look(pieces), known, "PyPI")
+    assert [one.id for one in batch.changed] == ["GHSA-aaaa"]
+    assert batch.gone == ("GHSA-gone",)
+    assert batch.seen == {"GHSA-aaaa", "GHSA-same", "GHSA-broken", "GHSA-large", "nul", "late"}
+    paths = ["GHSA-large.json", "PyPI/GHSA-broken.json", "nul.json", "late.json"]
+    assert [one.path for one in batch.warnings] == paths
+
+
+@pytest.mark.parametrize(
+    ("modified", "known", "is_news"),
+    [
+        (FIRST, None, True),
+        (FIRST, Known(FIRST, "PyPI", is_current_format=True), False),
+        (FIRST, Known(FIRST, "PyPI", is_current_format=False), True),
+        (LATER, Known(FIRST, "npm", is_current_format=True), True),
+        (FIRST, Known(LATER, "npm", is_current_format=True), False),
+        (FIRST, Known(LATER, "PyPI", is_current_format=True), True),
+    ],
+)
+def test_a_feed_corrects_itself_but_not_what_is_newer_from_another(
+    modified: str, known: Known | None, is_news: bool
+) -> None:
+    assert parse.is_news(modified, known, "PyPI") is is_news
+
+
+def test_a_time_in_the_future_does_not_end_all_news() -> None:
+    newest = parse.newest(["2999-01-01T00:00:00Z", "no time"], FIRST)
+    assert newest is not None
+    assert datetime.fromisoformat(newest) <= datetime.now(UTC)
+    assert parse.newest([], None) is None

@@ -1,0 +1,47 @@
+"""Both clients, and the command, go on with a job's pull request."""
+
+import json
+
+import httpx
+import pytest
+
+from agentjobs.cli.jobs import follow_up_job
+from agentjobs_client import Client
+from tests.unit.client.test_calls import Caller, answering, receipt, refusal
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def client(request: pytest.FixtureRequest) -> Caller:
+    return Caller(request.param)
+
+
+def test_a_follow_up_is_sent_with_only_what_was_given(client: Caller) -> None:
+    handle, requests = answering(receipt(), receipt())
+    assert client.call(handle, "follow_up", "job_0", "Now test it.").job_id == "job_1"
+    client.call(handle, "follow_up", "job_0", "x", agent="b", timeout_seconds=9, max_cost_usd=0.5)
+    assert [request.url.path for request in requests] == ["/v1/jobs/job_0/follow-ups"] * 2
+    assert json.loads(requests[0].content) == {"prompt": "Now test it."}
+    assert json.loads(requests[1].content) == {
+        "prompt": "x",
+        "agent": "b",
+        "timeout_seconds": 9,
+        "max_cost_usd": 0.5,
+    }
+
+
+def test_a_follow_up_whose_answer_was_lost_is_repeated_as_the_same_one(client: Caller) -> None:
+    handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
+    assert client.call(handle, "follow_up", "job_0", "x").job_id == "job_1"
+    assert len({request.headers["idempotency-key"] for request in requests}) == 1
+
+
+def test_the_command_prints_the_new_jobs_identifier(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle, _ = answering(receipt())
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        "agentjobs.cli.jobs._client", lambda: Client("http://test", "ajk_x", transport=transport)
+    )
+    follow_up_job("job_0", "Now test it.")
+    assert capsys.readouterr().out == "job_1\n"

@@ -1,0 +1,155 @@
+"""What the two clients do while the service is away, stopping, or behind a proxy that says so."""
+
+import httpx
+import pytest
+
+from agentjobs_client import ApiError, ServiceUnreachable, UnexpectedAnswer
+from tests.unit.client.test_calls import (
+    Caller,
+    answering,
+    job_that_is,
+    log_events,
+    proxy_page,
+    receipt,
+    refusal,
+)
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def caller(request):
+    return Caller(request.param)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_proxys_error_page_is_waited_out_like_the_services_own_refusal(caller, status):
+    handle, requests = answering(proxy_page(status, **{"Retry-After": "7"}), receipt())
+    assert caller.call(handle, "create_job", "a/b", "lint-fixer").job_id == "job_1"
+    assert len({request.headers["idempotency-key"] for request in requests}) == 1
+    assert caller.pauses == [7.0]
+
+
+def test_a_proxys_error_page_that_stays_is_raised_with_its_status(caller):
+    handle, requests = answering(*[proxy_page(502) for _ in range(9)])
+    with pytest.raises(UnexpectedAnswer) as caught:
+        caller.call(handle, "agents")
+    assert (caught.value.status, caught.value.retry_after_seconds) == (502, None)
+    assert len(requests) == 5
+
+
+def test_a_cancel_whose_answer_was_lost_is_not_a_failure_when_it_worked(caller):
+    handle, requests = answering(
+        httpx.ReadError("reset"), refusal(409, "job_finished"), job_that_is("cancelled")
+    )
+    assert caller.call(handle, "cancel", "job_1").status == "cancelled"
+    assert [request.method for request in requests] == ["POST", "POST", "GET"]
+
+
+def test_a_cancel_that_came_after_another_end_is_refused_however_often_it_was_sent(caller):
+    handle, _ = answering(
+        httpx.ReadError("reset"), refusal(409, "job_finished"), job_that_is("completed")
+    )
+    with pytest.raises(ApiError, match="job_finished"):
+        caller.call(handle, "cancel", "job_1")
+
+
+def test_a_cancel_of_a_finished_job_is_refused_without_asking_further(caller):
+    handle, requests = answering(refusal(409, "job_finished"))
+    with pytest.raises(ApiError, match="job_finished"):
+        caller.call(handle, "cancel", "job_1")
+    assert len(requests) == 1
+
+
+def test_a_service_that_answers_each_wait_at_once_is_asked_about_once_a_second(caller):
+    handle, requests = answering(
+        *[job_that_is("running") for _ in range(20)], job_that_is("completed")
+    )
+    assert caller.call(handle, "wait", "job_1").status == "completed"
+    # The first answer is news; only those that tell nothing new are followed by a pause.
+    assert len(caller.pauses) == len(requests) - 2
+    assert all(0.7 < pause < 1.3 for pause in caller.pauses)
+    assert len(set(caller.pauses)) > 1
+
+
+def test_a_wait_that_took_its_time_is_followed_by_the_next_at_once(caller):
+    answers = [job_that_is("running"), job_that_is("running"), job_that_is("completed")]
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        caller.now += float(request.url.params.get("wait_seconds", 0))
+        return answers.pop(0)
+
+    caller.call(handle, "wait", "job_1")
+    assert sum(caller.pauses) == 0
+
+
+def test_a_watched_job_is_told_once_for_each_status(caller):
+    states = ["queued", "queued", "running", "running", "queued", "running", "failed"]
+    handle, _ = answering(*[job_that_is(state) for state in states])
+    told = [job.status for job in caller.call(handle, "watch", "job_1")]
+    assert told == ["queued", "running", "queued", "running", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "last"),
+    [
+        ("wait", {}, lambda: job_that_is("completed")),
+        ("logs", {"follow": True}, lambda: log_events("event: end\ndata: completed\n\n")),
+    ],
+)
+def test_a_service_that_is_away_for_a_minute_is_waited_for(caller, name, options, last):
+    def handle(request: httpx.Request) -> httpx.Response:
+        if caller.now < 1010:
+            return refusal(503, "unavailable", **{"Retry-After": "5"})
+        if caller.now < 1060:
+            raise httpx.ConnectError("refused")
+        return last()
+
+    caller.call(handle, name, "job_1", **options)
+    assert caller.pauses[0] == 5.0
+    assert len(caller.pauses) > 5
+
+
+@pytest.mark.parametrize(("name", "options"), [("wait", {}), ("logs", {"follow": True})])
+def test_a_service_that_stays_away_is_given_up_after_two_minutes(caller, name, options):
+    answers = [refusal(503, "unavailable")]
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if answers:
+            return answers.pop()
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(ServiceUnreachable):
+        caller.call(handle, name, "job_1", **options)
+    assert 110 < caller.now - 1000 <= 122
+
+
+@pytest.mark.parametrize(("name", "options"), [("wait", {}), ("logs", {"follow": True})])
+def test_an_address_where_nobody_ever_answered_is_given_up_soon(caller, name, options):
+    def handle(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(ServiceUnreachable):
+        caller.call(handle, name, "job_1", **options)
+    assert caller.now - 1000 < 10
+
+
+def test_absences_with_answers_between_them_do_not_add_up(caller):
+    away = [refusal(503, "unavailable", **{"Retry-After": "30"}) for _ in range(3)]
+    handle, _ = answering(
+        *away, job_that_is("queued"), *away, job_that_is("running"), *away, job_that_is("failed")
+    )
+    assert caller.call(handle, "wait", "job_1").status == "failed"
+    assert sum(caller.pauses) == 270
+
+
+def test_a_followed_log_that_is_cut_again_and_again_while_the_job_is_silent_goes_on(caller):
+    end = log_events("event: end\ndata: completed\n\n")
+    handle, _ = answering(*[log_events("retry: 1000\n\n") for _ in range(300)], end)
+    assert caller.call(handle, "logs", "job_1", follow=True) == []
+    assert min(caller.pauses) > 0.7
+
+
+def test_a_page_in_the_place_of_a_log_is_not_read_as_one(caller):
+    handle, requests = answering(httpx.Response(200, html="<h1>Welcome</h1>"))
+    with pytest.raises(UnexpectedAnswer):
+        caller.call(handle, "logs", "job_1", follow=True)
+    assert len(requests) == 1

@@ -1,0 +1,176 @@
+"""A GitHub App's signature, its tokens over the hours, and the permissions it lacks."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from agentjobs.forges.github.access import api_address
+from agentjobs.forges.github.app import (
+    TO_LIST,
+    TO_WORK,
+    Granted,
+    Scope,
+    TokenCache,
+    attainable,
+    in_words,
+    lacking,
+    signed_by_app,
+)
+from agentjobs.forges.protocol import ForgeError
+from tests.support.manual_clock import HandClock
+
+
+@pytest.fixture(scope="module")
+def private_key() -> str:
+    # As GitHub gives it to download.
+    return (
+        rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+        .private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+        .decode()
+    )
+
+
+class Desk:
+    """Gives tokens for an hour, one after the other."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self.clock = clock
+        self.given = 0
+        self.fails = False
+
+    async def ask(self) -> Granted:
+        await asyncio.sleep(0)
+        if self.fails:
+            raise ForgeError("GitHub is out of order.", "away")
+        self.given += 1
+        ends_at = datetime.fromtimestamp(self.clock.now + 3_600, UTC)
+        return Granted(f"ghs_{self.given}", ends_at)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def desk(clock: HandClock) -> Desk:
+    return Desk(clock)
+
+
+def test_an_app_signs_for_less_than_ten_minutes_with_its_key(private_key: str) -> None:
+    signed = signed_by_app("4711", private_key, 1_800_000_000.7)
+    token = jwt.decode(signed, RSAKey.import_key(private_key), ["RS256"])
+    assert token.header["alg"] == "RS256"
+    assert token.claims == {"iat": 1_799_999_940, "exp": 1_800_000_540, "iss": "4711"}
+
+
+@pytest.mark.parametrize("key", ["", "no key", "-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END"])
+def test_a_key_that_cannot_be_read_is_not_quoted(key: str) -> None:
+    with pytest.raises(ForgeError, match="private key") as caught:
+        signed_by_app("4711", key, 0)
+    assert caught.value.fault == "unauthorized"
+    assert "abcd" not in repr((caught.value, caught.value.__cause__))
+
+
+async def test_a_token_is_replaced_five_minutes_before_it_ends(
+    clock: HandClock, desk: Desk
+) -> None:
+    cache = TokenCache(clock)
+    assert await cache.token("a", desk.ask) == "ghs_1"
+    clock.now += 3_299
+    assert await cache.token("a", desk.ask) == "ghs_1"
+    clock.now += 1
+    assert await cache.token("a", desk.ask) == "ghs_2"
+    assert await cache.token("b", desk.ask) == "ghs_3"
+
+
+async def test_of_those_who_want_a_token_one_asks(clock: HandClock, desk: Desk) -> None:
+    cache = TokenCache(clock)
+    wanted = [cache.token("a", desk.ask) for _ in range(20)]
+    assert set(await asyncio.gather(*wanted)) == {"ghs_1"}
+
+
+async def test_who_gives_up_while_asking_leaves_it_to_the_next(
+    clock: HandClock, desk: Desk
+) -> None:
+    cache = TokenCache(clock)
+    first = asyncio.ensure_future(cache.token("a", asyncio.Event().wait))  # type: ignore[arg-type]
+    second = asyncio.ensure_future(cache.token("a", desk.ask))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == "ghs_1"
+    desk.fails = True
+    with pytest.raises(ForgeError):
+        await cache.token("b", desk.ask)
+    desk.fails = False
+    assert await cache.token("b", desk.ask) == "ghs_2"
+
+
+async def test_a_token_that_was_not_accepted_is_replaced_once(clock: HandClock, desk: Desk) -> None:
+    cache = TokenCache(clock)
+    assert not cache.forget("a")
+    await cache.token("a", desk.ask)
+    assert cache.forget("a")
+    assert not cache.forget("a")
+    assert await cache.token("a", desk.ask) == "ghs_2"
+
+
+async def test_old_tokens_do_not_pile_up(clock: HandClock, desk: Desk) -> None:
+    cache = TokenCache(clock)
+    for number in range(50):
+        await cache.token(number, desk.ask)
+    clock.now += 3_600
+    await cache.token("new", desk.ask)
+    assert len(cache._kept) == 1
+
+
+def test_no_token_is_shown_by_what_holds_it(clock: HandClock) -> None:
+    assert "ghs_" not in repr(Granted("ghs_secret", datetime.fromtimestamp(0, UTC)))
+
+
+def test_a_token_reaches_one_repository_and_no_more_than_the_work_needs() -> None:
+    assert Scope("7", "acme/shop").fields == {"repository_ids": [7]}
+    assert Scope(full_name="acme/shop").fields == {"repositories": ["shop"]}
+    assert Scope("7", "acme/shop").permissions == TO_WORK
+    assert (Scope().fields, Scope().permissions) == ({}, TO_LIST)
+
+
+def test_permissions_that_lack_are_called_as_github_calls_them() -> None:
+    granted = {"contents": "read", "pull_requests": "write", "metadata": "read"}
+    missing = lacking(granted, TO_WORK)
+    assert in_words(missing) == ("Contents: read and write", "Issues: read and write")
+    assert lacking({"contents": "admin"}, {"contents": "write"}) == ()
+    with pytest.raises(ForgeError, match="“Contents: read and write”") as caught:
+        attainable(granted, TO_WORK)
+    assert caught.value.fault == "denied"
+
+
+@pytest.mark.parametrize("issues", ["none", "read"])
+def test_an_app_without_issues_works_without_them(issues: str) -> None:
+    granted = {"contents": "write", "pull_requests": "write", "metadata": "read", "issues": issues}
+    wanted = attainable(granted, TO_WORK)
+    assert wanted.get("issues", "none") == issues
+    assert wanted["contents"] == "write"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://github.com", "https://api.github.com"),
+        ("https://acme.ghe.com", "https://api.acme.ghe.com"),
+        ("https://git.acme.test", "https://git.acme.test/api/v3"),
+        ("https://git.acme.test:8443/hub", "https://git.acme.test:8443/hub/api/v3"),
+        ("https://notgithub.com", "https://notgithub.com/api/v3"),
+    ],
+)
+def test_each_github_has_its_api_at_its_place(url: str, address: str) -> None:
+    assert api_address(url) == address

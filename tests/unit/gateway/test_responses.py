@@ -1,0 +1,181 @@
+"""The usage is read out of an answer that passes, however it is cut into pieces."""
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.gateway import responses
+from agentjobs.gateway.endpoints import CHAT, ENDPOINTS, MESSAGES, RESPONSES, Endpoint
+from agentjobs.gateway.responses import EventReader, WholeReader, reader_for
+from agentjobs.gateway.usage import Usage
+from tests.support.model_messages import Answer, Event, Tokens, streamed, whole
+
+ANSWER = Answer(text='He said "usage" and {"usage": 1}. ä 😀', usage=Tokens(100, 20, 30, 10))
+USAGE = Usage(fresh=60, cached=30, cache_write=10, output=20)
+ASKED = {"model": "m", "stream_options": {"include_usage": True}}
+
+
+def encoded(events: list[Event], newline: bytes = b"\n") -> bytes:
+    text = b""
+    for name, data in events:
+        text += b"event: " + name.encode() + newline if name else b""
+        said = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
+        text += b"data: " + said + newline * 2
+    return text
+
+
+def stream_of(endpoint: Endpoint, newline: bytes = b"\n") -> bytes:
+    return encoded(list(streamed(endpoint.path, ANSWER, ASKED)), newline)
+
+
+def cut(text: bytes, places: list[int]) -> list[bytes]:
+    ends = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+def passed(reader: EventReader, pieces: list[bytes]) -> bytes:
+    return b"".join(reader.feed(piece) for piece in pieces) + reader.end()
+
+
+@given(
+    st.sampled_from([CHAT, RESPONSES, MESSAGES]),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.lists(st.integers(0, 10_000), max_size=12),
+)
+def test_a_stream_passes_unchanged_and_its_usage_is_read(
+    endpoint: Endpoint, newline: bytes, places: list[int]
+) -> None:
+    text = stream_of(endpoint, newline)
+    reader = EventReader(endpoint)
+
+    assert passed(reader, cut(text, places)) == text
+    assert reader.usage == USAGE
+
+
+@given(
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.lists(st.integers(0, 10_000), max_size=12),
+)
+def test_only_the_usage_we_asked_for_is_withheld(newline: bytes, places: list[int]) -> None:
+    events = list(streamed(CHAT.path, ANSWER, ASKED))
+    text = encoded(events, newline)
+    without_usage = encoded([*events[:-2], events[-1]], newline)
+    reader = EventReader(CHAT, withhold=True)
+
+    assert passed(reader, cut(text, places)) == without_usage
+    assert reader.usage == USAGE
+
+
+def test_events_pass_as_soon_as_they_are_whole_even_where_one_may_be_withheld() -> None:
+    reader = EventReader(CHAT, withhold=True)
+    event = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
+
+    assert reader.feed(event) == event
+
+
+def test_a_usage_that_comes_with_words_is_not_withheld() -> None:
+    said = {"prompt_tokens": 1, "completion_tokens": 2}
+    event = encoded([("", {"choices": [{"delta": {"content": "a"}}], "usage": said})])
+    reader = EventReader(CHAT, withhold=True)
+
+    assert reader.feed(event) == event
+    reader.feed(b"data: [DONE]\n\n")
+    assert reader.usage == Usage(fresh=1, output=2)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS.values())
+def test_a_stream_that_was_cut_has_no_usage(endpoint: Endpoint) -> None:
+    events = list(streamed(endpoint.path, ANSWER, ASKED))[:-2]
+    if endpoint is RESPONSES:
+        events = events[:-1]
+    reader = EventReader(endpoint)
+
+    passed(reader, [encoded(events)])
+
+    assert reader.usage is None
+
+
+CHUNK = {"prompt_tokens": 5, "completion_tokens": 1}
+BEGUN = {"input_tokens": 3, "output_tokens": 1}
+UNENDED: list[tuple[Endpoint, dict[str, Any]]] = [
+    (CHAT, {"choices": [{"delta": {"content": "a"}, "finish_reason": None}], "usage": CHUNK}),
+    (RESPONSES, {"type": "response.created", "response": {"usage": BEGUN}}),
+    (RESPONSES, {"type": "response.in_progress", "response": {"usage": BEGUN}}),
+    (MESSAGES, {"type": "message_start", "message": {"usage": BEGUN}}),
+    (MESSAGES, {"type": "message_delta", "delta": {"stop_reason": None}, "usage": BEGUN}),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "event"), UNENDED)
+def test_a_usage_in_the_middle_of_a_stream_is_not_believed(
+    endpoint: Endpoint, event: dict[str, Any]
+) -> None:
+    reader = EventReader(endpoint)
+
+    passed(reader, [encoded([("", event)])])
+
+    assert reader.usage is None
+
+
+ENDED: list[tuple[Endpoint, list[dict[str, Any]]]] = [
+    (CHAT, [{"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": CHUNK}]),
+    (CHAT, [{"choices": [{"finish_reason": "length"}]}, {"choices": [], "usage": CHUNK}]),
+    *(
+        (RESPONSES, [{"type": f"response.{end}", "response": {"usage": BEGUN}}])
+        for end in ("completed", "incomplete", "failed")
+    ),
+    (MESSAGES, [{"type": "message_delta", "usage": BEGUN}, {"type": "message_stop"}]),
+    (MESSAGES, [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": BEGUN}]),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "events"), ENDED)
+def test_a_usage_is_believed_once_the_model_has_ended(
+    endpoint: Endpoint, events: list[dict[str, Any]]
+) -> None:
+    reader = EventReader(endpoint)
+
+    passed(reader, [encoded([("", event) for event in events])])
+
+    assert reader.usage is not None
+
+
+def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() -> None:
+    reader = EventReader(CHAT)
+    reader.feed(encoded([("", {"choices": [{"finish_reason": "stop"}], "usage": CHUNK})]))
+
+    assert reader.usage is None
+    reader.end()
+    assert reader.usage is not None
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS.values())
+def test_an_answer_in_one_piece_tells_its_usage_at_its_end(endpoint: Endpoint) -> None:
+    text = msgspec.json.encode(whole(endpoint.path, ANSWER, ASKED))
+    reader = reader_for(endpoint, "application/json; charset=utf-8", usage_is_ours=False)
+
+    assert reader.feed(text[:50]) + reader.feed(text[50:]) + reader.end() == text
+    assert reader.usage == USAGE
+
+
+@pytest.mark.parametrize("text", [b"", b"null", b"not json", b'{"usage": 7}', b"[" * 100_000])
+def test_nonsense_passes_and_has_no_usage(text: bytes) -> None:
+    for reader in (WholeReader(CHAT), EventReader(CHAT)):
+        assert reader.feed(b"data: " + text) == b"data: " + text
+        reader.end()
+        assert reader.usage is None
+
+
+def test_a_line_without_end_passes_unread_and_is_not_hoarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(responses, "MOST_READ", 100)
+    reader = EventReader(CHAT, withhold=True)
+    piece = b"data: " + b"x" * 60
+
+    assert passed(reader, [piece] * 4) == piece * 4
+    assert reader.usage is None

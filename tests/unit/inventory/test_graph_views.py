@@ -1,0 +1,159 @@
+"""A module graph seen from one place, and as text for other programs."""
+
+import json
+import re
+
+import pytest
+
+from agentjobs.inventory.dependencies import asked_by
+from agentjobs.inventory.graph_text import dot_lines, json_pieces
+from agentjobs.inventory.graph_views import (
+    Module,
+    Neighbours,
+    around,
+    most_imported,
+    search_modules,
+)
+from agentjobs.inventory.model import ModuleGraph
+from tests.support.dependencies import package, views
+
+# app → shop → core → base, cli → core; `three.js` is a file and a package.
+GRAPH = ModuleGraph(
+    files=("app.py", "base.py", "cli.py", "core.py", "shop.py", "three.js"),
+    edges=((0, 4), (2, 3), (3, 1), (3, 3), (4, 3), (5, 1)),
+    externals=("os", "requests", "three.js"),
+    external_edges=((0, 0), (1, 0), (3, 0), (3, 1), (4, 1), (5, 2)),
+)
+HOSTILE = 'a"; } \\" \\\n\x1b[31m\x9b\u202e&amp;\\N end\\'
+
+
+def steps(neighbours: Neighbours) -> list[tuple[str, int, str]]:
+    return [(one.name, one.distance, one.through) for one in neighbours.shown]
+
+
+def test_a_file_is_shown_with_who_imports_it_and_what_it_imports() -> None:
+    near = around(GRAPH, "core.py")
+    assert near is not None
+    assert steps(near.importers) == [("cli.py", 1, "core.py"), ("shop.py", 1, "core.py")]
+    assert steps(near.imported) == [("base.py", 1, "core.py")], "an import of itself says nothing"
+    assert steps(near.externals) == [("os", 1, "core.py"), ("requests", 1, "core.py")]
+    assert all(one.external for one in near.externals.shown)
+
+
+def test_farther_neighbours_are_reached_through_nearer_ones_by_the_shortest_way() -> None:
+    near = around(GRAPH, "shop.py", depth=2)
+    assert near is not None
+    assert steps(near.importers) == [("app.py", 1, "shop.py")]
+    assert steps(near.imported) == [("core.py", 1, "shop.py"), ("base.py", 2, "core.py")]
+    assert steps(near.externals) == [("requests", 1, "shop.py"), ("os", 2, "core.py")]
+
+
+def test_an_external_is_shown_with_the_files_that_import_it() -> None:
+    near = around(GRAPH, "requests", depth=2)
+    assert near is not None
+    assert near.external
+    assert steps(near.importers) == [
+        ("core.py", 1, "requests"),
+        ("shop.py", 1, "requests"),
+        ("app.py", 2, "shop.py"),
+        ("cli.py", 2, "core.py"),
+    ]
+
+
+def test_a_file_comes_before_an_external_of_its_name_unless_that_is_meant() -> None:
+    told = [around(GRAPH, "three.js", external=which) for which in (None, False, True)]
+    assert [one and one.external for one in told] == [False, False, True]
+    assert around(GRAPH, "os", external=False) is None
+    assert around(GRAPH, "none.py") is None
+
+
+def test_what_is_too_much_to_show_is_counted() -> None:
+    star = ModuleGraph(
+        files=tuple(f"f{at:03}.py" for at in range(300)),
+        edges=tuple((at, 0) for at in range(1, 300)),
+    )
+    near = around(star, "f000.py", most=20)
+    assert near is not None
+    assert (near.importers.shown[0].name, len(near.importers.shown)) == ("f001.py", 20)
+    assert (near.importers.total, near.importers.more) == (299, 279)
+
+
+def test_modules_are_ranked_by_how_many_import_them() -> None:
+    assert most_imported(GRAPH, 2) == [Module("base.py", False, 2), Module("core.py", False, 2)]
+    assert most_imported(GRAPH, 9, external=True)[0] == Module("os", True, 3)
+    assert most_imported(ModuleGraph(), 5) == []
+    found = [(one.name, one.external) for one in search_modules(GRAPH, " THREE")]
+    assert found == [("three.js", True), ("three.js", False)]
+    assert len(search_modules(GRAPH, "", most=4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "expected"),
+    [
+        pytest.param(
+            [
+                package("npm", "a", "1"),
+                package("npm", "c", "1", "a"),
+                package("npm", "b", "1"),
+                package("npm", "c", "2", "b"),
+                package("npm", "d", "1", "b", "c"),
+            ],
+            {1: 0, 3: 2, 4: 3},
+            id="the version that the same path leads to",
+        ),
+        pytest.param(
+            [package("npm", "c", "1"), package("npm", "d", "1", "x", "c")],
+            {1: 0},
+            id="else the first of that name",
+        ),
+        pytest.param(
+            [
+                package("npm", "c", "1", manifest="one"),
+                package("npm", "d", "1", "c", manifest="two"),
+                package("PyPI", "d", "1", "c", manifest="one"),
+                package("npm", "e", "1", "e"),
+            ],
+            {},
+            id="none of another manifest or ecosystem, nor itself",
+        ),
+    ],
+)
+def test_who_asks_for_a_package_is_found_by_its_parents(dependencies, expected) -> None:
+    assert asked_by(views(dependencies)) == expected
+
+
+def test_a_hostile_name_stays_within_its_string_in_dot() -> None:
+    graph = ModuleGraph(files=(HOSTILE, "b.py"), edges=((0, 1),), externals=("os",))
+    dependencies = views([package("npm", HOSTILE, "1"), package("npm", "x", None, HOSTILE)])
+    text = "".join(dot_lines("acme/shop", graph, dependencies))
+    label = r'"(?:[^"\\\n]|\\[\\"])*"'
+    assert re.fullmatch(
+        rf"digraph {label} \{{\n"
+        rf"(?:  (?:rankdir=LR|node \[shape=box\]|[mefp]\d+ -> [mefp]\d+"
+        rf"|[mefp]\d+ \[label={label}(?: style=dashed| shape=\w+)?\]);\n)*"
+        r"\}\n",
+        text,
+    ), text
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert '"a\\"; } \\\\\\" \\\\\\\\n\\\\x1b[31m\\\\x9b\\\\u202e&amp;amp;\\\\N end\\\\"' in text
+    edges = re.findall(r"(\w+) -> (\w+)", text)
+    assert edges == [("m0", "m1"), ("f0", "p0"), ("p0", "p1")]
+
+
+def test_json_holds_everything_whatever_the_names() -> None:
+    graph = ModuleGraph(
+        files=(HOSTILE, "b.py"), edges=((0, 1),), externals=("os",), external_edges=((1, 0),)
+    )
+    text = "".join(json_pieces({"repo": "acme/shop"}, graph, views([package("npm", "x", None)])))
+    assert "\x9b" not in text
+    found = json.loads(text)
+    assert found["repo"] == "acme/shop"
+    assert found["modules"] == {
+        "files": [HOSTILE, "b.py"],
+        "edges": [[0, 1]],
+        "externals": ["os"],
+        "external_edges": [[1, 0]],
+    }
+    assert [one["name"] for one in found["dependencies"]] == ["x"]
+    empty = json.loads("".join(json_pieces({}, ModuleGraph(), [])))
+    assert empty["dependencies"] == empty["modules"]["files"] == []

@@ -1,0 +1,241 @@
+"""What the fixer of vulnerabilities is asked for, and whether a commit did it: decisions alone."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentjobs.advisories.exposure import find
+from agentjobs.advisories.version_choice import Choice
+from agentjobs.inventory.model import Dependency, IndexWarning
+from agentjobs.jobs.model import Cause
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.exposure import Exposure
+from agentjobs.jobs.run.fix_plan import Fix, FixPlan, make_plan, of_this_job, wanted_findings
+from agentjobs.jobs.run.outcomes import Stopped
+from agentjobs.jobs.run.recheck import faults_in, recheck
+from tests.support.recorded_advisories import every_advisory
+
+ADVISORIES = tuple(every_advisory())
+REGISTRIES = {
+    "PyPI": "https://packages.test/simple",
+    "npm": "https://npm.test",
+    "Go": "https://go.test",
+}
+
+
+def dependency(
+    name: str, version: str | None, manifest: str = "requirements.txt", **more: Any
+) -> Dependency:
+    ecosystem = more.pop("ecosystem", "npm" if manifest.endswith(".json") else "PyPI")
+    given = {"requirement": "", "direct": True, "scope": "runtime", **more}
+    return Dependency(ecosystem=ecosystem, name=name, version=version, manifest=manifest, **given)
+
+
+def exposed(*dependencies: Dependency, warnings: tuple[IndexWarning, ...] = ()) -> Exposure:
+    return Exposure(dependencies, ADVISORIES, tuple(find(dependencies, ADVISORIES)), warnings)
+
+
+def a_job(cause: Cause | None = None, **override: Any) -> ClaimedJob:
+    return ClaimedJob(
+        id="job_1",
+        organization_id="org_1",
+        organization="acme",
+        repo_id="repo_1",
+        repo="acme/shop",
+        repo_is_connected=True,
+        platform="local",
+        default_branch="main",
+        repo_head="0" * 40,
+        agent="cve-fixer",
+        ticket_id=None,
+        config_override=override,
+        fence=1,
+        attempt=0,
+        was_started_before=False,
+        branch="agentjobs/cve-fixer/1",
+        credential="",
+        cause=cause,
+    )
+
+
+def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob) -> FixPlan:
+    findings = wanted_findings(job, exposure)
+    chosen = {
+        finding.package: Choice(choices[finding.name], "Because.", "registry", ("sha256:1",))
+        for finding in findings
+    }
+    return make_plan(exposure, findings, chosen, REGISTRIES)
+
+
+def test_a_vulnerable_package_becomes_one_fix_that_names_every_fault_once() -> None:
+    before = exposed(dependency("requests", "2.25.0"), dependency("six", "1.16.0"))
+    (fix,) = planned(before, {"requests": "2.31.0"}, a_job()).fixes
+    document = msgspec.to_builtins(fix)
+    assert (document["package"], document["from"], document["to"]) == (
+        "requests",
+        "2.25.0",
+        "2.31.0",
+    )
+    assert document["registry"] == "https://packages.test/simple"
+    assert document["hashes"] == ("sha256:1",)
+    (advisory,) = document["advisories"]
+    assert advisory["id"] == "GHSA-j8r2-6x86-q33q"
+    assert {"PYSEC-2023-74", "CVE-2023-32681"} <= set(advisory["aliases"])
+    assert advisory["severity"] == "medium"
+    assert "2.31.0" in advisory["ranges"]
+
+
+def test_what_is_below_the_asked_severity_is_left_alone_and_none_is_nothing() -> None:
+    before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3"))
+    fixes = planned(before, {"pyyaml": "5.4"}, a_job(auto_trigger_on_cve_severity="High")).fixes
+    assert [fix.package for fix in fixes] == ["pyyaml"]
+    for level in ("none", "NONE"):
+        with pytest.raises(Stopped, match="is none, so nothing"):
+            wanted_findings(a_job(auto_trigger_on_cve_severity=level), before)
+
+
+def test_a_job_with_a_cause_looks_at_nothing_else_and_says_when_it_is_gone() -> None:
+    cause = Cause("PyPI", "requests", ("2.25.0",), "requirements.txt", "2.31.0", ())
+    before = exposed(
+        dependency("requests", "2.25.0"),
+        dependency("requests", "2.25.0", "tools/requirements.txt"),
+        dependency("pyyaml", "5.3"),
+    )
+    (fix,) = planned(before, {"requests": "2.31.0"}, a_job(cause)).fixes
+    assert fix.place == ("requirements.txt", "PyPI", "requests")
+    with pytest.raises(Stopped, match=r"requests in requirements\.txt is not vulnerable on main"):
+        wanted_findings(a_job(cause), exposed(dependency("requests", "2.31.0")))
+
+
+def test_what_has_no_fix_or_stands_in_a_file_nobody_edits_is_told_and_not_attempted() -> None:
+    before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3", "Pipfile.lock"))
+    plan = planned(before, {"requests": "2.31.0", "pyyaml": "5.4"}, a_job())
+    assert [fix.package for fix in plan.fixes] == ["requests"]
+    (told,) = plan.left_out
+    assert told.startswith("pyyaml 5.3 in Pipfile.lock is vulnerable (")
+    assert "5.4 would end it" in told
+    with pytest.raises(Stopped, match="Because"):
+        planned(exposed(dependency("requests", "2.25.0")), {"requests": None}, a_job())
+
+
+def test_a_transitive_package_comes_with_the_way_that_leads_there() -> None:
+    before = exposed(
+        dependency("minimist", "0.0.8", "package-lock.json", direct=False, parents=("mkdirp",))
+    )
+    (fix,) = planned(before, {"minimist": "0.2.4"}, a_job()).fixes
+    assert (fix.direct, fix.parents) == (False, ("mkdirp",))
+
+
+@pytest.fixture
+def fixes() -> tuple[Fix, ...]:
+    return planned(exposed(dependency("pyyaml", "5.3")), {"pyyaml": "5.4"}, a_job()).fixes
+
+
+@pytest.mark.parametrize(
+    ("after", "fault"),
+    [
+        ((dependency("pyyaml", "5.4"),), None),
+        ((dependency("pyyaml", "5.3.1"),), "pyyaml 5.3.1 in requirements.txt is still vulnerable"),
+        ((dependency("pyyaml", "3.10"),), "pyyaml went from 5.3 to 3.10"),
+        ((dependency("pyyaml", "no version"),), "pyyaml went from 5.3 to no version"),
+        ((), "requirements.txt does not name a version of pyyaml any more"),
+        ((dependency("pyyaml", None),), "pyyaml went from 5.3 to no fixed version"),
+        (
+            (dependency("pyyaml", "5.4"), dependency("requests", "2.25.0")),
+            "The change brings in requests 2.25.0 in requirements.txt",
+        ),
+        # It may also have gone to another file.
+        (
+            (dependency("pyyaml", "5.4"), dependency("pyyaml", "5.3", "b/requirements.txt")),
+            "The change brings in pyyaml 5.3 in b/requirements.txt",
+        ),
+    ],
+)
+def test_only_the_files_of_the_commit_tell_whether_it_is_mended(
+    fixes: tuple[Fix, ...], after: tuple[Dependency, ...], fault: str | None
+) -> None:
+    before = exposed(dependency("pyyaml", "5.3"))
+    faults = list(faults_in(fixes, before, exposed(*after)))
+    assert bool(faults) == (fault is not None)
+    if fault is not None:
+        assert any(told.startswith(fault) for told in faults)
+        with pytest.raises(Stopped) as stopped:
+            recheck(fixes, before, exposed(*after))
+        assert stopped.value.outcome.code == "still_vulnerable"
+
+
+def test_a_file_that_cannot_be_read_any_more_proves_nothing(fixes: tuple[Fix, ...]) -> None:
+    warning = IndexWarning("requirements.txt", "it is cut off")
+    before = exposed(dependency("pyyaml", "5.3"))
+    with pytest.raises(Stopped, match="cannot be read any more: it is cut off"):
+        recheck(fixes, before, exposed(warnings=(warning,)))
+
+
+def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -> None:
+    asked = dependency("pyyaml", None)
+    before = exposed(
+        dependency("pyyaml", "5.3"),
+        asked,
+        warnings=(IndexWarning("requirements.txt", "line 2: no requirement"),),
+    )
+    later = (IndexWarning("requirements.txt", "line 3: no requirement"),)
+    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), asked))) == []
+    mended = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
+    assert list(faults_in(fixes, before, mended)) == []
+    (told,) = faults_in(fixes, before, exposed(asked))
+    assert "does not name a version of pyyaml any more" in told
+
+
+def test_an_advisory_that_came_while_the_agent_worked_is_not_its_fault(
+    fixes: tuple[Fix, ...],
+) -> None:
+    other = dependency("requests", "2.25.0", "b/requirements.txt")
+    before = Exposure((dependency("pyyaml", "5.3"), other), (), ())
+    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), other))) == []
+
+
+def test_a_lock_file_that_is_gone_proves_nothing_about_what_it_led_to() -> None:
+    before = exposed(dependency("urllib3", "2.0.5", "uv.lock", direct=False, parents=("requests",)))
+    fixes = planned(before, {"urllib3": "2.0.6"}, a_job()).fixes
+    (told,) = faults_in(fixes, before, exposed(dependency("requests", None, "pyproject.toml")))
+    assert told == "uv.lock does not name a version of urllib3 any more."
+
+
+def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> None:
+    new, old = (
+        dependency("minimist", "1.2.0", "package-lock.json"),
+        dependency("minimist", "0.0.8", "package-lock.json", direct=False, parents=("mkdirp",)),
+    )
+    before = exposed(new, old)
+    goes_to = {"1.2.0": "1.2.6", "0.0.8": "0.2.4"}
+
+    def fixes_for(version: str) -> list[tuple[str, str]]:
+        job = a_job(Cause("npm", "minimist", (), "package-lock.json", version, ()))
+        findings = wanted_findings(job, before)
+        choices = {
+            one.package: Choice(goes_to[one.version], "Because.", "registry") for one in findings
+        }
+        plan = make_plan(before, of_this_job(job, findings, choices), choices, REGISTRIES)
+        mended = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)
+        if version == "1.2.6":
+            assert list(faults_in(plan.fixes, before, mended)) == []
+            # Not so if the one that is left is the other one.
+            assert list(faults_in(plan.fixes, before, exposed(old))) != []
+        return [(fix.old, fix.new) for fix in plan.fixes]
+
+    assert fixes_for("1.2.6") == [("1.2.0", "1.2.6")]
+    assert fixes_for("0.2.4") == [("0.0.8", "0.2.4")]
+    # What it says is no choice any more: then all of it is.
+    assert len(fixes_for("9.9.9")) == 2
+
+
+def test_an_older_copy_that_was_there_before_is_no_downgrade() -> None:
+    copies = (
+        dependency("minimist", "1.2.0", "package-lock.json"),
+        dependency("minimist", "0.2.4", "package-lock.json", direct=False, parents=("a",)),
+    )
+    before = exposed(*copies)
+    fixes = planned(before, {"minimist": "1.2.6"}, a_job()).fixes
+    after = exposed(dependency("minimist", "1.2.6", "package-lock.json"), copies[1])
+    assert list(faults_in(fixes, before, after)) == []

@@ -1,0 +1,136 @@
+"""Whose lookups may wait for whose, and how many threads they take."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from agentjobs.outbound.guard.resolver import LookUp, Lookups
+from tests.support.silent_resolver import SilentNames, silent_names
+from tests.support.stores import until
+
+AT_ONCE = 2
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentNames]:
+    with silent_names() as names:
+        yield names
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert caplog.records == []
+
+
+def lookups(look_up: LookUp, threads: int = 100) -> Lookups:
+    return Lookups(look_up, AT_ONCE, threading.Semaphore(threads))
+
+
+def prompt(_host: str) -> Sequence[str]:
+    return ["192.0.2.1"]
+
+
+async def give_up_on(made: Lookups, *hosts: str) -> None:
+    asking = [asyncio.create_task(made.addresses(host)) for host in hosts]
+    await asyncio.wait(asking, timeout=0.05)
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+
+
+async def test_a_lookup_given_up_keeps_its_place_until_its_thread_is_done(
+    silent: SilentNames,
+) -> None:
+    made = lookups(silent.look_up)
+    await give_up_on(made, "a.test", "b.test")
+    await give_up_on(made, "c.test", "d.test")
+    assert sorted(silent.asked) == ["a.test", "b.test"]
+
+    silent.may_end.set()
+    with pytest.raises(OSError, match="no such name"):
+        await made.addresses("e.test")
+    # Those that only waited are not looked up for nobody.
+    assert sorted(silent.asked) == ["a.test", "b.test", "e.test"]
+
+
+async def test_whoever_waits_for_a_place_gets_one(silent: SilentNames) -> None:
+    made = lookups(silent.look_up)
+    names = [f"{n}.test" for n in range(10)]
+    asking = [asyncio.create_task(made.addresses(name)) for name in names]
+    await until(lambda: len(silent.asked) == AT_ONCE)
+
+    silent.may_end.set()
+    answers = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 30)
+    assert [str(answer) for answer in answers] == ["no such name"] * 10
+    assert sorted(silent.asked) == names
+
+
+async def test_a_name_asked_for_twice_takes_one_thread(silent: SilentNames) -> None:
+    made = lookups(silent.look_up)
+    await give_up_on(made, "a.test", "a.test")
+    await give_up_on(made, "a.test")
+    assert silent.asked == ["a.test"]
+
+
+async def test_names_without_an_answer_keep_no_other_owner_waiting(silent: SilentNames) -> None:
+    await give_up_on(lookups(silent.look_up), "a.test", "b.test", "c.test")
+    async with asyncio.timeout(30):
+        assert await lookups(prompt).addresses("a.test") == ["192.0.2.1"]
+
+
+async def test_when_all_threads_are_taken_every_owner_still_has_one(silent: SilentNames) -> None:
+    threads = threading.Semaphore(AT_ONCE)
+    await give_up_on(Lookups(silent.look_up, AT_ONCE, threads), "a.test", "b.test")
+    late = Lookups(silent.look_up, AT_ONCE, threads)
+    await give_up_on(late, "c.test", "d.test")
+    assert sorted(silent.asked) == ["a.test", "b.test", "c.test"]
+
+    async with asyncio.timeout(30):
+        assert await Lookups(prompt, AT_ONCE, threads).addresses("e.test") == ["192.0.2.1"]
+        silent.may_end.set()
+        with pytest.raises(OSError, match="no such name"):
+            await late.addresses("d.test")
+
+
+async def test_threads_are_given_back(silent: SilentNames) -> None:
+    threads = threading.Semaphore(AT_ONCE)
+    await give_up_on(Lookups(silent.look_up, AT_ONCE, threads), "a.test", "b.test", "c.test")
+    assert not threads.acquire(blocking=False)
+
+    silent.may_end.set()
+    assert all(threads.acquire(timeout=30) for _ in range(AT_ONCE))
+    assert not threads.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
+async def test_an_address_needs_no_lookup(silent: SilentNames, address: str) -> None:
+    assert await lookups(silent.look_up).addresses(address) == [address]
+    assert silent.asked == []
+
+
+async def test_a_machine_out_of_threads_says_so() -> None:
+    made = lookups(prompt, threads=1)
+    before = threading.stack_size(2**46)
+    try:
+        with pytest.raises(OSError, match="no thread left"):
+            await made.addresses("a.test")
+    finally:
+        threading.stack_size(before)
+    assert await made.addresses("a.test") == ["192.0.2.1"]
+
+
+def test_an_answer_that_comes_after_the_loop_is_gone_disturbs_nobody(silent: SilentNames) -> None:
+    made: list[Lookups] = []
+
+    async def ask() -> None:
+        made.append(lookups(silent.look_up))
+        await give_up_on(made[0], "a.test")
+
+    asyncio.run(ask())
+    silent.may_end.set()
+    for thread in threading.enumerate():
+        if thread.name == "lookup":
+            thread.join(30)

@@ -1,0 +1,163 @@
+"""What the filter on system calls answers, on each architecture it is written for."""
+
+import errno
+import re
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentjobs.sandbox.seccomp import (
+    ALLOW,
+    ERRNO,
+    KILL,
+    REFUSED,
+    filter_program,
+)
+from agentjobs.sandbox.syscalls import AARCH64, ARCHITECTURES, X86_64, Architecture
+from tests.support.bpf import verdict
+
+MOST_INSTRUCTIONS = 4096
+CLONE_THREAD_FLAGS = 0x003D_0F00
+NAMESPACES = (0x0002_0000, 0x0200_0000, *(0x0400_0000 << step for step in range(5)))
+PERMISSION = ERRNO | errno.EPERM
+
+
+class Filter:
+    def __init__(self, architecture: Architecture, *, counts_all_memory: bool = False) -> None:
+        self.architecture = architecture
+        self.program = filter_program(architecture, counts_all_memory=counts_all_memory)
+
+    def on(self, name: str, *arguments: int) -> int:
+        number = self.architecture.numbers[name]
+        return verdict(self.program, self.architecture.audit, number, arguments)
+
+    def on_number(self, number: int) -> int:
+        return verdict(self.program, self.architecture.audit, number)
+
+
+@pytest.fixture(params=list(ARCHITECTURES.values()), ids=list(ARCHITECTURES))
+def seccomp(request: pytest.FixtureRequest) -> Filter:
+    return Filter(request.param)
+
+
+def test_the_kernel_accepts_its_length(seccomp: Filter) -> None:
+    assert len(seccomp.program) % 8 == 0
+    assert len(seccomp.program) // 8 < MOST_INSTRUCTIONS
+
+
+def test_every_refused_call_is_refused(seccomp: Filter) -> None:
+    refused = [name for name in REFUSED if name in seccomp.architecture.numbers]
+    assert {seccomp.on(name) for name in refused} == {PERMISSION}
+
+
+def test_every_call_that_no_rule_names_is_allowed(seccomp: Filter) -> None:
+    named = set(seccomp.architecture.numbers.values())
+    assert {seccomp.on_number(number) for number in set(range(600)) - named} == {ALLOW}
+
+
+def test_every_named_call_has_a_rule(seccomp: Filter) -> None:
+    reaches = {name: seccomp.on(name, *[0xFFFF_FFFF_FFFF_FFFF] * 6) for name in _numbers(seccomp)}
+    allowed = {name for name, answer in reaches.items() if answer == ALLOW}
+    # An all-ones argument is no terminal injection, and asks for the personality; the rest is told.
+    assert allowed == {"ioctl", "personality"} | ({"mknod", "mknodat"} & set(_numbers(seccomp)))
+
+
+def test_no_two_calls_share_a_number(seccomp: Filter) -> None:
+    numbers = _numbers(seccomp)
+    assert len(set(numbers.values())) == len(numbers)
+
+
+def test_a_thread_may_be_made_and_a_namespace_may_not(seccomp: Filter) -> None:
+    assert seccomp.on("clone", CLONE_THREAD_FLAGS) == ALLOW
+    assert seccomp.on("clone", 17) == ALLOW
+    assert {seccomp.on("clone", flag | 17) for flag in NAMESPACES} == {PERMISSION}
+    assert seccomp.on("clone3") == ERRNO | errno.ENOSYS
+
+
+def test_only_ordinary_sockets_and_the_routing_table_can_be_opened(seccomp: Filter) -> None:
+    unsupported = ERRNO | errno.EAFNOSUPPORT
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+        assert seccomp.on("socket", family, socket.SOCK_STREAM, 6) == ALLOW
+        assert seccomp.on("socketpair", family) == ALLOW
+    assert seccomp.on("socket", socket.AF_NETLINK, socket.SOCK_RAW, 0) == ALLOW
+    assert seccomp.on("socket", socket.AF_NETLINK, socket.SOCK_RAW, 12) == unsupported
+    assert seccomp.on("socketpair", socket.AF_NETLINK) == unsupported
+    for family in {*range(46)} - {1, 2, 10, 16}:
+        assert seccomp.on("socket", family) == unsupported
+    # The kernel looks at the low half of the word only, and so must the filter.
+    assert seccomp.on("socket", (1 << 32) | socket.AF_PACKET) == unsupported
+
+
+def test_no_terminal_can_be_typed_into(seccomp: Filter) -> None:
+    assert seccomp.on("ioctl", 0, 0x5412) == PERMISSION
+    assert seccomp.on("ioctl", 0, 0x541C) == PERMISSION
+    assert seccomp.on("ioctl", 0, (1 << 32) | 0x5412) == PERMISSION
+    assert seccomp.on("ioctl", 0, 0x5413) == ALLOW
+
+
+def test_the_personality_can_be_asked_for_and_not_changed(seccomp: Filter) -> None:
+    assert seccomp.on("personality", 0xFFFF_FFFF) == ALLOW
+    assert seccomp.on("personality", 0) == ALLOW
+    assert seccomp.on("personality", 0x0004_0000) == PERMISSION
+
+
+@pytest.mark.parametrize(
+    ("name", "position"), [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)]
+)
+def test_no_file_is_made_setuid(seccomp: Filter, name: str, position: int) -> None:
+    if name in _numbers(seccomp):
+        before = [0] * position
+        assert seccomp.on(name, *before, 0o755) == ALLOW
+        assert seccomp.on(name, *before, 0o2755) == ALLOW
+        assert seccomp.on(name, *before, 0o4755) == PERMISSION
+
+
+@pytest.mark.parametrize(("name", "position"), [("mknod", 1), ("mknodat", 2)])
+def test_pipes_can_be_made_and_devices_cannot(seccomp: Filter, name: str, position: int) -> None:
+    if name in _numbers(seccomp):
+        before = [0] * position
+        assert seccomp.on(name, *before, stat.S_IFIFO | 0o644) == ALLOW
+        assert seccomp.on(name, *before, stat.S_IFCHR | 0o644) == PERMISSION
+        assert seccomp.on(name, *before, stat.S_IFBLK | 0o644) == PERMISSION
+
+
+def test_memory_that_belongs_to_no_process_is_refused_where_nobody_counts_it(
+    seccomp: Filter,
+) -> None:
+    assert seccomp.on("memfd_create") == ERRNO | errno.ENOSYS
+    assert seccomp.on("shmget", 0, 56) == ALLOW
+    assert seccomp.on("shmget", 0, 64 * 1024) == ALLOW
+    assert seccomp.on("shmget", 0, 64 * 1024 + 1) == PERMISSION
+    assert seccomp.on("shmget", 0, 1 << 32) == PERMISSION
+    counted = Filter(seccomp.architecture, counts_all_memory=True)
+    assert counted.on("memfd_create") == ALLOW
+    assert counted.on("shmget", 0, 1 << 32) == ALLOW
+
+
+def test_calls_of_a_foreign_architecture_are_deadly() -> None:
+    for own, foreign in ((X86_64, AARCH64), (AARCH64, X86_64)):
+        program = filter_program(own, counts_all_memory=False)
+        assert verdict(program, foreign.audit, 0) == KILL
+        assert verdict(program, 0x4000_0003, 0) == KILL
+
+
+def test_the_second_set_of_numbers_on_x86_64_is_refused() -> None:
+    assert Filter(X86_64).on_number(0x4000_0000 + 1) == ERRNO | errno.ENOSYS
+    assert Filter(X86_64).on_number(-1) == ERRNO | errno.ENOSYS
+
+
+def test_numbers_agree_with_the_kernel_headers_of_this_machine_where_it_has_them() -> None:
+    header = Path("/usr/include/asm-generic/unistd.h")
+    text = header.read_text() if header.is_file() else ""
+    found = {
+        name: int(number)
+        for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)$", text, re.MULTILINE)
+    }
+    ours = {name: AARCH64.numbers[name] for name in AARCH64.numbers.keys() & found.keys()}
+    assert ours == {name: found[name] for name in ours}
+
+
+def _numbers(seccomp: Filter) -> dict[str, int]:
+    return dict(seccomp.architecture.numbers)

@@ -1,0 +1,87 @@
+"""The jobs of an organization of the house: one that waits, one that runs, two that ended."""
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.key_ring import Caller
+from tests.support.jobs import World
+from tests.support.users import write
+from tests.unit.web.dashboard.repository import Repository, Say
+
+PUBLIC_URL = "http://127.0.0.1:8080"
+
+
+async def put_jobs(
+    world: World, caller: Caller, repository: Repository, say: Say
+) -> dict[str, str]:
+    override = {"title": say("Fix the price"), "prompt": say("Please do"), say("depth"): say("2")}
+    finished = await world.job(caller, ticket_id="SHOP-1", config_override={})
+    failed = await world.job(caller)
+    running = await world.job(caller)
+    queued = await world.job(caller)
+    now = now_ms()
+    check = {
+        "command": say("make check"),
+        "passed": False,
+        "exit_code": 1,
+        "duration_ms": 1_500,
+        "output": say("1 failed"),
+    }
+    ended = {
+        "now": now,
+        "override": msgspec.json.encode(override).decode(),
+        "prompt": say("You are an agent."),
+        "verification": msgspec.json.encode(check).decode(),
+        "who": say("Ada"),
+    }
+    sql = (
+        "UPDATE jobs SET status = :status, started_at = :now, completed_at = :now,"
+        " config_override = :override, prompt = :prompt, verification = :verification,"
+        " created_by_name = :who, branch = :branch, ticket_id = :ticket"
+    )
+    await write(
+        world.db,
+        f"{sql}, base_commit = :base, head_commit = :head, pr_url = :url, pr_number = 1"
+        " WHERE id = :id",
+        id=finished,
+        status="completed",
+        branch=repository.branches["open"],
+        ticket=say("SHOP-1"),
+        base=repository.commits["first"],
+        head=repository.commits["open"],
+        url=f"{PUBLIC_URL}/{caller.organization}/{caller.organization}/shop/pulls/1",
+        **ended,
+    )
+    await write(
+        world.db,
+        f"{sql}, error_code = 'agent_failed', error_message = :message WHERE id = :id",
+        id=failed,
+        status="failed",
+        branch=say("agentjobs/failed"),
+        ticket=say("SHOP-2"),
+        message=say("It gave up."),
+        **ended,
+    )
+    await write(
+        world.db,
+        "UPDATE jobs SET status = 'running', started_at = :now, lease_owner = 'wrk_a',"
+        " lease_expires_at = :until, config_override = :override WHERE id = :id",
+        id=running,
+        now=now,
+        until=now + 3_600_000,
+        override=ended["override"],
+    )
+    for job in (finished, failed, running):
+        await write(
+            world.db,
+            "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 1, :at, :text)",
+            id=job,
+            at=now,
+            text=f"{say('compiling')}\n\x1b[31m{say('in red')}\x1b[0m\n{say('the end')}",
+        )
+    return {
+        "finished_job": finished,
+        "failed_job": failed,
+        "running_job": running,
+        "queued_job": queued,
+    }

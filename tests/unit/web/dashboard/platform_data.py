@@ -1,0 +1,72 @@
+"""Platforms and trackers of the house: a connection, a Jira, and what they are asked, in memory."""
+
+from typing import cast
+
+import aiohttp
+import pytest
+
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.forges.protocol import ForgeError, SeenRepository
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.tickets import verify
+from agentjobs.tickets.trackers import NewTracker, add_tracker
+from tests.support.jobs import World
+from tests.support.memory_platform import TableOfRepositories
+from tests.support.users import write
+from tests.unit.web.dashboard.repository import Say
+
+ACCEPTED = "good-token"
+SEEN = "acme/app"
+
+
+def table_of() -> TableOfRepositories:
+    return TableOfRepositories([SeenRepository("71", SEEN, "main")])
+
+
+def platforms_of(world: World, table: TableOfRepositories | None = None) -> Platforms:
+    # Nobody reaches out, so that no session is needed.
+    nothing = cast("aiohttp.ClientSession", None)
+    keys = SealingKeys.load(world.context.settings)
+    return (table or table_of()).platforms(world.db, keys, nothing)
+
+
+async def put_platform(world: World, caller: Caller, keys: SealingKeys, say: Say) -> dict[str, str]:
+    """Each with what strangers can write into it."""
+    name = caller.organization
+    new = NewConnection(platform="gitea", credential=ACCEPTED, url="https://git.example.org")
+    connection = (await add_connection(world.db, keys, name, new)).connection
+    await write(
+        world.db,
+        "UPDATE forge_connections SET account = :account, error = :error WHERE id = :id",
+        id=connection.id,
+        account=say("agentjobs-bot"),
+        error=say("The token has expired"),
+    )
+    jira = NewTracker(kind="jira", url="https://jira.example.com", token=ACCEPTED)
+    tracker = await add_tracker(world.db, keys, name, jira)
+    await write(
+        world.db,
+        "UPDATE trackers SET error = :error WHERE id = :id",
+        id=tracker.id,
+        error=say("Jira is closed"),
+    )
+    return {"connection": connection.id, "tracker": tracker.id}
+
+
+class JiraDouble:
+    """Only what is asked when a token is tried."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def check(self) -> str:
+        if self._token != ACCEPTED:
+            raise ForgeError("Jira does not accept the token.", "unauthorized")
+        return "Agent Jobs"
+
+
+def answer_as_jira(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request leaves this process: what Jira says to requests is tested elsewhere."""
+    monkeypatch.setattr(verify, "jira_of", lambda _tracker, token, *_: JiraDouble(token))

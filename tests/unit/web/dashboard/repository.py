@@ -1,0 +1,62 @@
+"""A small repository with branches that were proposed, made by a developer's own git.
+
+`say` puts every text that others can write: as it is, or with something hostile in it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tests.support.local_repository import commit_files, git_now
+
+Say = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Repository:
+    git_dir: Path
+    commits: Mapping[str, str]
+    branches: Mapping[str, str]
+
+
+def plainly(text: str) -> str:
+    return text
+
+
+def make_git(place: Path, say: Say = plainly, suffix: str = "") -> Repository:
+    """main with two commits, and three branches from the first: one of them conflicts."""
+    tree = place / "tree"
+    tree.mkdir(parents=True)
+    git_now("init", "--quiet", "--initial-branch=main", cwd=tree)
+    setting = msgspec.json.encode(say("make check")).decode()
+    files = {
+        "README.md": "# shop\n",
+        "src/shop.py": "PRICE = 1\n\nTAX = 2\n",
+        ".agentjobs.toml": f"verify = {setting}\n{setting} = 1\n",
+    }
+    commits = {"first": commit_files(tree, files, "first")}
+    branches = {name: f"agentjobs/{name}{suffix}" for name in ("open", "draft", "conflicting")}
+    changed = {
+        "open": {
+            "src/shop.py": f"PRICE = 3  # {say('dear')}\n\nTAX = 2\n",
+            f"{say('notes').strip('/')}.py": f"{say('hello')}\n",
+        },
+        "draft": {"draft.txt": "later\n"},
+        "conflicting": {"README.md": "# the shop\n"},
+    }
+    author = say("Ada").replace("<", "").replace(">", "").replace("\n", "")
+    for name, contents in changed.items():
+        git_now("checkout", "--quiet", "-b", branches[name], commits["first"], cwd=tree)
+        commit_files(tree, contents, f"{say('Fix the price')}\n\n{say('It was wrong.')}")
+        git_now(
+            *("commit", "--quiet", "--amend", "--no-edit"),
+            f"--author={author} <ada@example.com>",
+            cwd=tree,
+        )
+        commits[name] = git_now("rev-parse", "HEAD", cwd=tree)
+    git_now("checkout", "--quiet", "main", cwd=tree)
+    commits["main"] = commit_files(tree, {"README.md": "# my shop\n"}, "second")
+    git_now("clone", "--quiet", "--bare", str(tree), str(place / "bare"), cwd=place)
+    return Repository(place / "bare", commits, branches)

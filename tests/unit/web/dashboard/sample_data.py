@@ -1,0 +1,218 @@
+"""What an organization of the house has: jobs, pull requests, a webhook with its log, and so on."""
+
+from dataclasses import dataclass
+from shutil import copytree
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
+from agentjobs.identifiers import new_id
+from agentjobs.local_git.repositories import path as git_path
+from agentjobs.organizations.api_keys import list_keys
+from agentjobs.organizations.invitations import invite
+from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.organizations.secrets import set_secret
+from agentjobs.pulls.comments import add_comment
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.webhooks.allowed_addresses import stored_allowance
+from agentjobs.webhooks.registration import add_endpoint
+from tests.support.jobs import World
+from tests.support.local_repository import CREDENTIAL, holds_credential
+from tests.support.users import write
+from tests.unit.web.dashboard.index_data import ADVISORY, MODULE, put_index
+from tests.unit.web.dashboard.job_data import PUBLIC_URL, put_jobs
+from tests.unit.web.dashboard.platform_data import put_platform
+from tests.unit.web.dashboard.repository import Repository, Say
+
+OPEN, DRAFT, CONFLICTING = 1, 2, 3
+SECRET = "ANTHROPIC_API_KEY"
+
+
+@dataclass(frozen=True)
+class Things:
+    """What an organization has, by what addresses call it."""
+
+    organization: str
+    repo: str
+    finished_job: str
+    queued_job: str
+    running_job: str
+    failed_job: str
+    endpoint: str
+    delivery: str
+    key: str
+    member: str
+    invitation: str
+    failed_import: str
+    connection: str
+    tracker: str
+    base: str
+    head: str
+    invitation_token: str = ""
+    organization_id: str = ""
+    repo_id: str = ""
+    # Of the member.
+    session: str = ""
+    # Everybody's.
+    advisory: str = ADVISORY
+    module: str = ""
+
+    def names(self) -> list[str]:
+        """All that tells these things from others, the longest first."""
+        shared = {self.base, self.head, self.advisory, self.module}
+        ids = [value for value in vars(self).values() if value and value not in shared]
+        return sorted(ids, key=len, reverse=True)
+
+
+async def things_of(
+    world: World,
+    caller: Caller,
+    repository: Repository,
+    keys: SealingKeys,
+    member: str,
+    say: Say,
+) -> Things:
+    db, settings, name = world.db, world.context.settings, caller.organization
+    allowed = await stored_allowance(db, settings)
+    created = await add_endpoint(
+        db, keys, name, f"https://192.0.2.10/{name}", description="", events=[], allowed=allowed
+    )
+    endpoint = created.endpoint.id
+    await write(
+        db,
+        "UPDATE webhook_endpoints SET description = :text WHERE id = :id",
+        id=endpoint,
+        text=say("the build server"),
+    )
+    repo_id = await _repository(world, caller, repository, say)
+    jobs = await put_jobs(world, caller, repository, say)
+    await put_index(world, caller, repo_id, jobs["failed_job"], say)
+    await _pulls(world, caller, repo_id, repository, say)
+    await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
+    key = (await list_keys(db, name))[0].id
+    await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=say("CI"))
+    invitation, token = await invite(db, caller.organization_id, f"new@{name}.example", "member")
+    return Things(
+        organization=name,
+        organization_id=caller.organization_id,
+        repo=f"{name}/shop",
+        repo_id=repo_id,
+        **jobs,
+        endpoint=endpoint,
+        delivery=await _delivery(world, endpoint, jobs["finished_job"], say),
+        key=key,
+        member=member,
+        invitation=invitation.id,
+        base=repository.commits["first"],
+        head=repository.commits["open"],
+        invitation_token=token,
+        module=say(MODULE),
+        failed_import=await _failed_import(world, caller, say),
+        **await put_platform(world, caller, keys, say),
+    )
+
+
+async def _repository(world: World, caller: Caller, repository: Repository, say: Say) -> str:
+    row = await world.db.fetch_one(
+        "SELECT id FROM repos WHERE full_name = :name", name=f"{caller.organization}/shop"
+    )
+    assert row is not None
+    copytree(repository.git_dir, git_path(world.context.settings.data_path, row["id"]))
+    await write(
+        world.db,
+        "UPDATE repos SET head_commit = :head, index_error = :error, lifted_paths = :lifted"
+        " WHERE id = :id",
+        id=row["id"],
+        head=repository.commits["main"],
+        error=say("the disk is full"),
+        lifted=msgspec.json.encode([say("CODEOWNERS")]).decode(),
+    )
+    repo_id: str = row["id"]
+    return repo_id
+
+
+async def _pulls(
+    world: World, caller: Caller, repo_id: str, repository: Repository, say: Say
+) -> None:
+    name = caller.organization
+    forge = LocalForge(world.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
+    address = RepoAddress(name, f"{name}/shop", repo_id)
+    for branch in ("open", "draft", "conflicting"):
+        request = PullRequestRequest(
+            head_branch=repository.branches[branch],
+            base_branch="main",
+            head_commit=repository.commits[branch],
+            base_commit=repository.commits["first"],
+            title=say("Fix the price"),
+            body=f"{say('It was wrong.')}\n\n```py\n{say('x = 1')}\n```\n",
+            draft=branch == "draft",
+        )
+        await forge.open_pull_request(address, CREDENTIAL, request)
+    await add_comment(world.db, name, f"{name}/shop", OPEN, say("Well done"))
+
+
+async def _delivery(world: World, endpoint: str, job: str, say: Say) -> str:
+    row = await world.db.fetch_one(
+        "SELECT id FROM deliveries WHERE endpoint_id = :endpoint AND job_id = :job",
+        endpoint=endpoint,
+        job=job,
+    )
+    assert row is not None
+    await write(
+        world.db,
+        "UPDATE deliveries SET status = 'failed', attempts = 1 WHERE id = :id",
+        id=row["id"],
+    )
+    headers = msgspec.json.encode([(say("Server"), say("nginx"))]).decode()
+    await write(
+        world.db,
+        "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code,"
+        " error_class, error, address, request_headers, response_headers, response_body)"
+        " VALUES (:delivery, :id, :at, 12, 500, 'http_status', :error, '192.0.2.10', '[]',"
+        " :headers, :body)",
+        delivery=row["id"],
+        id=new_id("att"),
+        at=now_ms(),
+        error=say("answered 500"),
+        headers=headers,
+        body=say("no thanks").encode() + b"\xff\x00",
+    )
+    delivery: str = row["id"]
+    return delivery
+
+
+async def _failed_import(world: World, caller: Caller, say: Say) -> str:
+    row = {
+        "id": new_id("imp"),
+        "organization_id": caller.organization_id,
+        "full_name": f"{caller.organization}/elsewhere",
+        "source": say("https://git.example/elsewhere"),
+        "message": say("fatal: not found"),
+        "who": say("Ada"),
+        "now": now_ms(),
+    }
+    await write(
+        world.db,
+        "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
+        " started_by, created_at, updated_at) VALUES (:id, :organization_id, :full_name, :source,"
+        " 'failed', :message, :who, :now, :now)",
+        **row,
+    )
+    import_id: str = row["id"]
+    return import_id
+
+
+async def put_worker(world: World, say: Say) -> None:
+    await write(
+        world.db,
+        "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready)"
+        " VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready)",
+        host=say("build-1"),
+        agents='["fixer"]',
+        now=now_ms(),
+        # Alive for as long as the tests take.
+        later=now_ms() + 3_600_000,
+        unready=msgspec.json.encode({"pro-fixer": say("bwrap is missing")}).decode(),
+    )

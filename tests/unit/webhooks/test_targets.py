@@ -1,0 +1,215 @@
+"""Which addresses may become endpoints; names are looked up by the tests themselves."""
+
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.problems import Problem
+from agentjobs.settings import SettingsError, load
+from agentjobs.webhooks import targets
+from agentjobs.webhooks.allowed_addresses import SETTING, effective_allowance
+from agentjobs.webhooks.targets import check_target
+from tests.support.silent_resolver import silent_names
+
+PUBLIC = "93.184.215.14"
+NAMES = {
+    "hooks.example.com": [PUBLIC, "2606:2800:21f:cb07:6820:80da:af6b:8b2c"],
+    "hooks.example.com.": [PUBLIC],
+    "inside.example.com": ["10.1.2.3", "fd00::1"],
+    "half.example.com": ["10.1.2.3", PUBLIC],
+    "metadata.example.com": ["169.254.169.254"],
+    "localhost": ["127.0.0.1", "::1"],
+    "a_b": [PUBLIC],
+}
+NOTHING = Allowed.parse([], setting=SETTING)
+LOOPBACK = Allowed.parse(["127.0.0.0/8", "::1"], setting=SETTING)
+TEN = Allowed.parse(["10.0.0.0/8", PUBLIC], setting=SETTING)
+
+
+def look_up(host: str) -> Sequence[str]:
+    if host not in NAMES:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return NAMES[host]
+
+
+async def warning_of(url: str, allowed: Allowed = NOTHING, **options: bool) -> str | None:
+    return await check_target(url, allowed, look_up=look_up, **options)
+
+
+async def refusal_of(url: str, allowed: Allowed = NOTHING, **options: bool) -> Problem:
+    with pytest.raises(Problem) as problem:
+        await warning_of(url, allowed, **options)
+    return problem.value
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com",
+        "HTTPS://Hooks.Example.com:8443/a/b?c[]=%C3%A4&d='e'",
+        "https://hooks.example.com./",
+        "https://a_b/",
+        "https://half.example.com/",
+        f"https://{PUBLIC}/",
+        "https://[2606:2800:21f:cb07:6820:80da:af6b:8b2c]:1/",
+        "https://hooks.example.com/" + "x" * (2_048 - 26),
+    ],
+)
+async def test_a_public_https_address_is_taken(url):
+    assert await warning_of(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("", "https://"),
+        ("hooks.example.com", "https://"),
+        ("//hooks.example.com/", "https://"),
+        ("ftp://hooks.example.com/", "https://"),
+        ("https:hooks.example.com", "no host"),
+        ("https:///path", "no host"),
+        ("https://:443/", "no host"),
+        ("https://user@hooks.example.com/", "user name"),
+        ("https://user:pass@hooks.example.com/", "user name"),
+        ("https://@hooks.example.com/", "user name"),
+        ("https://hooks.example.com/#part", "fragment"),
+        ("https://hooks.example.com/#", "fragment"),
+        ("https://hooks.example.com/a b", "%XX"),
+        ("https://hooks.example.com/a\nb", "%XX"),
+        ("https://hooks.example.com/\x00", "%XX"),
+        ("https://hooks.example.com\t/", "%XX"),
+        (" https://hooks.example.com/", "%XX"),
+        ("https://hooks.example.com\\@inside.example.com/", "%XX"),
+        ("https://hooks.example.com/ä", "%XX"),
+        ("https://hooks.exämple.com/", "xn--"),
+        ("https://hooks.example.com/%zz", "%XX"),
+        ("https://hooks.example.com/%", "%XX"),
+        ("https://hooks.example.com/\ud800", "%XX"),
+        ("https://hooks.example.com:0/", "port"),
+        ("https://hooks.example.com:/", "port"),
+        ("https://hooks.example.com:65536/", "Port"),
+        ("https://hooks.example.com:http/", "Port"),
+        ("https://[::1/", "cannot be read"),
+        ("https://[::1]x/", "cannot be read"),
+        ("https://[::1]x:8443/", "cannot be read"),
+        ("https://x[::1]/", "cannot be read"),
+        ("https://[nonsense]/", ""),
+        ("https://[fe80::1%25eth0]/", "no IP address"),
+        ("https://[v1.a]/", "no IP address"),
+        ("https://a..b/", "no host"),
+        ("https://.example.com/", "no host"),
+        ("https://-a.example.com/", "no host"),
+        ("https://a-.example.com/", "no host"),
+        ("https://%31%32%37.0.0.1/", "no host"),
+        ("https://" + "a" * 64 + ".example.com/", "no host"),
+        ("https://hooks.example.com/" + "x" * 2_048, "2048"),
+    ],
+)
+async def test_what_is_no_address_of_an_endpoint_is_refused_with_the_fault(url, hint):
+    refusal = await refusal_of(url)
+    assert refusal.code == "invalid_url"
+    assert hint in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [
+        ("127.1", "127.0.0.1"),
+        ("0x7f.1", "127.0.0.1"),
+        ("0X7F000001", "127.0.0.1"),
+        ("2130706433", "127.0.0.1"),
+        ("0177.0.0.1", "127.0.0.1"),
+        ("127.0.0.1.", "127.0.0.1"),
+        ("010.1.2.3", "8.1.2.3"),
+        ("0", "0.0.0.0"),
+        ("[::ffff:127.0.0.1]", "127.0.0.1"),
+        ("[::ffff:8.8.8.8]", "8.8.8.8"),
+        ("[::FFFF:7f00:1]", "127.0.0.1"),
+        ("[0:0:0:0:0:0:0:1]", "[::1]"),
+        ("[64:ff9b::127.0.0.1]", "[64:ff9b::7f00:1]"),
+    ],
+)
+async def test_an_ip_address_in_an_odd_spelling_is_refused_with_the_plain_one(host, plain):
+    for scheme in ("https", "http"):
+        refusal = await refusal_of(f"{scheme}://{host}:8000/x", LOOPBACK)
+        assert refusal.code == "invalid_url"
+        assert f"write {plain} instead" in refusal.message
+
+
+@pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "0x", "1.2.3.0x", "08.1.1.1", "a.1"])
+async def test_what_ends_in_a_number_and_is_no_ip_address_is_refused(host):
+    assert (await refusal_of(f"https://{host}/")).code == "invalid_url"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.0.1", "0.0.0.0", "224.0.0.1"),
+        *("[::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[ff02::1]"),
+        *("localhost", "inside.example.com", "metadata.example.com"),
+    ],
+)
+async def test_an_address_of_the_inside_is_refused_and_the_setting_named(host):
+    for scheme in ("https", "http"):
+        refusal = await refusal_of(f"{scheme}://{host}/")
+        assert refusal.code == "blocked_address"
+        assert "AGENTJOBS_WEBHOOKS_ALLOW" in refusal.message
+
+
+async def test_what_the_operator_lists_is_taken_with_http_too():
+    for url in ("http://127.0.0.1:8000/", "http://[::1]:8000/", "http://localhost/"):
+        assert await warning_of(url, LOOPBACK) is None
+    for url in ("https://10.9.9.9/", "http://10.9.9.9/", "https://inside.example.com/"):
+        assert await warning_of(url, TEN) is None
+
+
+@pytest.mark.parametrize(
+    "url", ["http://hooks.example.com/", "http://inside.example.com/", "http://8.8.8.8/"]
+)
+async def test_http_needs_every_address_in_the_list_public_ones_too(url):
+    refusal = await refusal_of(url, TEN)
+    assert refusal.code == "blocked_address"
+    assert "Use https" in refusal.message
+    assert await warning_of("http://half.example.com/", TEN) is None
+
+
+async def test_a_name_without_an_address_is_a_warning_for_https_and_refused_for_http():
+    warning = await warning_of("https://absent.example.com/")
+    assert warning is not None
+    assert "Name or service not known" in warning
+    refusal = await refusal_of("http://absent.example.com/", LOOPBACK)
+    assert refusal.code == "blocked_address"
+
+
+async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(targets, "LOOKUP_SECONDS", 0.05)
+    with silent_names() as names:
+        url = "https://silent.example.com/"
+        warning = await check_target(url, NOTHING, look_up=names.look_up)
+    assert warning is not None
+    assert "no answer within" in warning
+
+
+async def test_behind_a_proxy_names_are_its_business_and_ip_addresses_are_not():
+    assert await warning_of("https://inside.example.com/", has_proxy=True) is None
+    assert await warning_of("https://absent.example.com/", has_proxy=True) is None
+    assert (await refusal_of("https://10.1.2.3/", has_proxy=True)).code == "blocked_address"
+    assert (await refusal_of("http://inside.example.com/", has_proxy=True)).code == (
+        "blocked_address"
+    )
+
+
+def test_a_laptop_may_reach_itself_and_nothing_else_may(tmp_path):
+    settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8, ::1"}, data_dir=str(tmp_path))
+    texts = [str(network) for network in effective_allowance(settings, is_laptop=True).networks]
+    assert texts == ["10.0.0.0/8", "::1/128", "127.0.0.0/8"]
+    texts = [str(network) for network in effective_allowance(settings, is_laptop=False).networks]
+    assert texts == ["10.0.0.0/8", "::1/128"]
+
+
+def test_a_list_that_cannot_be_read_names_the_setting_and_the_text(tmp_path):
+    settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.1/8"}, data_dir=str(tmp_path))
+    with pytest.raises(SettingsError, match=r"AGENTJOBS_WEBHOOKS_ALLOW: '10\.0\.0\.1/8'"):
+        effective_allowance(settings, is_laptop=True)
