@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from agentjobs.sandbox import port_listener
 from agentjobs.sandbox.child import Child
 from agentjobs.sandbox.port_listener import BACKLOG, OPENED
 from agentjobs.sandbox.protocol import Door, SandboxError
@@ -20,7 +20,7 @@ from agentjobs.sandbox.protocol import Door, SandboxError
 PATIENCE_SECONDS = 10
 # As many descriptors as one message between processes can carry.
 MOST_DOORS = 253
-_PROGRAM = str(Path(__file__).with_name("doorkeeper.py"))
+_PROGRAM = port_listener.__file__
 
 
 class Doors:
