@@ -13,7 +13,7 @@ from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.severity import Severity
 from agentjobs.inventory.model import Dependency
 
-_MOST_RANGES_LENGTH = 300
+_MAX_RANGES_LENGTH = 300
 
 Package = tuple[str, str, str]
 
@@ -120,7 +120,7 @@ def _described(advisory: Advisory, severity: Severity, package: Package) -> Foun
         aliases=advisory.aliases,
         severity=severity.level,
         score=severity.score,
-        ranges=describe_affected(advisory, ecosystem, name, _MOST_RANGES_LENGTH),
+        ranges=describe_affected(advisory, ecosystem, name, _MAX_RANGES_LENGTH),
         summary=advisory.summary,
         url=advisory.url,
         fixed=fixed_versions(advisory, ecosystem, name),

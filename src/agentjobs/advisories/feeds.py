@@ -14,7 +14,7 @@ from agentjobs.store.database import Database, Row, Transaction
 
 _LEASE_MS = LEASE_SECONDS * SECOND_MS
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
-_MOST_WARNINGS = 100
+_MAX_WARNINGS = 100
 _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
 
 
@@ -200,9 +200,9 @@ async def _give_back(tx: Transaction, ecosystem: str, due_at: int) -> None:
 
 
 def _bounded(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
-    kept = [FeedWarning(one.path, one.reason[:500]) for one in warnings[:_MOST_WARNINGS]]
-    if len(warnings) > _MOST_WARNINGS:
-        kept.append(FeedWarning("", f"and {len(warnings) - _MOST_WARNINGS} more"))
+    kept = [FeedWarning(one.path, one.reason[:500]) for one in warnings[:_MAX_WARNINGS]]
+    if len(warnings) > _MAX_WARNINGS:
+        kept.append(FeedWarning("", f"and {len(warnings) - _MAX_WARNINGS} more"))
     return kept
 
 

@@ -14,9 +14,9 @@ from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import relatives_of
 from agentjobs.store.database import Database
 
-_MOST_PACKAGES = 200
-_MOST_RANGES_LENGTH = 600
-_MOST_FIXED = 20
+_MAX_PACKAGES = 200
+_MAX_RANGES_LENGTH = 600
+_MAX_FIXED = 20
 
 _decode = msgspec.json.Decoder(Advisory).decode
 
@@ -63,12 +63,12 @@ def _fault(name: str, records: Sequence[Advisory]) -> Fault:
     groups = group_advisories(records)
     group = next(one for one in groups if name in (one.id, *one.aliases))
     packages = list(_packages(group.members))
-    return Fault(group, tuple(packages[:_MOST_PACKAGES]), max(len(packages) - _MOST_PACKAGES, 0))
+    return Fault(group, tuple(packages[:_MAX_PACKAGES]), max(len(packages) - _MAX_PACKAGES, 0))
 
 
 def _packages(records: Iterable[Advisory]) -> Iterable[AffectedPackage]:
     for record in records:
         for ecosystem, name in dict.fromkeys((one.ecosystem, one.name) for one in record.affected):
-            ranges = describe_affected(record, ecosystem, name, _MOST_RANGES_LENGTH)
-            fixed = fixed_versions(record, ecosystem, name)[:_MOST_FIXED]
+            ranges = describe_affected(record, ecosystem, name, _MAX_RANGES_LENGTH)
+            fixed = fixed_versions(record, ecosystem, name)[:_MAX_FIXED]
             yield AffectedPackage(ecosystem, name, ranges, fixed, record.id)

@@ -13,7 +13,7 @@ from agentjobs.store.like_pattern import containing
 # What the column `data` holds has changed whenever this does: then everything is written anew.
 FORMAT = 1
 GENERATIONS_OF_A_FORMAT = 1_000_000
-_MOST_NAME_LENGTH = 512
+_MAX_NAME_LENGTH = 512
 # Relatives of relatives; real groups need one step.
 _STEPS = 3
 _SEARCHED_AT_ONCE = 1_000
@@ -222,7 +222,7 @@ def _spellings(identifier: str) -> list[str]:
 
 def _packages(advisory: Advisory) -> Iterator[tuple[str, str]]:
     for one in advisory.affected:
-        if len(one.name) <= _MOST_NAME_LENGTH and "\0" not in one.name:
+        if len(one.name) <= _MAX_NAME_LENGTH and "\0" not in one.name:
             yield one.ecosystem, one.name
 
 

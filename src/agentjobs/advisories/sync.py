@@ -33,7 +33,7 @@ from agentjobs.store.database import Database, Transaction
 # A few milliseconds of a writer that everybody waits for.
 _ROWS_AT_ONCE = 40
 # More than that is quicker read from the archive.
-_MOST_NEWS = 2_000
+_MAX_NEWS = 2_000
 # Records appear in a bucket somewhat later than their time says.
 _OVERLAP = timedelta(hours=1)
 # A list of changes does not tell what was deleted, so each so many times everything is read.
@@ -107,7 +107,7 @@ class _Sync:
         since = moment(self._newest or "")
         if since is None or self._generation % _EVERYTHING_EACH == 0:
             return False
-        ids = await self._source.changed_since(self._ecosystem, since - _OVERLAP, _MOST_NEWS)
+        ids = await self._source.changed_since(self._ecosystem, since - _OVERLAP, _MAX_NEWS)
         if ids is None:
             return False
         try:

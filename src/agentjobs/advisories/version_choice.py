@@ -24,7 +24,7 @@ Source = Literal["registry", "advisories"]
 
 # What some Maven packages build of each version: one is no replacement for the other.
 _FLAVOUR = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
-_MOST_PASSED_OVER = 3
+_MAX_PASSED_OVER = 3
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -183,7 +183,7 @@ def _passed_over(package: _Package, chosen: str) -> Iterator[str]:
         and package.key_of(version) < package.key_of(chosen)
         and (hit := package.affected_by(version)) is not None
     ]
-    for version, hit in lower[:_MOST_PASSED_OVER]:
+    for version, hit in lower[:_MAX_PASSED_OVER]:
         yield f"{package.as_written(version)} is called fixed, but {hit.id} affects it."
 
 

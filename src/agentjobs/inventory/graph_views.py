@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.inventory.model import ModuleGraph
 
-MOST_NEIGHBOURS = 100
+MAX_NEIGHBOURS = 100
 _FARTHEST = 10
 
 _Pairs = Sequence[tuple[int, int]]
@@ -64,7 +64,7 @@ def around(
     *,
     external: bool | None = None,
     depth: int = 1,
-    most: int = MOST_NEIGHBOURS,
+    most: int = MAX_NEIGHBOURS,
 ) -> Neighbourhood | None:
     """None if nothing has that name. A file comes before an external of the same name, unless
     `external` says which is meant; `most` is for each of the three lists."""
@@ -83,7 +83,7 @@ def most_imported(graph: ModuleGraph, number: int, *, external: bool = False) ->
     return [Module(names[at], external, counts[at]) for at in ranked]
 
 
-def search_modules(graph: ModuleGraph, text: str, *, most: int = MOST_NEIGHBOURS) -> list[Module]:
+def search_modules(graph: ModuleGraph, text: str, *, most: int = MAX_NEIGHBOURS) -> list[Module]:
     """Those with the text in their name, in any case; the most imported first."""
     wanted = text.strip().lower()
     found = [

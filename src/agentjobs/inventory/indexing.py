@@ -32,7 +32,7 @@ __all__ = [
 
 _LEASE_MS = 15 * SECOND_MS
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
-_MOST_BACKOFF_MS = 3_600 * SECOND_MS
+_MAX_BACKOFF_MS = 3_600 * SECOND_MS
 _PROGRESS_SECONDS = 0.5
 
 
@@ -102,7 +102,7 @@ async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> D
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
-    backoff = min(_FIRST_BACKOFF_MS * 2**repo.failures, _MOST_BACKOFF_MS)
+    backoff = min(_FIRST_BACKOFF_MS * 2**repo.failures, _MAX_BACKOFF_MS)
     await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
 
 

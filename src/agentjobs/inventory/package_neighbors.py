@@ -9,7 +9,7 @@ from agentjobs.inventory.dependencies import DependencyView, dependency_view
 from agentjobs.store.database import Database
 from agentjobs.store.like_pattern import escaped
 
-_MOST_ROWS = 1_000
+_MAX_ROWS = 1_000
 
 
 class PackageNeighbours(msgspec.Struct, frozen=True):
@@ -53,6 +53,6 @@ async def _rows(
         repo_id=repo_id,
         ecosystem=ecosystem,
         text=text,
-        limit=_MOST_ROWS,
+        limit=_MAX_ROWS,
     )
     return [dependency_view(row) for row in rows]

@@ -23,10 +23,10 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 
-MOST_FILE_BYTES = 256 * 1024
-MOST_LANGUAGES = 10
-MOST_GUIDANCE = 20
-MOST_ROOT_NAMES = 2_000
+MAX_FILE_BYTES = 256 * 1024
+MAX_LANGUAGES = 10
+MAX_GUIDANCE = 20
+MAX_ROOT_NAMES = 2_000
 
 # An agent reads them itself; the prompt only says that they are there.
 _GUIDANCE = re.compile(
@@ -36,7 +36,7 @@ _GUIDANCE = re.compile(
 )
 # A path goes into the prompt: nothing that reads as more than a path.
 _PLAIN_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
-_MOST_PATH_CHARACTERS = 200
+_MAX_PATH_CHARACTERS = 200
 
 
 class RepoFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ async def read_facts(git_dir: Path, commit: str) -> RepoFacts:
     contents = await _read(git_dir, listing.to_read)
     fault = listing.configuration_fault
     if FILE_NAME in contents and contents[FILE_NAME] is None:
-        fault = f"is larger than {MOST_FILE_BYTES // 1024} KiB"
+        fault = f"is larger than {MAX_FILE_BYTES // 1024} KiB"
     texts = {name: content for name, content in contents.items() if content is not None}
     configuration = texts.pop(FILE_NAME, None)
     return RepoFacts(
@@ -120,7 +120,7 @@ class _Listing:
 
     def note(self, entry: TreeEntry) -> None:
         root, _, rest = entry.path.partition(b"/")
-        if len(self.root_names) < MOST_ROOT_NAMES:
+        if len(self.root_names) < MAX_ROOT_NAMES:
             self.root_names.add(root.decode("utf-8", "replace"))
         if entry.mode in REGULAR:
             if language := language_of(entry.path):
@@ -134,12 +134,12 @@ class _Listing:
 
     def by_number_of_files(self) -> tuple[tuple[str, int], ...]:
         most_first = sorted(self.languages.items(), key=lambda one: (-one[1], one[0]))
-        return tuple(most_first[:MOST_LANGUAGES])
+        return tuple(most_first[:MAX_LANGUAGES])
 
     def guidance_files(self) -> tuple[str, ...]:
         """Those nearest to the root first."""
         found = sorted(self._guidance, key=lambda path: (path.count("/"), path))
-        return tuple(found[:MOST_GUIDANCE])
+        return tuple(found[:MAX_GUIDANCE])
 
     def _note_root_file(self, entry: TreeEntry) -> None:
         name = entry.path.decode("utf-8", "replace")
@@ -148,7 +148,7 @@ class _Listing:
 
     def _note_guidance(self, path: bytes) -> None:
         text = path.decode("utf-8", "replace")
-        if len(text) <= _MOST_PATH_CHARACTERS and _PLAIN_PATH.fullmatch(text):
+        if len(text) <= _MAX_PATH_CHARACTERS and _PLAIN_PATH.fullmatch(text):
             self._guidance.append(text)
 
 
@@ -162,7 +162,7 @@ async def _read(git_dir: Path, object_ids: dict[str, str]) -> dict[str, bytes | 
         async for piece, is_last in pieces:
             if gathered is not None:
                 gathered = gathered + piece
-                gathered = gathered if len(gathered) <= MOST_FILE_BYTES else None
+                gathered = gathered if len(gathered) <= MAX_FILE_BYTES else None
             if is_last:
                 contents.append(gathered)
                 gathered = b""

@@ -19,12 +19,12 @@ from agentjobs.git.process import git
 from agentjobs.git.trees import REGULAR, changes_between
 from agentjobs.workspace.patterns import Names, Pattern, folded_names
 
-MOST_BYTES = 256 * 1024
-MOST_RULES = 2_000
-MOST_PATHS = 1_000
-MOST_OWNERS = 15
-MOST_NAMES = 64
-MOST_SECONDS = 2.0
+MAX_BYTES = 256 * 1024
+MAX_RULES = 2_000
+MAX_PATHS = 1_000
+MAX_OWNERS = 15
+MAX_NAMES = 64
+MAX_SECONDS = 2.0
 _RULES_PER_CLOCK_READ = 16
 
 _PLACES = {
@@ -61,7 +61,7 @@ async def owners_of_change(
     changed = await changes_between(git_dir, base, commit)
     try:
         # Two thousand rules on a thousand paths take a while.
-        paths = [change.path for change in changed[:MOST_PATHS]]
+        paths = [change.path for change in changed[:MAX_PATHS]]
         return await asyncio.to_thread(owners_of, text, paths)
     except CostlyOwners:
         say("CODEOWNERS takes too long to work out: no code owner is asked")
@@ -70,12 +70,12 @@ async def owners_of_change(
 
 def owners_of(text: str, paths: Iterable[bytes]) -> tuple[str, ...]:
     # This thread's CPU time: on a busy server the wall clock would drop owners of ordinary files.
-    ends_at = time.thread_time() + MOST_SECONDS
+    ends_at = time.thread_time() + MAX_SECONDS
     rules = list(_rules(text))
     counted: dict[str, int] = {}
     for path in paths:
         names = folded_names(path)
-        if len(names) > MOST_NAMES:
+        if len(names) > MAX_NAMES:
             continue
         last: dict[str, tuple[str, ...]] = {}
         for number, rule in enumerate(rules):
@@ -86,7 +86,7 @@ def owners_of(text: str, paths: Iterable[bytes]) -> tuple[str, ...]:
         for owner in {owner for owners in last.values() for owner in owners}:
             counted[owner] = counted.get(owner, 0) + 1
     ordered = sorted(counted, key=lambda owner: (-counted[owner], owner))
-    return tuple(ordered[:MOST_OWNERS])
+    return tuple(ordered[:MAX_OWNERS])
 
 
 async def _read(git_dir: Path, commit: str, places: tuple[str, ...]) -> str:
@@ -99,7 +99,7 @@ async def _read(git_dir: Path, commit: str, places: tuple[str, ...]) -> str:
         if path and description.split(" ")[0] in REGULAR:
             found[path] = description.split(" ")[2]
     blob = next((found[place] for place in places if place in found), None)
-    if blob is None or (await blob_sizes(git_dir, [blob]))[0] > MOST_BYTES:
+    if blob is None or (await blob_sizes(git_dir, [blob]))[0] > MAX_BYTES:
         return ""
     async with aclosing(blob_pieces(git_dir, [blob])) as pieces:
         return b"".join([piece async for piece, _ in pieces]).decode("utf-8", "replace")
@@ -107,7 +107,7 @@ async def _read(git_dir: Path, commit: str, places: tuple[str, ...]) -> str:
 
 def _rules(text: str) -> Iterator[_Rule]:
     section, default = "", _owners("")
-    for line in text.splitlines()[:MOST_RULES]:
+    for line in text.splitlines()[:MAX_RULES]:
         words = line.partition(" #")[0].strip()
         if not words or words.startswith("#"):
             continue

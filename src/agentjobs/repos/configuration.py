@@ -17,13 +17,13 @@ from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import shown
 
 FILE_NAME = ".agentjobs.toml"
-MOST_BYTES = 64 * 1024
-MOST_ENTRIES = 100
-MOST_SECONDS = 7 * 86_400
-MOST_COST_USD = 1_000_000
-MOST_NAME_CHARACTERS = 100
-MOST_WARNINGS = 20
-MOST_DOTS = 200
+MAX_BYTES = 64 * 1024
+MAX_ENTRIES = 100
+MAX_SECONDS = 7 * 86_400
+MAX_COST_USD = 1_000_000
+MAX_NAME_CHARACTERS = 100
+MAX_WARNINGS = 20
+MAX_DOTS = 200
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
@@ -86,8 +86,8 @@ def parse_configuration(content: bytes) -> Configuration:
     tables = values.pop("agents", {})
     if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
         raise ConfigurationError("agents: must be tables [agents.<id>]", line_of(text, "agents"))
-    if len(tables) > MOST_ENTRIES:
-        raise ConfigurationError(f"agents: must be at most {MOST_ENTRIES} tables")
+    if len(tables) > MAX_ENTRIES:
+        raise ConfigurationError(f"agents: must be at most {MAX_ENTRIES} tables")
     whole = _converted(text, values, Configuration, "", warnings)
     agents = {
         agent_id: RunConfiguration(**_converted(text, table, RunConfiguration, agent_id, warnings))
@@ -97,8 +97,8 @@ def parse_configuration(content: bytes) -> Configuration:
 
 
 def _load(content: bytes) -> tuple[str, dict[str, Any]]:
-    if len(content) > MOST_BYTES:
-        raise ConfigurationError(f"is larger than {MOST_BYTES // 1024} KiB")
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"is larger than {MAX_BYTES // 1024} KiB")
     try:
         text = content.decode("utf-8-sig")
         _refuse_deep_keys(text)
@@ -116,8 +116,8 @@ def _load(content: bytes) -> tuple[str, dict[str, Any]]:
 def _refuse_deep_keys(text: str) -> None:
     """The parser needs time quadratic in the depth of a key: 20 seconds for 60 KB of dots."""
     for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > MOST_DOTS:
-            raise ConfigurationError(f"has more than {MOST_DOTS} dots", number)
+        if line.count(".") > MAX_DOTS:
+            raise ConfigurationError(f"has more than {MAX_DOTS} dots", number)
 
 
 def _converted(
@@ -134,7 +134,7 @@ def _converted(
     for key, value in values.items():
         # The line is looked for only when it is told: a hostile file has many keys and lines.
         if key not in types:
-            if len(warnings) < MOST_WARNINGS:
+            if len(warnings) < MAX_WARNINGS:
                 line = line_of(text, key, agent_id)
                 warnings.append(f"{FILE_NAME}, line {line}: {_unknown(key, types)}")
             continue
@@ -147,7 +147,7 @@ def _converted(
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key[:MOST_NAME_CHARACTERS], known, n=1)
+    close = difflib.get_close_matches(key[:MAX_NAME_CHARACTERS], known, n=1)
     hint = f", did you mean {close[0]}?" if close else ""
     return f"{shown([key.encode()])} is not a key of this file and has no effect{hint}"
 
@@ -168,8 +168,8 @@ def _accepted(key: str, value: Any, wanted: Any) -> Any:
 
 
 def _check_entries(key: str, entries: tuple[str, ...]) -> None:
-    if len(entries) > MOST_ENTRIES:
-        raise ValueError(f"must have at most {MOST_ENTRIES} entries")
+    if len(entries) > MAX_ENTRIES:
+        raise ValueError(f"must have at most {MAX_ENTRIES} entries")
     for entry in entries:
         if "\0" in entry or not entry.strip():
             raise ValueError("must not hold an empty text or a NUL")
@@ -179,12 +179,12 @@ def _check_entries(key: str, entries: tuple[str, ...]) -> None:
         for entry in entries:
             parse_pattern(entry)
     if key in {"reviewers", "labels"} and not all(
-        entry.isprintable() and len(entry) <= MOST_NAME_CHARACTERS for entry in entries
+        entry.isprintable() and len(entry) <= MAX_NAME_CHARACTERS for entry in entries
     ):
-        raise ValueError(f"must hold names of at most {MOST_NAME_CHARACTERS} characters")
+        raise ValueError(f"must hold names of at most {MAX_NAME_CHARACTERS} characters")
 
 
 def _check_number(key: str, number: float) -> None:
-    most = MOST_SECONDS if key == "timeout_seconds" else MOST_COST_USD
+    most = MAX_SECONDS if key == "timeout_seconds" else MAX_COST_USD
     if not (math.isfinite(number) and 0 < number <= most):
         raise ValueError(f"must be above 0 and at most {most}")

@@ -20,7 +20,7 @@ from agentjobs.local_git import repositories
 from agentjobs.problems import Problem
 from agentjobs.repos.configuration import (
     FILE_NAME,
-    MOST_BYTES,
+    MAX_BYTES,
     Configuration,
     ConfigurationError,
     RunConfiguration,
@@ -28,9 +28,9 @@ from agentjobs.repos.configuration import (
 )
 from agentjobs.repos.queries import RepoView
 
-MOST_VALUES = 100
-MOST_ENTRIES = 50
-MOST_CHARACTERS = 300
+MAX_VALUES = 100
+MAX_ENTRIES = 50
+MAX_CHARACTERS = 300
 
 _MESSAGE = re.compile(rf"(?s){re.escape(FILE_NAME)}(?:, line (\d+))?: (.*)")
 # The parser of TOML tells the line in its own words.
@@ -89,8 +89,8 @@ async def _status(git_dir: Path, commit: str) -> ConfigurationStatus:
     mode, _, object_id = listed.stdout.partition(b"\t")[0].decode("ascii").split(" ")
     if mode not in REGULAR:
         return _faulty(commit, "must be a file, neither a link nor a submodule")
-    if (await blob_sizes(git_dir, [object_id]))[0] > MOST_BYTES:
-        return _faulty(commit, f"is larger than {MOST_BYTES // 1024} KiB")
+    if (await blob_sizes(git_dir, [object_id]))[0] > MAX_BYTES:
+        return _faulty(commit, f"is larger than {MAX_BYTES // 1024} KiB")
     content = await git("cat-file", "blob", object_id, git_dir=git_dir)
     return await asyncio.to_thread(_judged, commit, content.stdout)
 
@@ -106,7 +106,7 @@ def _judged(commit: str, content: bytes) -> ConfigurationStatus:
         is_present=True,
         commit=commit,
         findings=tuple(_finding("warning", text) for text in configuration.warnings),
-        values=tuple(_values(configuration))[:MOST_VALUES],
+        values=tuple(_values(configuration))[:MAX_VALUES],
     )
 
 
@@ -144,9 +144,9 @@ def _entries(key: str, value: Any) -> tuple[str, ...]:
         command = value[-1] if is_script else shlex.join(value)
         return (_bounded(command),) if command else ()
     if isinstance(value, tuple):
-        return tuple(map(_bounded, value[:MOST_ENTRIES]))
+        return tuple(map(_bounded, value[:MAX_ENTRIES]))
     return ("true" if value else "false",) if isinstance(value, bool) else (_bounded(str(value)),)
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

@@ -9,7 +9,7 @@ from agentjobs.problems import Problem
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PLATFORM_PART = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 # GitLab nests groups up to twenty deep.
-_MOST_PARTS = 22
+_MAX_PARTS = 22
 _REST = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -33,7 +33,7 @@ def checked_name(full_name: str) -> str:
 def platform_name(full_name: str) -> str:
     """As a platform has it: also `.github`, and groups in groups. Raises Problem."""
     parts = full_name.split("/")
-    fits = 2 <= len(parts) <= _MOST_PARTS and all(map(_PLATFORM_PART.fullmatch, parts))
+    fits = 2 <= len(parts) <= _MAX_PARTS and all(map(_PLATFORM_PART.fullmatch, parts))
     if not fits or not {".", ".."}.isdisjoint(parts):
         raise Problem(
             "invalid_name",

@@ -15,7 +15,7 @@ from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, Transaction
 from agentjobs.workspace.patterns import Pattern
 
-MOST_LIFTED = 100
+MAX_LIFTED = 100
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ async def _store(
 def _with(lifted: Patterns, pattern: str) -> Patterns:
     if pattern in lifted:
         return lifted
-    if len(lifted) >= MOST_LIFTED:
-        raise Problem("too_many_patterns", f"A repository has at most {MOST_LIFTED} lifted paths.")
+    if len(lifted) >= MAX_LIFTED:
+        raise Problem("too_many_patterns", f"A repository has at most {MAX_LIFTED} lifted paths.")
     return (*lifted, pattern)
 
 

@@ -101,7 +101,7 @@ async def test_a_name_is_imported_once_at_a_time_and_forgets_its_failure(
 async def test_an_organization_has_a_bounded_number_of_imports(
     database: Database, acme: Organization
 ) -> None:
-    for number in range(rows.MOST_RUNNING):
+    for number in range(rows.MAX_RUNNING):
         await begin(database, acme, number)
     with pytest.raises(Problem) as refused:
         await begin(database, acme, 100)
@@ -109,10 +109,10 @@ async def test_an_organization_has_a_bounded_number_of_imports(
 
 
 async def test_of_many_failures_the_newest_are_kept(database: Database, acme: Organization) -> None:
-    for number in range(rows.MOST_FAILED + 3):
+    for number in range(rows.MAX_FAILED + 3):
         await fail(database, await begin(database, acme, number))
     kept = [view.created_at for view in await list_imports(database, acme.id)]
-    assert kept == list(range(rows.MOST_FAILED + 2, 2, -1))
+    assert kept == list(range(rows.MAX_FAILED + 2, 2, -1))
 
 
 async def test_what_a_killed_service_left_running_is_told_as_failed(

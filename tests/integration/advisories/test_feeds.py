@@ -132,7 +132,7 @@ async def test_of_a_long_list_of_changes_no_more_is_read_than_is_needed(
     old = "".join(f"2020-01-01T00:00:00Z,GHSA-old-{number}\n" for number in range(20_000))
     house.bucket.files["PyPI/modified_id.csv"] = (changes([ONE, TWO]) + old).encode()
     # Whoever reads all of it fails.
-    monkeypatch.setattr("agentjobs.advisories.sources.address.MOST_LIST_BYTES", 200_000)
+    monkeypatch.setattr("agentjobs.advisories.sources.address.MAX_LIST_BYTES", 200_000)
     assert (await house.sync()).kind == "delta"
 
 
@@ -212,7 +212,7 @@ async def test_a_record_that_is_too_large_is_a_warning(
 ) -> None:
     await house.sync()
     house.bucket.fill(ONE, record("GHSA-3", modified=LATER))
-    monkeypatch.setattr("agentjobs.advisories.sources.address.MOST_RECORD_BYTES", 10)
+    monkeypatch.setattr("agentjobs.advisories.sources.address.MAX_RECORD_BYTES", 10)
     result = await house.sync()
     assert {warning.path for warning in result.warnings} == {"GHSA-1.json", "GHSA-3.json"}
     assert await house.stored() == ["GHSA-1", "GHSA-2"]
@@ -221,7 +221,7 @@ async def test_a_record_that_is_too_large_is_a_warning(
 async def test_an_archive_without_end_is_cut_off(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "MOST_ARCHIVE_BYTES", 100)
+    monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(SourceError, match="larger than an archive"):
         await house.sync()
 

@@ -94,7 +94,7 @@ async def test_an_answer_is_kept_for_an_hour(server: RegistryServer, clock: Cloc
 async def test_what_is_kept_is_bounded_and_the_oldest_goes(
     server: RegistryServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "MOST_WEIGHT", recorded("npm", "lodash").weight + 5)
+    monkeypatch.setattr(registry, "MAX_WEIGHT", recorded("npm", "lodash").weight + 5)
     async with asking_of(server.settings(), clock) as asked:
         for name in ("minimist", "lodash", "lodash", "minimist"):
             await asked.published("npm", name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.git.process import GitError
-from agentjobs.inventory.repo_facts import MOST_FILE_BYTES, FactsCache, RepoFacts, read_facts
+from agentjobs.inventory.repo_facts import MAX_FILE_BYTES, FactsCache, RepoFacts, read_facts
 from agentjobs.repos.configuration import Configuration, ConfigurationError
 from tests.support.workspace import Origin, open_house
 
@@ -65,7 +65,7 @@ async def test_a_configuration_that_is_a_link_is_a_fault_not_nothing(origin: Ori
 
 
 async def test_files_too_large_are_not_held_in_memory(origin: Origin) -> None:
-    large = b"#" * (MOST_FILE_BYTES + 1)
+    large = b"#" * (MAX_FILE_BYTES + 1)
     facts = await facts_of(origin, {".agentjobs.toml": large, "Makefile": large + b"\ntest:\n"})
     assert (facts.configuration, facts.test_command) == (None, None)
     with pytest.raises(ConfigurationError, match="larger than 256 KiB"):

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.local_git.repositories import import_repository, path
 from agentjobs.repos.configuration_status import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     ConfigurationStatus,
     ConfiguredValue,
     Finding,
@@ -95,8 +95,8 @@ async def test_hostile_content_is_bounded_and_raises_nothing(tmp_path: Path, tex
     status = await status_of(tmp_path, {FILE: text})
     assert status.is_present
     assert len(status.findings) < 50
-    assert all(len(one.reason) <= MOST_CHARACTERS for one in status.findings)
-    assert all(len(entry) <= MOST_CHARACTERS for one in status.values for entry in one.entries)
+    assert all(len(one.reason) <= MAX_CHARACTERS for one in status.findings)
+    assert all(len(entry) <= MAX_CHARACTERS for one in status.values for entry in one.entries)
 
 
 async def test_a_link_is_a_finding_and_is_not_followed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.download import wanted_md5
 from agentjobs.advisories.sources.locations import open_place
 from agentjobs.advisories.sources.source import (
-    MOST_RECORD_BYTES,
+    MAX_RECORD_BYTES,
     FeedWarning,
     NotThere,
     Piece,
@@ -81,7 +81,7 @@ def with_a_flipped_byte(data: bytes) -> bytes:
         (zipped(("PyPI/../../evil.py", b"")), "leads out"),
         (zipped((a_link(), b"/etc/passwd")), "special file"),
         (zipped((packed_with(zipfile.ZIP_LZMA), b"{}")), "packed"),
-        (zipped(("big.json", b" " * (MOST_RECORD_BYTES + 1))), "more than a record"),
+        (zipped(("big.json", b" " * (MAX_RECORD_BYTES + 1))), "more than a record"),
         (encrypted(zipped(("secret.json", b"{}"))), "encrypted"),
         (with_a_flipped_byte(packed([ONE])), "damaged"),
         (packed([ONE])[40:], "damaged"),
@@ -107,7 +107,7 @@ def test_the_other_records_of_such_an_archive_are_read() -> None:
 
 
 def a_huge_table() -> bytes:
-    return struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, archives._MOST_TABLE_BYTES + 1, 0, 0)
+    return struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, archives._MAX_TABLE_BYTES + 1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from agentjobs.inventory.manifests import combine, read
-from agentjobs.inventory.manifests.combine import MOST_DEPENDENCIES
+from agentjobs.inventory.manifests.combine import MAX_DEPENDENCIES
 from agentjobs.inventory.manifests.kinds import READERS
 from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
 from agentjobs.inventory.manifests.text import MAX_WARNINGS, Warnings
@@ -117,7 +117,7 @@ def test_more_packages_than_anybody_has_are_left_out_before_they_are_made():
     asked = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
     facts = {f"d{at}/package.json": ManifestFacts("npm", requirements=asked) for at in range(200)}
     combined = combine(facts)
-    assert len(combined.dependencies) == MOST_DEPENDENCIES
+    assert len(combined.dependencies) == MAX_DEPENDENCIES
     assert combined.warnings[0].reason == "more than 100000 packages: the rest was left out"
 
 

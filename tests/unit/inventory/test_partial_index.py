@@ -261,7 +261,7 @@ def test_the_cache_gives_back_what_it_got_and_forgets_when_it_is_too_large(
     cache.put(facts)
     assert cache.get([*facts, b"unknown"]) == facts
     cache.close()
-    monkeypatch.setattr("agentjobs.inventory.index.cache.MOST_BYTES", 1)
+    monkeypatch.setattr("agentjobs.inventory.index.cache.MAX_BYTES", 1)
     cache = FactsCache(path)
     assert cache.get(facts) == {}
     cache.put(facts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentjobs.repos.codeowners import MOST_OWNERS, CostlyOwners, owners_of
+from agentjobs.repos.codeowners import MAX_OWNERS, CostlyOwners, owners_of
 
 GITHUB = """\
 # everything, unless a later line says otherwise
@@ -64,19 +64,19 @@ def test_a_hostile_file_takes_bounded_time_and_names_few() -> None:
     text = f"{stars} @slow\n" * 3_000 + f"* {everyone}\n"
     paths = [b"a" * 200 + b"/" + b"a" * 200] * 20
     assert owners_of(text, paths) == ()
-    assert len(owners_of(f"* {everyone}", [b"x"])) == MOST_OWNERS
+    assert len(owners_of(f"* {everyone}", [b"x"])) == MAX_OWNERS
     assert owners_of(f"* {everyone}", [b"a/" * 1_000]) == ()
 
 
 def test_what_would_take_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.repos.codeowners.MOST_SECONDS", 0.05)
+    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_SECONDS", 0.05)
     text = ("**/a*" * 1 + "/**/a*" * 10 + "/zz @x\n") * 2_000
     with pytest.raises(CostlyOwners):
         owners_of(text, [b"a/" * 60 + b"a"] * 1_000)
 
 
 def test_time_that_other_threads_take_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.repos.codeowners.MOST_SECONDS", 0.1)
+    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_SECONDS", 0.1)
 
     def paths() -> Iterator[bytes]:
         other = threading.Thread(target=_spend_cpu_seconds, args=(0.3,))

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.repos.configuration import (
-    MOST_BYTES,
+    MAX_BYTES,
     Configuration,
     ConfigurationError,
     RunConfiguration,
@@ -120,7 +120,7 @@ def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
         ("verify = ", "is not valid TOML: Invalid value (at line 1, the end"),
         ("x = " + "[" * 5_000, "nested too deeply"),
         (".".join(["a"] * 20_000) + " = 1", "line 1: has more than 200 dots"),
-        ("#" * MOST_BYTES + "#", "larger than 64 KiB"),
+        ("#" * MAX_BYTES + "#", "larger than 64 KiB"),
     ],
 )
 def test_a_fault_is_told_with_its_line(text: str, said: str) -> None:

@@ -22,7 +22,7 @@ from agentjobs.settings.registries import ECOSYSTEMS
 ASKED_AT_ONCE = 8
 KEPT_MS = 3_600_000
 # Some 30 MB at most: PyPI's lists have a hash for each file.
-MOST_WEIGHT = 200_000
+MAX_WEIGHT = 200_000
 # A registry that gives no answer this often in a row is left alone for a while: else a scan of a
 # thousand packages on a machine without a network would wait for each of them.
 FAILURES_BEFORE_REST = 3
@@ -148,7 +148,7 @@ class _Kept:
             self._drop(key)
         self._answers[key] = (now, found)
         self._weight += found.weight
-        while self._weight > MOST_WEIGHT:
+        while self._weight > MAX_WEIGHT:
             self._drop(next(iter(self._answers)))
 
     def _drop(self, key: Key) -> None:

@@ -12,7 +12,7 @@ from agentjobs.advisories.registries.versions import BadAnswer
 TIMEOUT_SECONDS = 20
 CONNECT_SECONDS = 10
 # `/simple/Requests` leads to `/simple/requests/`, say.
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 
 _ABSENT = frozenset({404, 410, 451})
 _TIMEOUT = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=CONNECT_SECONDS)
@@ -33,7 +33,7 @@ async def ask(
     """None: there is no such page. Raises NoAnswer or BadAnswer."""
     # Nothing here undoes compression, so a small answer stays a small one.
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
-    for _ in range(MOST_REDIRECTS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         try:
             async with session.get(
                 url, headers=headers, allow_redirects=False, timeout=_TIMEOUT
@@ -47,7 +47,7 @@ async def ask(
             # Why a connection failed, or was not even tried, is told inside.
             told = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise NoAnswer(f"{type(told).__name__}: {told}") from None
-    raise BadAnswer(f"it redirects more than {MOST_REDIRECTS} times")
+    raise BadAnswer(f"it redirects more than {MAX_REDIRECTS} times")
 
 
 def _followed(url: URL, location: str) -> URL:

@@ -3,7 +3,7 @@
 import msgspec
 
 # No package has as many. What has more is no list of versions, and would only cost memory.
-MOST_VERSIONS = 100_000
+MAX_VERSIONS = 100_000
 _LONGEST_VERSION = 256
 
 

@@ -13,8 +13,8 @@ from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.download import ask, read_bounded, save
 from agentjobs.advisories.sources.local import threaded
 from agentjobs.advisories.sources.source import (
-    MOST_LIST_BYTES,
-    MOST_RECORD_BYTES,
+    MAX_LIST_BYTES,
+    MAX_RECORD_BYTES,
     Everything,
     FeedWarning,
     NotThere,
@@ -82,7 +82,7 @@ class AddressSource:
         url = self._base / ecosystem / f"{identifier}.json"
         async with turns, ask(self._session, url) as answer:
             try:
-                return Record(url.name, await read_bounded(answer, MOST_RECORD_BYTES))
+                return Record(url.name, await read_bounded(answer, MAX_RECORD_BYTES))
             except ValueError as error:
                 return FeedWarning(url.name, str(error))
 
@@ -100,6 +100,6 @@ async def _newest_lines(answer: aiohttp.ClientResponse, since: datetime) -> str:
             if last is not None and last < since:
                 return data[: end + 1].decode("utf-8", "replace")
             looked_at = end
-        if len(data) > MOST_LIST_BYTES:
+        if len(data) > MAX_LIST_BYTES:
             raise SourceError(f"{answer.url.with_user(None)} is larger than such a list may be")
     return data.decode("utf-8", "replace")

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 from agentjobs.advisories.sources.source import (
-    MOST_RECORD_BYTES,
+    MAX_RECORD_BYTES,
     FeedWarning,
     Piece,
     Record,
@@ -22,10 +22,10 @@ from agentjobs.advisories.sources.source import (
 )
 
 # Texts shrink to a tenth; what shrinks to less than a hundredth was made to burst.
-_MOST_RATIO = 100
+_MAX_RATIO = 100
 _HARMLESS_BYTES = 64 * 1024**2
 # Of its table of contents alone: each entry of it becomes an object in memory.
-_MOST_TABLE_BYTES = 64 * 1024**2
+_MAX_TABLE_BYTES = 64 * 1024**2
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _LARGE_END_MARK = b"PK\x05\x06", b"PK\x06\x06"
 _LARGE_TABLE_SIZE_AT = 40
@@ -49,13 +49,13 @@ class Archive:
         self._name = name
         size = file.seek(0, io.SEEK_END)
         try:
-            if _table_bytes(file, size) > _MOST_TABLE_BYTES:
+            if _table_bytes(file, size) > _MAX_TABLE_BYTES:
                 raise SourceError(f"{name}: its table of contents is too large to be read")
             self._zip = zipfile.ZipFile(file)
         except (*ARCHIVE_FAULTS, struct.error) as error:
             raise SourceError(f"{name} is no whole zip archive: {error}") from None
         unpacked = sum(entry.file_size for entry in self._zip.infolist())
-        if unpacked > max(_MOST_RATIO * size, _HARMLESS_BYTES):
+        if unpacked > max(_MAX_RATIO * size, _HARMLESS_BYTES):
             raise SourceError(f"{name}: {size} bytes would become {unpacked}, which no feed does")
 
     def names(self) -> list[str]:
@@ -91,7 +91,7 @@ class Archive:
 
     def _read(self, entry: zipfile.ZipInfo) -> Piece:
         reason = _why_refused(entry)
-        if reason is None and entry.file_size > MOST_RECORD_BYTES:
+        if reason is None and entry.file_size > MAX_RECORD_BYTES:
             reason = f"it has {entry.file_size} bytes, more than a record may have"
         if reason is not None:
             return _left_out(entry.filename, reason)

@@ -14,12 +14,12 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from agentjobs.advisories.sources.source import MOST_ARCHIVE_BYTES, NotThere, SourceError
+from agentjobs.advisories.sources.source import MAX_ARCHIVE_BYTES, NotThere, SourceError
 from agentjobs.outbound.guard.addresses import BlockedAddress
 
 _TIMES = aiohttp.ClientTimeout(total=3_600, sock_connect=15, sock_read=60)
 _CHUNK_BYTES = 1024**2
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def ask(
     headers = {"Accept-Encoding": "identity", **(headers or {})}
     try:
         async with session.get(
-            url, headers=headers, timeout=_TIMES, max_redirects=_MOST_REDIRECTS
+            url, headers=headers, timeout=_TIMES, max_redirects=_MAX_REDIRECTS
         ) as answer:
             _check_answer(answer, url, "If-None-Match" in headers)
             yield answer
@@ -50,7 +50,7 @@ async def ask(
 async def save(answer: aiohttp.ClientResponse, directory: Path) -> BinaryIO:
     """A file without a name: whatever happens to us, nothing of it remains."""
     shown = answer.url.with_user(None)
-    if (answer.content_length or 0) > MOST_ARCHIVE_BYTES:
+    if (answer.content_length or 0) > MAX_ARCHIVE_BYTES:
         raise SourceError(f"{shown} is larger than an archive may be")
     try:
         file = await asyncio.to_thread(_temporary_file, directory)
@@ -104,7 +104,7 @@ async def _fill(file: BinaryIO, answer: aiohttp.ClientResponse) -> None:
     digest = hashlib.md5(usedforsecurity=False)
     async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
         size += len(chunk)
-        if size > MOST_ARCHIVE_BYTES:
+        if size > MAX_ARCHIVE_BYTES:
             raise SourceError(f"{shown} is larger than an archive may be")
         await asyncio.to_thread(_keep, file, digest, chunk)
     wanted = wanted_md5(answer.headers)

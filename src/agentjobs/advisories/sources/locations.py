@@ -12,9 +12,9 @@ from typing import BinaryIO, Protocol
 
 from agentjobs.advisories.sources.archive import ARCHIVE_FAULTS, Archive
 from agentjobs.advisories.sources.source import (
-    MOST_ARCHIVE_BYTES,
-    MOST_LIST_BYTES,
-    MOST_RECORD_BYTES,
+    MAX_ARCHIVE_BYTES,
+    MAX_LIST_BYTES,
+    MAX_RECORD_BYTES,
     FeedWarning,
     NotThere,
     Piece,
@@ -166,7 +166,7 @@ class ZipFile:
         """A zip within a zip cannot be read in place; this copy has no name and ends with us."""
         copy = tempfile.TemporaryFile(dir=self._work_dir)  # noqa: SIM115 - closed with the place
         self._open.append(copy)
-        left = MOST_ARCHIVE_BYTES
+        left = MAX_ARCHIVE_BYTES
         try:
             while chunk := packed.read(_COPIED_BYTES):
                 left -= len(chunk)
@@ -181,17 +181,17 @@ class ZipFile:
 def _read(path: Path) -> Piece:
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_RECORD_BYTES + 1)
+            content = file.read(MAX_RECORD_BYTES + 1)
     except OSError as error:
         return FeedWarning(path.name, f"it cannot be read: {error.strerror}")
-    if len(content) > MOST_RECORD_BYTES:
+    if len(content) > MAX_RECORD_BYTES:
         return FeedWarning(path.name, "it is larger than a record may be")
     return Record(path.name, content)
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
     try:
-        data = file.read(MOST_LIST_BYTES)
+        data = file.read(MAX_LIST_BYTES)
     except ARCHIVE_FAULTS as error:
         raise SourceError(f"{_CHANGES}: {error}") from None
     return iter(data.decode("utf-8", "replace").splitlines())

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-MOST_RECORD_BYTES = 4 * 1024**2
-MOST_ARCHIVE_BYTES = 2 * 1024**3
+MAX_RECORD_BYTES = 4 * 1024**2
+MAX_ARCHIVE_BYTES = 2 * 1024**3
 # The list of changes of the largest ecosystem is a quarter of this.
-MOST_LIST_BYTES = 64 * 1024**2
+MAX_LIST_BYTES = 64 * 1024**2
 BATCH_RECORDS = 200
 _BATCH_BYTES = 8 * 1024**2
 

@@ -18,9 +18,9 @@ from agentjobs.inventory.index.lines import LineCounter, count_lines
 from agentjobs.inventory.languages import language_of
 from agentjobs.inventory.model import ManifestFacts, ModuleFacts
 
-MOST_SOURCE_BYTES = 2 * 1024 * 1024
-MOST_MANIFEST_BYTES = 64 * 1024 * 1024
-MOST_CONFIGURATION_BYTES = 64 * 1024
+MAX_SOURCE_BYTES = 2 * 1024 * 1024
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+MAX_CONFIGURATION_BYTES = 64 * 1024
 # Raised when something else than a reader changes what is said of the same bytes.
 VERSION = 1
 CONFIGURATION_PATH = ".agentjobs.toml"
@@ -112,12 +112,12 @@ def _read(analyzer: Analyzer, content: bytes, lines: int | None) -> BlobFacts:
         return BlobFacts(lines, module=imports.find(analyzer.subject, content))
     if analyzer.task == "manifest":
         return BlobFacts(lines, manifest=manifests.read(analyzer.subject, content))
-    return BlobFacts(lines, content=content[: MOST_CONFIGURATION_BYTES + 1])
+    return BlobFacts(lines, content=content[: MAX_CONFIGURATION_BYTES + 1])
 
 
 def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobFacts:
     counter, kept = LineCounter(), []
-    wanted = analyzer.task == "manifest" and blob.size <= MOST_MANIFEST_BYTES
+    wanted = analyzer.task == "manifest" and blob.size <= MAX_MANIFEST_BYTES
     for piece in blob:
         counter.add(piece)
         if wanted:
@@ -126,7 +126,7 @@ def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobFacts:
         return BlobFacts(counter.lines)
     if wanted:
         return analyze(analyzer, b"".join(kept))
-    most = MOST_MANIFEST_BYTES if analyzer.task == "manifest" else MOST_SOURCE_BYTES
+    most = MAX_MANIFEST_BYTES if analyzer.task == "manifest" else MAX_SOURCE_BYTES
     return BlobFacts(
         counter.lines, warning=f"is larger than {most >> 20} MiB: only its lines are counted"
     )

@@ -13,8 +13,8 @@ from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
 from agentjobs.inventory.index.partial_index import Portion
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
 
-MOST_WARNINGS = 200
-MOST_NAME_CHARACTERS = 1_000
+MAX_WARNINGS = 200
+MAX_NAME_CHARACTERS = 1_000
 
 
 def languages_of(whole: Portion) -> tuple[LanguageLines, ...]:
@@ -44,15 +44,15 @@ def warnings_of(whole: Portion, more: Iterable[IndexWarning]) -> tuple[IndexWarn
     """A bounded number of them, each once; the last then says how many there are besides."""
     own = (IndexWarning(path, reason) for path, reason in sorted(whole.warnings.items()))
     found = list(dict.fromkeys([*own, *more]))
-    if len(found) <= MOST_WARNINGS:
+    if len(found) <= MAX_WARNINGS:
         return tuple(found)
-    rest = len(found) - MOST_WARNINGS
-    return (*found[:MOST_WARNINGS], IndexWarning("", f"and {rest} more"))
+    rest = len(found) - MAX_WARNINGS
+    return (*found[:MAX_WARNINGS], IndexWarning("", f"and {rest} more"))
 
 
 def _is_storable(one: Dependency) -> bool:
     """A store takes any text but NUL; a person reads what can be printed."""
     texts = (one.name, one.version or "", one.requirement, *one.parents)
     return bool(one.name) and all(
-        len(text) <= MOST_NAME_CHARACTERS and text.isprintable() for text in texts
+        len(text) <= MAX_NAME_CHARACTERS and text.isprintable() for text in texts
     )

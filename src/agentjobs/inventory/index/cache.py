@@ -13,7 +13,7 @@ import msgspec
 
 from agentjobs.inventory.index.analysis import BlobFacts
 
-MOST_BYTES = 1024**3
+MAX_BYTES = 1024**3
 _KEYS_AT_ONCE = 500
 _BUSY_SECONDS = 10
 # Of the tables below; a file of another number is thrown away.
@@ -93,7 +93,7 @@ class FactsCache:
 
     def _opened(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
+        if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
             self._throw_away()
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
         try:

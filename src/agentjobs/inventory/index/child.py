@@ -41,7 +41,7 @@ from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.purl import purl_of
 
 _PROGRESS_SECONDS = 0.2
-_MOST_AT_ONCE = 2_000
+_MAX_AT_ONCE = 2_000
 
 
 class _Dependencies(NamedTuple):
@@ -89,11 +89,11 @@ def _answers(request: Request) -> Iterator[Message]:
 
 
 def _in_parts(answer: Message) -> Iterator[Message]:
-    while isinstance(answer, Result) and len(answer.dependencies or ()) > _MOST_AT_ONCE:
+    while isinstance(answer, Result) and len(answer.dependencies or ()) > _MAX_AT_ONCE:
         every, purls = answer.dependencies or (), answer.purls
-        yield MoreDependencies(every[:_MOST_AT_ONCE], purls[:_MOST_AT_ONCE])
+        yield MoreDependencies(every[:_MAX_AT_ONCE], purls[:_MAX_AT_ONCE])
         answer = msgspec.structs.replace(
-            answer, dependencies=every[_MOST_AT_ONCE:], purls=purls[_MOST_AT_ONCE:]
+            answer, dependencies=every[_MAX_AT_ONCE:], purls=purls[_MAX_AT_ONCE:]
         )
     yield answer
 

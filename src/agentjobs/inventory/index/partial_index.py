@@ -15,7 +15,7 @@ from agentjobs.inventory.model import ManifestFacts
 MISSING = "its content is missing from the repository: not counted"
 TOO_MANY = "there are too many files of this kind: what it says about imports is not used"
 TOO_MANY_IMPORTS = "there are too many imports: the graph of modules lacks some"
-MOST_CONTENTS = 2_000
+MAX_CONTENTS = 2_000
 # The path of a warning that is about no file.
 WHOLE = ""
 
@@ -44,7 +44,7 @@ class Portion(msgspec.Struct, array_like=True):
             self._count(language, 1, facts.lines)
         if facts.manifest is not None:
             self.manifests[path] = facts.manifest
-        elif facts.content is not None and len(self.contents) < MOST_CONTENTS:
+        elif facts.content is not None and len(self.contents) < MAX_CONTENTS:
             self.contents[path] = facts.content
         elif facts.content is not None:
             self.warnings[path] = TOO_MANY

@@ -15,7 +15,7 @@ import msgspec
 from agentjobs.git.child import GitChild
 from agentjobs.inventory.index.wire import (
     LENGTH,
-    MOST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     Message,
     MoreDependencies,
     Progress,
@@ -146,7 +146,7 @@ async def _next_message(stream: asyncio.StreamReader) -> Message | None:
     """None when the process is gone."""
     try:
         (length,) = LENGTH.unpack(await stream.readexactly(LENGTH.size))
-        if length > MOST_FRAME_BYTES:
+        if length > MAX_FRAME_BYTES:
             raise IndexFailure("The index of this repository is too large to be stored.")
         message: Message = _decode(await stream.readexactly(length))
         return message

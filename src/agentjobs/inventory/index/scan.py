@@ -17,7 +17,7 @@ from agentjobs.git.blocking import list_files, read_blobs, split_record
 from agentjobs.inventory import imports
 from agentjobs.inventory.graph_data import FlatGraph, to_columns
 from agentjobs.inventory.index.analysis import (
-    MOST_SOURCE_BYTES,
+    MAX_SOURCE_BYTES,
     OUT_OF_MEMORY,
     Analyzer,
     BlobFacts,
@@ -38,7 +38,7 @@ from agentjobs.inventory.model import ManifestFacts
 
 # Fewer are read sooner by one process than by several.
 SHARED_FROM_FILES = 1_500
-MOST_SHARES = 4
+MAX_SHARES = 4
 KEPT_EVERY_BLOBS = 20_000
 _TURN_FILES = 256
 _COUNT_EVERY = 64
@@ -190,7 +190,7 @@ def _portion(
 
 def read_facts(git_dir: Path, plan: Sequence[Planned]) -> Iterator[tuple[bytes, BlobFacts | None]]:
     """The facts of each, and None where the repository lacks the blob."""
-    blobs = read_blobs(git_dir, [one.blob for one in plan], MOST_SOURCE_BYTES)
+    blobs = read_blobs(git_dir, [one.blob for one in plan], MAX_SOURCE_BYTES)
     for one, content in zip(plan, blobs, strict=True):
         yield one.key, None if content is None else analyze(one.analyzer, content)
 
@@ -213,7 +213,7 @@ def shown(path: bytes) -> str:
 
 def _shares_for(files: int) -> int:
     cores = len(os.sched_getaffinity(0))
-    return 1 if files < SHARED_FROM_FILES else min(cores, MOST_SHARES)
+    return 1 if files < SHARED_FROM_FILES else min(cores, MAX_SHARES)
 
 
 def _turns(records: Sequence[bytes], share: int, shares: int) -> list[bytes]:

@@ -34,9 +34,9 @@ from agentjobs.inventory.index.scan import (
 from agentjobs.inventory.index.state import State
 from agentjobs.inventory.model import ManifestFacts, ModuleFacts
 
-MOST_CHANGES = 2_000
+MAX_CHANGES = 2_000
 # Of paths that one command is given.
-_MOST_NAMED_CHARACTERS = 20_000
+_MAX_NAMED_CHARACTERS = 20_000
 
 
 class _Side(NamedTuple):
@@ -60,7 +60,7 @@ def update(git_dir: Path, old: str, new: str, state: State, cache: FactsCache) -
     except GitReadError:
         # After a force-push the old commit may be gone.
         return False
-    edits = _edits(git_dir, changes, cache) if len(changes) <= MOST_CHANGES else None
+    edits = _edits(git_dir, changes, cache) if len(changes) <= MAX_CHANGES else None
     if edits is None or not all(_is_bounded(edit) for edit in edits):
         return False
     changed = _changed(edits)
@@ -158,9 +158,9 @@ def _modules_of(
     git_dir: Path, commit: str, paths: Collection[str], cache: FactsCache
 ) -> dict[str, ModuleFacts] | None:
     """None if there are too many of them, or some that nothing is known of."""
-    if not paths or len(paths) > MOST_CHANGES:
+    if not paths or len(paths) > MAX_CHANGES:
         return None if paths else {}
-    is_short = sum(map(len, paths)) <= _MOST_NAMED_CHARACTERS and not any("\\" in p for p in paths)
+    is_short = sum(map(len, paths)) <= _MAX_NAMED_CHARACTERS and not any("\\" in p for p in paths)
     records = list_files(git_dir, commit, sorted(paths) if is_short else ())
     plan = [planned(*file) for file in map(split_record, records) if shown(file[0]) in paths]
     known = cache.get(one.key for one in plan)

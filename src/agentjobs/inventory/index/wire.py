@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
 
-MOST_FRAME_BYTES = 512 * 1024 * 1024
+MAX_FRAME_BYTES = 512 * 1024 * 1024
 
 LENGTH = struct.Struct(">I")
 

@@ -24,9 +24,9 @@ _COMPLETIONS = {"Maven": ("maven.pom", "complete"), "crates.io": ("cargo.manifes
 
 # More than any repository has: the rest is left out before it fills the memory, here and where
 # it is stored.
-MOST_DEPENDENCIES = 100_000
-MOST_CHARACTERS = 32_000_000
-MOST_WARNINGS = 50_000
+MAX_DEPENDENCIES = 100_000
+MAX_CHARACTERS = 32_000_000
+MAX_WARNINGS = 50_000
 
 _WORDS = re.compile(r"[a-z]+")
 _FOR_DEVELOPERS = frozenset({"ci", "dev", "develop", "development", "doc", "docs", "lint", "test"})
@@ -48,13 +48,13 @@ def combine(facts: Mapping[str, ManifestFacts]) -> Combined:
         warnings.append(IndexWarning("", reason))
     found.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))
     told = (IndexWarning(path, reason) for path in sorted(facts) for reason in facts[path].warnings)
-    warnings += islice(told, MOST_WARNINGS)
+    warnings += islice(told, MAX_WARNINGS)
     return Combined(tuple(found), tuple(warnings))
 
 
 def _bounded(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
-    left = MOST_CHARACTERS
-    for each in islice(dependencies, MOST_DEPENDENCIES):
+    left = MAX_CHARACTERS
+    for each in islice(dependencies, MAX_DEPENDENCIES):
         left -= len(each.name) + len(each.requirement) + len(each.manifest)
         left -= sum(map(len, each.parents))
         yield each

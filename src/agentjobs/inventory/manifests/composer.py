@@ -22,7 +22,7 @@ _EXACT = re.compile(
     r"(?i:={0,2}\s*v?(\d+(?:\.\d+){0,3}(?:[-.]?(?:alpha|beta|a|b|rc|p|pl|patch)\.?\d*)?))"
 )
 # More stand-ins for one name than anybody publishes would be an attack.
-_MOST_STAND_INS = 20
+_MAX_STAND_INS = 20
 
 # PHP writes an empty object as an empty list.
 _Names = dict[str, object] | list[object]
@@ -118,7 +118,7 @@ def _places(packages: list[tuple[int, _Package]]) -> dict[str, list[int]]:
         for name in {n.lower() for n in [*package.replace, *package.provide] if isinstance(n, str)}:
             if name not in places:
                 stand_ins.setdefault(name, []).append(position)
-    return {name: found[:_MOST_STAND_INS] for name, found in (places | stand_ins).items()}
+    return {name: found[:_MAX_STAND_INS] for name, found in (places | stand_ins).items()}
 
 
 def _found(places: dict[str, list[int]], names: Iterable[object]) -> tuple[int, ...]:

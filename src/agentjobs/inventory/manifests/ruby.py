@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"( {2}| {4}| {6})([^\s()!]+)(?: \(([^()]*)\))?!?")
 _SOURCES = frozenset({"GEM", "GIT", "PATH", "PLUGIN SOURCE"})
 _EXACT = re.compile(r"= ?([0-9A-Za-z.]+)")
 # A gem is locked in a few versions at most, one for each platform; more would be an attack.
-_MOST_VERSIONS = 20
+_MAX_VERSIONS = 20
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def _facts(gems: _Gems, warnings: Warnings) -> ManifestFacts:
     for gem in gems.locked:
         lock.add(gem, *gem)
         place, known = lock.position(gem), places.setdefault(gem[0], [])
-        if place is not None and len(known) < _MOST_VERSIONS:
+        if place is not None and len(known) < _MAX_VERSIONS:
             known.append(place)
     for gem, requires in gems.locked.items():
         lock.require(gem, _found(places, requires))

@@ -10,7 +10,7 @@ from agentjobs.inventory.manifests.walk import stronger
 from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
 
 # The projects of a large workspace ask for a package in many words: nobody reads them all.
-_MOST_CHARACTERS = 500
+_MAX_CHARACTERS = 500
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
             scope = stronger(scope, each.scope)
         words = dict.fromkeys(each.specifier for each in requirements if each.specifier)
         text = " || ".join(words)
-        return cls(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…", scope)
+        return cls(text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…", scope)
 
 
 def seeds_of(

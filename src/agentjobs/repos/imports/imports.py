@@ -38,8 +38,8 @@ from agentjobs.repos.names import checked_name, name_from
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 
-MOST_BYTES = 10 * 2**30
-MOST_AT_ONCE = 4
+MAX_BYTES = 10 * 2**30
+MAX_AT_ONCE = 4
 _STORE_AGAIN_SECONDS = 5.0
 _OWN_FAULT = "Something failed inside the service; try again, or tell the operator."
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Imports:
         settings: Settings,
         certificates: Path | None = None,
         *,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_BYTES,
         look_up: LookUp = system_addresses,
         new_pace: Callable[[], Pace] = Pace,
     ) -> None:
@@ -84,7 +84,7 @@ class Imports:
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._places = asyncio.Semaphore(MAX_AT_ONCE)
         # An organization's imports follow each other, so that none takes all places.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 

@@ -8,7 +8,7 @@ from collections import deque
 
 # Lines of the other side begin with "remote: ", so that nobody else can say these.
 _PHASE = re.compile(rb"(Receiving objects|Resolving deltas): +(\d{1,3})%")
-_MOST_REST_BYTES = 4096
+_MAX_REST_BYTES = 4096
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -21,7 +21,7 @@ class ImportProgress:
 
     def note(self, piece: bytes) -> None:
         *lines, rest = re.split(rb"[\r\n]", self._rest + piece)
-        self._rest = rest[:_MOST_REST_BYTES]
+        self._rest = rest[:_MAX_REST_BYTES]
         for line in reversed(lines):
             if found := _PHASE.match(line):
                 self._phase = f"{found[1].decode()}: {int(found[2])} %"

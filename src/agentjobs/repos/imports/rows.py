@@ -13,8 +13,8 @@ from agentjobs.store.database import Database, Row, Transaction
 
 ImportState = Literal["running", "failed"]
 
-MOST_RUNNING = 5
-MOST_FAILED = 20
+MAX_RUNNING = 5
+MAX_FAILED = 20
 STOPPED = "The service stopped meanwhile; connect it again."
 WAITING = "Waiting for its turn"
 CANCELLED = "It was cancelled."
@@ -69,7 +69,7 @@ async def insert(tx: Transaction, organization_id: str, view: ImportView) -> Non
         "  ORDER BY f.id DESC LIMIT :most))",
         organization_id=organization_id,
         full_name=view.full_name,
-        most=MOST_FAILED - 1,
+        most=MAX_FAILED - 1,
     )
     await tx.execute(
         "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
@@ -157,7 +157,7 @@ async def _refuse_taken(tx: Transaction, organization_id: str, full_name: str) -
     )
     if any(row["full_name"] == full_name for row in rows):
         raise Problem("name_taken", f"{full_name!r} is being connected already; wait for it.")
-    if len(rows) >= MOST_RUNNING:
+    if len(rows) >= MAX_RUNNING:
         raise Problem(
             "too_many_imports",
             f"{len(rows)} repositories are being connected already; wait for one of them.",

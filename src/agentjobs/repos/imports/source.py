@@ -12,7 +12,7 @@ from agentjobs.git.remote import basic
 from agentjobs.outbound.guard.host_patterns import in_url, plain_host
 from agentjobs.problems import Problem
 
-MOST_CHARACTERS = 2_000
+MAX_CHARACTERS = 2_000
 HTTPS_PORT = 443
 # Servers that look at a token alone still want a name before it.
 _NAME_OF_NOBODY = "git"
@@ -30,7 +30,7 @@ class ImportSource(msgspec.Struct, frozen=True):
 def checked_source(address: str) -> ImportSource:
     """Raises Problem: the address must be https, of a plain host, with a path and nothing else."""
     address = address.strip()
-    if len(address) > MOST_CHARACTERS or not _VISIBLE.fullmatch(address):
+    if len(address) > MAX_CHARACTERS or not _VISIBLE.fullmatch(address):
         raise _refused("Name the https address of a repository, without spaces.")
     if not address.lower().startswith("https://"):
         raise _refused("The address must start with https://.")
@@ -63,8 +63,8 @@ def authorization(user: str, token: str) -> str | None:
         raise Problem(
             "invalid_credential", "A name has no colon, and neither it nor a token a line break."
         )
-    if max(len(user), len(token)) > MOST_CHARACTERS:
-        raise Problem("invalid_credential", f"Name and token have at most {MOST_CHARACTERS} marks.")
+    if max(len(user), len(token)) > MAX_CHARACTERS:
+        raise Problem("invalid_credential", f"Name and token have at most {MAX_CHARACTERS} marks.")
     return basic(user or _NAME_OF_NOBODY, token)
 
 

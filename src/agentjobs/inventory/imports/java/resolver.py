@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from agentjobs.inventory.imports.resolver import Place, common_parts
 
 # Many files of one name in directories of one name: copies, of which some are as good as all.
-_MOST_ALIKE = 64
+_MAX_ALIKE = 64
 _DEEPEST_CLASS = 4
 
 
@@ -18,10 +18,10 @@ class JavaFiles:
             directory, _, name = path.rpartition("/")
             last = directory.rpartition("/")[2]
             alike = self._classes.setdefault(f"{last}/{name}", [])
-            if len(alike) < _MOST_ALIKE:
+            if len(alike) < _MAX_ALIKE:
                 alike.append(path)
             packages = self._packages.setdefault(last, {})
-            if len(packages) < _MOST_ALIKE:
+            if len(packages) < _MAX_ALIKE:
                 packages.setdefault(directory, path)
 
     def scopes_of(self, path: str) -> tuple[str, str]:

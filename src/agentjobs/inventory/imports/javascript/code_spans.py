@@ -25,7 +25,7 @@ _EXPRESSION = re.compile(
     rb"/(?![*/])(?:[^/\\\[\n]++|\\[^\n]|\[(?:[^\]\\\n]++|\\[^\n])*+\])++/", re.DOTALL
 )
 # An expression is looked for up to its line's end: so often in one line, and no more.
-_MOST_FAILURES = 16
+_MAX_FAILURES = 16
 # After these a slash begins a regular expression; after all else it divides or ends a tag.
 _BEFORE_EXPRESSION = re.compile(
     rb"(?:^|[(,=:\[!&|?{;+\-*%^~>]|\b(?:return|typeof|case|in|of|delete|void|throw|do|else))\s*\Z"
@@ -107,7 +107,7 @@ class JavaScriptCode:
         content = self.content
         if begin >= self._failed:
             self._failures = 0
-        elif self._failures == _MOST_FAILURES:
+        elif self._failures == _MAX_FAILURES:
             return begin + 1
         before = content[max(content.rfind(b"\n", begin - 40, begin) + 1, begin - 40, 0) : begin]
         if not _BEFORE_EXPRESSION.search(before):

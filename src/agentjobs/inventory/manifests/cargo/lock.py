@@ -21,7 +21,7 @@ ECOSYSTEM = "crates.io"
 _REFERENCE = re.compile(r"(\S+)(?: ([^\s()]+))?")
 _BULK = re.compile(rb'^"?checksum[^\n]*\n', re.MULTILINE)
 # More versions of one crate than any build holds would be an attack.
-_MOST_VERSIONS = 50
+_MAX_VERSIONS = 50
 
 _Places = dict[tuple[str, str], dict[int, None]]
 
@@ -77,7 +77,7 @@ def _locked(crates: list[_Crate], warnings: Warnings) -> tuple[Lock, _Places]:
         place = lock.position((name, version))
         for key in ((name, ""), (name, version)):
             known = places.setdefault(key, {})
-            if place is not None and len(known) < _MOST_VERSIONS:
+            if place is not None and len(known) < _MAX_VERSIONS:
                 known[place] = None
     for crate in crates:
         lock.require((crate.name, crate.version), _required(places, crate))

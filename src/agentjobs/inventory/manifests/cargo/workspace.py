@@ -20,7 +20,7 @@ INHERITED = "workspace"
 
 _ECOSYSTEM = "crates.io"
 # Crates of one name; each lock file that knows the name looks through them.
-_MOST_NAMESAKES = 200
+_MAX_NAMESAKES = 200
 _EXACT = re.compile(r"=\s*(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 
 
@@ -83,7 +83,7 @@ def _directory(here: str, candidates: dict[str, None]) -> str:
     prefix = f"{here}/" if here else ""
     if not candidates or here in candidates:
         return ""
-    candidates = dict(islice(candidates.items(), _MOST_NAMESAKES))
+    candidates = dict(islice(candidates.items(), _MAX_NAMESAKES))
     below = [each for each in candidates if each.startswith(prefix)]
     nearest = min(below or candidates, key=lambda each: (each.count("/"), each))
     return posixpath.relpath(f"/{nearest}", f"/{here}")

@@ -26,11 +26,11 @@ IMPORT = "import:"
 
 _PLACEHOLDER = re.compile(r"\$\{([^${}]{1,200})\}")
 _LONGEST_TEXT = 200
-_MOST_ROUNDS = 20
-_MOST_PARENTS = 20
-_MOST_SOURCES = 100
+_MAX_ROUNDS = 20
+_MAX_PARENTS = 20
+_MAX_SOURCES = 100
 # Of all poms together, twice what the largest repositories have.
-_MOST_REQUIREMENTS = 200_000
+_MAX_REQUIREMENTS = 200_000
 
 
 class _Managed(msgspec.Struct, frozen=True):
@@ -49,10 +49,10 @@ def complete(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
     family = _Family(poms)
     requirements: dict[str, list[Requirement]] = {path: [] for path in poms}
     warnings = {path: Warnings(pom.warnings) for path, pom in poms.items()}
-    left = _MOST_REQUIREMENTS
+    left = _MAX_REQUIREMENTS
     for path, pom in poms.items():
         if len(pom.requirements) > left:
-            warnings[path].add(f"more than {_MOST_REQUIREMENTS} requirements in all pom.xml files")
+            warnings[path].add(f"more than {_MAX_REQUIREMENTS} requirements in all pom.xml files")
         taken = pom.requirements[:left]
         left -= len(taken)
         for written in taken:
@@ -134,7 +134,7 @@ class _Family:
         lineage = self._lineages.get(path)
         if lineage is None:
             lineage = [path]
-            while len(lineage) < _MOST_PARENTS:
+            while len(lineage) < _MAX_PARENTS:
                 parent = self._parent(lineage[-1])
                 if parent is None or parent in lineage:
                     break
@@ -165,7 +165,7 @@ class _Family:
         """What the pom, its parents or the BOMs they import say of a package, nearest first."""
         contexts, asked = [path], set[str]()
         for context in contexts:  # Grows by the BOMs met on the way.
-            for source in self._lineage(context) if len(asked) < _MOST_SOURCES else ():
+            for source in self._lineage(context) if len(asked) < _MAX_SOURCES else ():
                 # Asked as another's ancestor: then its own ancestors were asked as well.
                 if source in asked:
                     break
@@ -192,7 +192,7 @@ class _Family:
     def _imported_by(self, path: str) -> list[str]:
         imported = self._imported.get(path)
         if imported is None:
-            names = _names(self._poms[path].notes, IMPORT)[:_MOST_SOURCES]
+            names = _names(self._poms[path].notes, IMPORT)[:_MAX_SOURCES]
             filled = [self._filled(path, name) for name in names]
             imported = [self._paths[name] for name in filled if name in self._paths]
             self._imported[path] = imported
@@ -200,7 +200,7 @@ class _Family:
 
     def _filled(self, context: str, text: str) -> str:
         """The text with properties put in, as far as they are known, as `context` sees them."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if "${" not in text or len(text) > _LONGEST_TEXT:
                 break
             before, text = text, _PLACEHOLDER.sub(lambda m: self._inserted(context, m), text)

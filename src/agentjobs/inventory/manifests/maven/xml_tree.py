@@ -7,9 +7,9 @@ from xml.parsers import expat
 
 import msgspec
 
-_MOST_ELEMENTS = 100_000
-_MOST_LEVELS = 100
-_MOST_TEXT = 10_000
+_MAX_ELEMENTS = 100_000
+_MAX_LEVELS = 100
+_MAX_TEXT = 10_000
 
 _INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 
@@ -86,10 +86,10 @@ class _Builder:
 
     def start(self, name: str, _attributes: dict[str, str]) -> None:
         self._elements += 1
-        if self._elements > _MOST_ELEMENTS:
-            raise _Refused(f"more than {_MOST_ELEMENTS} XML elements; read up to there")
-        if len(self._open) >= _MOST_LEVELS:
-            raise _Refused(f"XML nested more than {_MOST_LEVELS} levels deep; read up to there")
+        if self._elements > _MAX_ELEMENTS:
+            raise _Refused(f"more than {_MAX_ELEMENTS} XML elements; read up to there")
+        if len(self._open) >= _MAX_LEVELS:
+            raise _Refused(f"XML nested more than {_MAX_LEVELS} levels deep; read up to there")
         element = Element(name.rpartition(":")[2])
         if self._open:
             self._open[-1].children.append(element)
@@ -102,8 +102,8 @@ class _Builder:
 
     def characters(self, text: str) -> None:
         element = self._open[-1]
-        if not element.children and len(element.text) < _MOST_TEXT:
-            element.text += text[:_MOST_TEXT]
+        if not element.children and len(element.text) < _MAX_TEXT:
+            element.text += text[:_MAX_TEXT]
 
     def refuse_declarations(self, *_declaration: object) -> None:
         raise _Refused("XML with a DOCTYPE or entities is not read: remove the declaration")
