@@ -1,7 +1,9 @@
 """Identifiers: a type prefix and a body that sorts by time (ULID). Opaque to clients."""
 
+import re
 import secrets
 import threading
+from collections.abc import Callable
 
 from agentjobs.clock import now_ms
 
@@ -21,6 +23,16 @@ def new_id(prefix: str) -> str:
         _last = max(fresh, _last + 1)
         value = _last
     return f"{prefix}_{_encode(value)}"
+
+
+def id_pattern(prefix: str) -> str:
+    """A regular expression for whole identifiers, as JSON Schema has them."""
+    return f"^{prefix}_[0-9a-hjkmnp-tv-z]{{{_BODY_LENGTH}}}$"
+
+
+def id_matcher(prefix: str) -> Callable[[str], object]:
+    """Tells whether a text has the form of an identifier."""
+    return re.compile(id_pattern(prefix)).fullmatch
 
 
 def first_id_at(prefix: str, at_ms: int) -> str:

@@ -1,12 +1,22 @@
-"""The one exception a feature raises when a caller asked for something it cannot have.
+"""The exception that every feature raises to refuse a request.
 
-Knows codes and words, never HTTP statuses or exit codes: the edges translate.
+It has a code and a message. The HTTP and command line layers turn it into a status or an exit code.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-Details = Sequence[Mapping[str, Any]] | Mapping[str, Any]
+from msgspec import Meta
+
+
+class Fault(TypedDict):
+    """Why one field of a request was refused."""
+
+    field: Annotated[str, Meta(description="The field, such as `config_override.title`.")]
+    message: Annotated[str, Meta(description="What is wrong with its value.")]
+
+
+Details = Sequence[Fault] | Mapping[str, Any]
 
 
 class Problem(Exception):

@@ -1,6 +1,7 @@
 """Dependencies together with what is known against them, as the last scan found it."""
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -8,6 +9,8 @@ from agentjobs.advisories.exposure import FoundAdvisory
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.model import Scope
+from agentjobs.json_fields import doc, known_values
+from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.store.database import Database, Row
 
 _decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
@@ -19,30 +22,39 @@ _COLUMNS = (
 
 
 class DependencyAdvisory(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. `fix_version` ends all of the package; without one `fix_reason` says why."""
-
-    id: str
-    aliases: tuple[str, ...]
-    severity: str
-    score: float | None
-    summary: str
-    fix_version: str | None
-    fix_reason: str
+    id: Annotated[str, doc("The advisory that represents all with this fault.")]
+    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same fault.")]
+    severity: Annotated[str, known_values("How severe it is.", LEVELS)]
+    score: Annotated[float | None, doc("The CVSS base score, if there is one.")]
+    summary: Annotated[str, doc("A summary on one line.")]
+    fix_version: Annotated[
+        str | None, doc("The version that no known advisory affects; null if there is none.")
+    ]
+    fix_reason: Annotated[str, doc("Why this version was chosen, or none.")]
 
 
 class DependencyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A dependency as programs are told of it."""
+    """A dependency as the API returns it."""
 
-    purl: str
-    ecosystem: str
-    name: str
-    version: str | None
-    requirement: str
-    direct: bool
-    scope: Scope
-    manifest: str
-    parents: tuple[str, ...]
-    advisories: Sequence[DependencyAdvisory]
+    purl: Annotated[str, doc("Package URL; empty for a name that it cannot represent.")]
+    ecosystem: Annotated[
+        str, known_values("Where the package is published, as OSV names it.", ECOSYSTEMS)
+    ]
+    name: Annotated[str, doc("The package's name, normalized for its ecosystem.")]
+    version: Annotated[str | None, doc("The version; null when nothing pins it.")]
+    requirement: Annotated[
+        str, doc("The repository's own requirement; empty for a transitive dependency.")
+    ]
+    direct: Annotated[bool, doc("Whether the repository itself requires it.")]
+    scope: Annotated[Scope, doc("What it is needed for.")]
+    manifest: Annotated[str, doc("The file that pins the version: the lock file, if there is one.")]
+    parents: Annotated[
+        tuple[str, ...],
+        doc("The path from a direct dependency to this one; empty for a direct one."),
+    ]
+    advisories: Annotated[
+        Sequence[DependencyAdvisory], doc("Its known advisories, most severe first.")
+    ]
 
 
 def dependency_document(

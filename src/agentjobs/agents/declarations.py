@@ -14,7 +14,7 @@ from agentjobs.settings.tables import AgentTable
 
 Fault = tuple[str, str]
 
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+is_agent_id = re.compile(r"[a-z0-9][a-z0-9-]{0,62}").fullmatch
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = "AGENTJOBS_"
 _MIB = 1024 * 1024
@@ -74,7 +74,7 @@ def faults_in(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
 def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
     if table.preset and table.preset not in PRESETS:
         yield "preset", f"is none of the presets ({', '.join(PRESETS)})"
-    if not _ID.fullmatch(id_of(table)):
+    if not is_agent_id(id_of(table)):
         yield "id", "use 1 to 63 of a-z, 0-9 and `-`, and begin with a letter or digit"
     if not table.name.strip() and (table.name or not table.preset):
         yield "name", "must not be empty"

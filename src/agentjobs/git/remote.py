@@ -20,7 +20,9 @@ _NO_ANSWER = re.compile(
 )
 # Up to the last @ before the path: a password may contain one.
 _CREDENTIALS = re.compile(r"://[^/\s'\"]*@")
-_NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+# The rules of git check-ref-format.
+NOT_A_BRANCH_NAME = r"^$|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[/-]|[/.]$|(^|/)\.|\.lock(/|$)|^@$"
+_is_no_branch_name = re.compile(NOT_A_BRANCH_NAME).search
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,8 @@ def is_away(stderr: str) -> bool:
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether refs/heads/<name> is a name git accepts (the rules of git check-ref-format)."""
-    if not name or name == "@" or name.startswith(("-", "/")) or name.endswith(("/", ".")):
-        return False
-    if _NOT_IN_BRANCH.search(name) or not _is_encodable(name) or len(name) > 1_000:
-        return False
-    parts = name.split("/")
-    return not any(part.startswith(".") or part.endswith(".lock") for part in parts)
+    """Whether git accepts refs/heads/<name>."""
+    return len(name) <= 1_000 and not _is_no_branch_name(name) and _is_encodable(name)
 
 
 def _is_encodable(name: str) -> bool:

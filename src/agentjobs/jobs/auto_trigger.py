@@ -16,7 +16,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
-from agentjobs.jobs.model import Cause, CausingAdvisory, CreateJobRequest
+from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_in
@@ -123,7 +123,7 @@ async def _trigger(
     if not await insert_trigger(tx, repo["id"], job_id, trigger.key):
         return None
     caller = _caller(repo)
-    override = {"auto_trigger_on_cve_severity": threshold.level}
+    override: ConfigOverride = {"auto_trigger_on_cve_severity": threshold.level}
     body = CreateJobRequest(repo["full_name"], CVE_FIXER, None, override)
     found = await surroundings(tx, caller.organization_id, body.repo)
     check_acceptable(context, caller, body, found)

@@ -4,7 +4,7 @@ Accepts and queues it as any other job; how it runs is `run`'s, and the words ar
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,15 +14,24 @@ from agentjobs.jobs.audit import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, check_acceptable, insert_job, surroundings
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
-from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.model import (
+    AgentId,
+    ConfigOverride,
+    CreateJobRequest,
+    MaxCostUsd,
+    Prompt,
+    Receipt,
+    TimeoutSeconds,
+)
 from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
-from agentjobs.jobs.validation import Fault, faults_in
+from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
+from agentjobs.json_fields import doc, faults_of
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.key_ring import Caller
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.local_forge import hold_pull
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -42,10 +51,12 @@ _AT_WORK = (
 
 
 class FollowUpRequest(msgspec.Struct, frozen=True):
-    prompt: str
-    agent: str | None = None
-    timeout_seconds: int | None = None
-    max_cost_usd: float | None = None
+    prompt: Annotated[Prompt, doc("What the agent should do to the pull request, at most 16 KiB.")]
+    agent: Annotated[
+        AgentId | None, doc("Agent identifier; by default the agent of the earlier job.")
+    ] = None
+    timeout_seconds: TimeoutSeconds | None = None
+    max_cost_usd: MaxCostUsd | None = None
 
 
 class EarlierJob(msgspec.Struct, frozen=True):
@@ -77,16 +88,14 @@ async def active_job_on(
 
 
 def follow_up_faults(body: Mapping[str, Any], earlier: EarlierJob, catalog: Catalog) -> list[Fault]:
-    """Every fault at once, as of a job's request; the fields stand side by side here."""
-    given = {name: value for name, value in body.items() if value is not None}
-    override = {name: given[name] for name in _OVERRIDES if name in given}
-    request = {
-        "repo": earlier.repo,
-        "agent": given.get("agent", earlier.agent),
-        "config_override": override,
-    }
-    faults = [] if "prompt" in given else [{"field": "prompt", "message": "is required"}]
-    return faults + [_own(fault) for fault in faults_in(request, catalog)]
+    """Every fault at once."""
+    faults = faults_of(body, FollowUpRequest)
+    override = {name: body[name] for name in _OVERRIDES if body.get(name) is not None}
+    faults += size_faults(override, "prompt")
+    agent_id = body.get("agent") or earlier.agent
+    if isinstance(agent_id, str) and (agent := catalog.get(agent_id)):
+        faults += cap_faults(override, agent, "", faults)
+    return faults
 
 
 async def follow_up_job(
@@ -162,8 +171,11 @@ async def _as_named_now(tx: Transaction, earlier: EarlierJob) -> EarlierJob:
 
 
 def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
-    asked = {name: getattr(body, name) for name in _OVERRIDES}
-    override = {name: value for name, value in asked.items() if value is not None}
+    override: ConfigOverride = {"prompt": body.prompt}
+    if body.timeout_seconds is not None:
+        override["timeout_seconds"] = body.timeout_seconds
+    if body.max_cost_usd is not None:
+        override["max_cost_usd"] = body.max_cost_usd
     return CreateJobRequest(earlier.repo, body.agent or earlier.agent, earlier.ticket_id, override)
 
 
@@ -218,18 +230,13 @@ def _check_request(
     except Problem as problem:
         if not isinstance(problem.details, list):
             raise
-        raise Problem(
-            problem.code,
-            problem.message.replace(_OF_OVERRIDES, ""),
-            details=[_own(fault) for fault in problem.details],
-        ) from None
-
-
-def _own(fault: Fault) -> Fault:
-    """By the name that the field has in a follow-up; all of them together are too long by it."""
-    field = fault["field"]
-    named = "prompt" if field == "config_override" else field.removeprefix(_OF_OVERRIDES)
-    return {**fault, "field": named}
+        # A follow-up has the same fields at the top level.
+        details: list[Fault] = [
+            {"field": fault["field"].removeprefix(_OF_OVERRIDES), "message": fault["message"]}
+            for fault in problem.details
+        ]
+        message = problem.message.replace(_OF_OVERRIDES, "")
+        raise Problem(problem.code, message, details=details) from None
 
 
 def _estimate(

@@ -1,100 +1,235 @@
-"""What a job looks like to those who ask: requests, views, receipts. No behaviour."""
+"""Requests and responses about jobs: their fields, descriptions and constraints. No behavior."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
 
 import msgspec
+from msgspec import Meta
 
+from agentjobs.advisories.severity import LEVELS
 from agentjobs.clock import iso_utc, iso_utc_or_none
+from agentjobs.git.remote import NOT_A_BRANCH_NAME
+from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.run.verification import Verification, stored_verification
 from agentjobs.jobs.states import RETRYABLE, JobStatus
+from agentjobs.json_fields import (
+    CONTROL_CHARACTERS,
+    NOT_BLANK,
+    NULL_CHARACTERS,
+    UNPRINTABLE_CHARACTERS,
+    Count,
+    Rule,
+    Timestamp,
+    Url,
+    doc,
+    fields_of,
+    known_values,
+    text,
+)
 from agentjobs.store.database import Row
+from agentjobs.webhooks.events import EVENTS
+
+SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
+MAX_OVERRIDE_BYTES = 16 * 1024
+
+_IN_ANY_CASE = "|".join("".join(f"[{c}{c.upper()}]" for c in name) for name in SEVERITIES)
+
+JobId = Annotated[str, Meta(description="Job identifier.", pattern=id_pattern("job"))]
+RepoName = Annotated[
+    str,
+    text(
+        "Repository full name, form `<owner>/<name>`; on GitLab, groups may be nested.",
+        max_length=500,
+        matching=Rule(
+            "^[A-Za-z0-9_.-]{1,255}(/[A-Za-z0-9_.-]{1,255}){1,20}$",
+            "must have the form <owner>/<name>",
+        ),
+        without=CONTROL_CHARACTERS,
+    ),
+]
+AgentId = Annotated[str, text(max_length=64, matching=NOT_BLANK, without=CONTROL_CHARACTERS)]
+TicketId = Annotated[str, text(max_length=255, matching=NOT_BLANK, without=CONTROL_CHARACTERS)]
+Severity = Annotated[
+    str,
+    text(
+        f"The severity threshold: {', '.join(SEVERITIES)}; case-insensitive.",
+        matching=Rule(f"^({_IN_ANY_CASE})$", f"must be one of {', '.join(SEVERITIES)}"),
+        without=CONTROL_CHARACTERS,
+    ),
+]
+Prompt = Annotated[str, text(matching=NOT_BLANK, without=NULL_CHARACTERS)]
+TimeoutSeconds = Annotated[
+    int,
+    Meta(
+        description="The agent is stopped after this time; it may only be lower than the agent's"
+        " own limit.",
+        ge=1,
+        le=7 * 86_400,
+    ),
+]
+MaxCostUsd = Annotated[
+    float,
+    Meta(description="The agent is stopped when it has spent this much.", gt=0, le=1_000_000),
+]
+
+
+class ConfigOverride(TypedDict, total=False):
+    """The keys that the service knows; all others are passed to the agent."""
+
+    auto_trigger_on_cve_severity: Severity
+    prompt: Annotated[Prompt, doc("What the agent should do.")]
+    base_branch: Annotated[
+        str,
+        text(
+            "The branch to start from and to open the pull request against; by default the"
+            " repository's default branch.",
+            max_length=200,
+            without=Rule(f"{NOT_A_BRANCH_NAME}|^HEAD$", "must be the name of a branch"),
+        ),
+    ]
+    timeout_seconds: TimeoutSeconds
+    max_cost_usd: MaxCostUsd
+    draft: Annotated[bool, doc("Open the pull request as a draft.")]
+    reviewers: Annotated[
+        list[Annotated[str, text(min_length=1, max_length=100, without=UNPRINTABLE_CHARACTERS)]],
+        Meta(description="Who is asked to review the pull request.", max_length=20),
+    ]
+    title: Annotated[
+        str,
+        text(
+            "The title of the pull request, on one line.",
+            max_length=200,
+            matching=NOT_BLANK,
+            without=UNPRINTABLE_CHARACTERS,
+        ),
+    ]
 
 
 class CreateJobRequest(msgspec.Struct, frozen=True):
-    repo: str
-    agent: str
-    ticket_id: str | None = None
-    config_override: dict[str, Any] | None = None
+    repo: RepoName
+    agent: Annotated[AgentId, doc("Agent identifier.")]
+    ticket_id: Annotated[TicketId | None, doc("Identifier of a ticket in an external tracker.")] = (
+        None
+    )
+    config_override: Annotated[
+        ConfigOverride | None,
+        doc(
+            "Per-job configuration overrides, at most 16 KiB as JSON. Keys that the"
+            " service does not know are passed to the agent."
+        ),
+    ] = None
+
+
+def create_job_request(body: Mapping[str, Any]) -> CreateJobRequest:
+    """For a body without faults. Unlike `msgspec.convert`, it keeps the agent's own keys."""
+    return CreateJobRequest(**fields_of(body, CreateJobRequest))
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    job_id: str
-    status: JobStatus
-    estimated_start_ms: int
+    job_id: JobId
+    status: Annotated[JobStatus, doc("`queued` on creation.")]
+    estimated_start_ms: Annotated[
+        Count, doc("Estimated time until the job starts, in milliseconds.")
+    ]
 
 
 class JobError(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-    retryable: bool
+    code: Annotated[str, known_values("A stable code.", RETRYABLE)]
+    message: Annotated[str, doc("What happened, for people.")]
+    retryable: Annotated[bool, doc("Whether the same job may succeed when it is created again.")]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the models cost so far; a request under way counts with what is reserved for it."""
+    """What the models have cost so far; a request in progress counts with what is reserved."""
 
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    requests: int
+    input_tokens: Annotated[Count, doc("Tokens sent to models, cached ones included.")]
+    output_tokens: Annotated[Count, doc("Tokens received from models.")]
+    cost_usd: Annotated[float, Meta(description="What they cost, in US dollars.", ge=0)]
+    requests: Annotated[Count, doc("Requests forwarded to models.")]
 
 
 class CausingAdvisory(msgspec.Struct, frozen=True):
-    """One that speaks for all that are about the same fault."""
+    """The advisory that represents all advisories about the same vulnerability."""
 
-    id: str
-    severity: str
-    aliases: tuple[str, ...] = ()
+    id: Annotated[str, doc("The advisory that represents all with this fault.")]
+    severity: Annotated[str, known_values("How severe it is.", LEVELS)]
+    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same fault.")] = ()
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why the service itself asked for a job: a vulnerable package, and where it goes."""
+    """Why the service created a job by itself: a vulnerable package and the version to go to."""
 
-    ecosystem: str
-    package: str
-    versions: tuple[str, ...]
-    manifest: str
-    fix_version: str
-    advisories: tuple[CausingAdvisory, ...]
+    ecosystem: Annotated[str, doc("Where the package is published, as OSV names it.")]
+    package: Annotated[str, doc("The vulnerable package.")]
+    versions: Annotated[tuple[str, ...], doc("The vulnerable versions in the repository.")]
+    manifest: Annotated[str, doc("The file that pins the version.")]
+    fix_version: Annotated[str, doc("The version that no known advisory affects.")]
+    advisories: Annotated[
+        tuple[CausingAdvisory, ...], doc("Its known advisories, most severe first.")
+    ]
 
 
 class TicketFacts(msgspec.Struct, frozen=True):
-    """What a tracker said of the job's ticket."""
+    """What the tracker returned for the job's ticket."""
 
-    title: str
-    url: str
-    labels: tuple[str, ...] = ()
+    title: Annotated[str, doc("The title of the ticket.")]
+    url: Annotated[Url, doc("The ticket's page.")]
+    labels: Annotated[tuple[str, ...], doc("The labels of the ticket.")] = ()
 
 
 class JobView(msgspec.Struct, frozen=True):
-    job_id: str
-    status: JobStatus
-    agent: str
-    pr_url: str | None
-    pr_number: int | None
-    started_at: str | None
-    completed_at: str | None
-    repo: str
-    ticket_id: str | None
-    created_at: str
-    attempt: int
-    error: JobError | None
-    usage: Usage | None
-    queue_reason: str | None
-    verification: Verification | None = None
-    # The job whose pull request this one goes on with.
-    follows: str | None = None
-    cause: Cause | None = None
-    # open, merged or closed.
-    pr_state: str | None = None
-    ticket: TicketFacts | None = None
+    job_id: JobId
+    status: Annotated[JobStatus, doc("Current job status.")]
+    agent: Annotated[str, doc("Agent identifier.")]
+    pr_url: Annotated[Url | None, doc("URL of the pull request opened by the job.")]
+    pr_number: Annotated[int | None, doc("Number of the pull request.")]
+    started_at: Annotated[Timestamp | None, doc("When the job started.")]
+    completed_at: Annotated[Timestamp | None, doc("When the job completed.")]
+    repo: Annotated[str, doc("Repository full name, form `<owner>/<name>`.")]
+    ticket_id: Annotated[str | None, doc("Identifier of a ticket in an external tracker.")]
+    created_at: Annotated[Timestamp, doc("When the job was created.")]
+    attempt: Annotated[Count, doc("How often the agent was started.")]
+    error: Annotated[JobError | None, doc("Why the job failed or was cancelled.")]
+    usage: Annotated[
+        Usage | None,
+        doc(
+            "What the agent's models have used and cost so far; a request in progress"
+            " counts with what is reserved for it. Null when no model was called."
+        ),
+    ]
+    queue_reason: Annotated[
+        str | None,
+        known_values(
+            "Why a queued job cannot start. Null when it only waits for jobs ahead of it.",
+            ("plan_limit", "no_worker"),
+        ),
+    ]
+    verification: Annotated[
+        Verification | None, doc("The result of the check after the agent; null without one.")
+    ] = None
+    follows: Annotated[str | None, doc("The job whose pull request this job continues.")] = None
+    cause: Annotated[
+        Cause | None,
+        doc(
+            "Why the service created this job by itself: the vulnerable package and its advisories."
+        ),
+    ] = None
+    pr_state: Annotated[
+        str | None,
+        known_values(
+            "The state of the pull request, as last reported by its platform.",
+            ("open", "merged", "closed"),
+        ),
+    ] = None
+    ticket: Annotated[TicketFacts | None, doc("The ticket as last read from the tracker.")] = None
 
 
 class EventView(msgspec.Struct, frozen=True):
-    id: str
-    event: str
-    sequence: int
-    timestamp: str
-    payload: msgspec.Raw
+    id: Annotated[str, doc("Event identifier; the `webhook-id` of its deliveries.")]
+    event: Annotated[str, known_values("Event type.", EVENTS)]
+    sequence: Annotated[int, Meta(description="Order of the job's events, from 1.", ge=1)]
+    timestamp: Annotated[Timestamp, doc("When the event occurred.")]
+    payload: Annotated[msgspec.Raw, doc("The body of its deliveries.")]
 
 
 class LogChunk(msgspec.Struct, frozen=True):

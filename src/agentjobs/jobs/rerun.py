@@ -1,14 +1,12 @@
 """A new job that asks for what an earlier one asked for. Refuses what the first asking would refuse
 now: `create` for most, `follow_up` for one that went on with another job's pull request."""
 
-from typing import Any
-
 import msgspec
 
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.model import CreateJobRequest, stored_cause
+from agentjobs.jobs.model import ConfigOverride, CreateJobRequest, stored_cause
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.organizations.key_ring import Caller
 
@@ -22,7 +20,7 @@ async def run_again(context: JobsContext, caller: Caller, job_id: str) -> Create
     )
     if row is None:
         raise job_not_found(job_id)
-    override: dict[str, Any] = msgspec.json.decode(row["config_override"])
+    override: ConfigOverride = msgspec.json.decode(row["config_override"])
     if row["follows"] is not None:
         # On the same branch: a job of its own would open a second pull request.
         again = FollowUpRequest(

@@ -1,29 +1,45 @@
 """Reading connected repositories, always through the organization that owns them."""
 
+from typing import Annotated
+
 import msgspec
 
+from agentjobs.json_fields import Count, doc, known_values
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
 
 
 class IndexProgress(msgspec.Struct, frozen=True):
-    done: int
-    total: int | None
+    done: Annotated[Count, doc("Files read so far.")]
+    total: Annotated[int | None, doc("All files, once they are counted.")]
 
 
 class RepoView(msgspec.Struct, frozen=True):
-    id: str
-    full_name: str
-    platform: str
-    index_status: str
-    line_count: int
-    default_branch: str
-    indexed_commit: str | None
-    index_progress: IndexProgress | None
-    index_error: str | None
-    lifted_paths: tuple[str, ...]
-    # What its platform answered, when that was no good news.
-    sync_error: str | None = None
+    id: Annotated[str, doc("Repository identifier.")]
+    full_name: Annotated[str, doc("Form `<owner>/<name>`.")]
+    platform: Annotated[
+        str,
+        known_values("Hosting platform of the repository.", ("local", "github", "gitlab", "gitea")),
+    ]
+    index_status: Annotated[
+        str,
+        known_values(
+            "`indexing` until the first index is stored, then `ready`.", ("ready", "indexing")
+        ),
+    ]
+    line_count: Annotated[Count, doc("Number of lines in the repository; 0 until it is known.")]
+    default_branch: Annotated[str, doc("The branch that jobs start from by default.")]
+    indexed_commit: Annotated[str | None, doc("The commit that was indexed.")]
+    index_progress: Annotated[
+        IndexProgress | None, doc("Progress of the index that is being built.")
+    ]
+    index_error: Annotated[str | None, doc("Why the last index failed; it is retried.")]
+    lifted_paths: Annotated[
+        tuple[str, ...], doc("Patterns of protected paths that agents may change here.")
+    ]
+    sync_error: Annotated[
+        str | None, doc("Why the repository cannot be read from its platform; it is retried.")
+    ] = None
 
 
 async def list_repos(

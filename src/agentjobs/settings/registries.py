@@ -1,8 +1,12 @@
 """Where packages are published unless the operator says otherwise."""
 
 from collections.abc import Mapping
+from typing import Literal
 
-# As OSV calls them, and as the names of settings do.
+# As OSV names them.
+Ecosystem = Literal["PyPI", "npm", "Go", "crates.io", "Maven", "RubyGems", "Packagist"]
+
+# With their names in settings.
 ECOSYSTEMS: Mapping[str, str] = {
     "PyPI": "pypi",
     "npm": "npm",

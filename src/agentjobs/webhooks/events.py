@@ -4,10 +4,13 @@ Written in the transaction of the state change that causes them, with a delivery
 that wants them. Knows of jobs only the facts it is handed.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from agentjobs.clock import iso_utc
 from agentjobs.identifiers import new_id
+from agentjobs.json_fields import Timestamp, Url, doc, known_values
 from agentjobs.store.database import Transaction
 
 JOB_QUEUED = "job.queued"
@@ -29,11 +32,11 @@ decode_filter = msgspec.json.Decoder(tuple[str, ...]).decode
 class Payload(msgspec.Struct, frozen=True):
     """The body of a delivery: exactly these fields, in this order."""
 
-    event: str
-    job_id: str
-    repo: str
-    pr_url: str | None
-    timestamp: str
+    event: Annotated[str, known_values("Event type.", EVENTS)]
+    job_id: Annotated[str, doc("Job identifier.")]
+    repo: Annotated[str, doc("Repository full name.")]
+    pr_url: Annotated[Url | None, doc("Pull request URL.")]
+    timestamp: Annotated[Timestamp, doc("When the event occurred.")]
 
 
 def happened_in(organization_id: str) -> str:

@@ -1,23 +1,21 @@
 """What the check after an agent found: the value, its words and its place in the store."""
 
+from typing import Annotated
+
 import msgspec
 
 from agentjobs.jobs.run.outcomes import ClaimLost
+from agentjobs.json_fields import Count, doc
 from agentjobs.store.database import Database, Transaction
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """`exit_code` is None when `stopped_by` says why it did not end by itself.
-
-    `output` are the last lines of a check that failed.
-    """
-
-    command: str
-    passed: bool
-    exit_code: int | None
-    duration_ms: int
-    output: str
-    stopped_by: str | None = None
+    command: Annotated[str, doc("The command that was run after the agent.")]
+    passed: Annotated[bool, doc("Whether it succeeded.")]
+    exit_code: Annotated[int | None, doc("Null when a timeout or another limit stopped it.")]
+    duration_ms: Annotated[Count, doc("How long it took.")]
+    output: Annotated[str, doc("The last lines of a check that failed.")]
+    stopped_by: Annotated[str | None, doc("The limit that stopped it, such as its timeout.")] = None
 
 
 def stored_verification(text: str | None) -> Verification | None:

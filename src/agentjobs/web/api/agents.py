@@ -1,40 +1,38 @@
 """`GET /agents`: every enabled agent type, and whether the caller's plan allows it."""
 
-import re
+from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.agents.declarations import is_agent_id
 from agentjobs.agents.definitions import Agent
+from agentjobs.json_fields import doc
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.pagination import cut, read_page
-from agentjobs.web.api.query import Query
+from agentjobs.web.api.pagination import Cursors, NextCursor, PageQuery
+from agentjobs.web.api.query import read_query
 
-MOST_LIMIT = 1_000
-
-_CURSOR = "agents"
-_is_agent_id = re.compile(r"[a-z0-9][a-z0-9-]{0,62}").fullmatch
+_CURSORS = Cursors("agents", is_agent_id)
 
 
 class AgentView(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    available: bool
-    plan_required: str
+    id: Annotated[str, doc("Agent identifier; used as `agent` when creating a job.")]
+    name: Annotated[str, doc("Display name.")]
+    available: Annotated[bool, doc("Whether the agent is available on the current plan.")]
+    plan_required: Annotated[str, doc("Minimum plan needed for the agent.")]
 
 
 class AgentList(msgspec.Struct, frozen=True):
-    agents: list[AgentView]
-    next_cursor: str | None
+    agents: Annotated[list[AgentView], doc("The agent types.")]
+    next_cursor: NextCursor
 
 
 async def list_all(call: Call) -> Response:
-    query = Query(call.scope)
-    page = read_page(query, _CURSOR, _is_agent_id, most=MOST_LIMIT)
-    query.check()
+    query = read_query(call.scope, PageQuery, _CURSORS.faults)
+    after = _CURSORS.decode(query.cursor) or ""
     agents = sorted(call.context.catalog.all(), key=lambda agent: agent.id)
-    views = [_view(call, agent) for agent in agents if agent.id > (page.after or "")]
-    return Reply(200, AgentList(*cut(views, page.limit, _CURSOR, lambda view: view.id)))
+    views = [_view(call, agent) for agent in agents if agent.id > after]
+    return Reply(200, AgentList(*_CURSORS.cut(views, query.limit, lambda view: view.id)))
 
 
 def _view(call: Call, agent: Agent) -> AgentView:

@@ -1,8 +1,10 @@
-"""`GET /repos/{repo_id}/dependencies`: packages, and what is known against them."""
+"""`GET /repos/{repo_id}/dependencies`: packages and their known advisories."""
 
 import re
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import (
@@ -10,59 +12,57 @@ from agentjobs.advisories.dependency_advisories import (
     advisories_of,
     dependency_document,
 )
+from agentjobs.identifiers import id_matcher
 from agentjobs.inventory.dependencies import indexed_repo, list_dependencies, repo_not_found
-from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs.json_fields import doc
+from agentjobs.settings.registries import Ecosystem
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.pagination import cut, read_page
-from agentjobs.web.api.query import Query
+from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
+from agentjobs.web.api.query import read_query
 
-REPO_ID_PATTERN = "^repo_[0-9a-hjkmnp-tv-z]{26}$"
-DEFAULT_LIMIT = 100
-MOST_LIMIT = 1_000
-MOST_SEARCH_LENGTH = 255
+_CURSORS = Cursors("dependencies", re.compile("0|[1-9][0-9]{0,17}").fullmatch)
+_is_repo_id = id_matcher("repo")
 
-_CURSOR = "dependencies"
-_is_repo_id = re.compile(REPO_ID_PATTERN[1:-1]).fullmatch
-_is_position = re.compile("0|[1-9][0-9]{0,17}").fullmatch
+
+class DependencyQuery(msgspec.Struct, frozen=True):
+    ecosystem: Annotated[Ecosystem | None, doc("Only packages of this ecosystem.")] = None
+    direct: Annotated[
+        bool | None, doc("With `true` only direct dependencies, with `false` only transitive ones.")
+    ] = None
+    vulnerable: Annotated[bool, doc("With `true` only packages with advisories.")] = False
+    search: Annotated[
+        FilterText | None, doc("Only packages whose name contains this text; case-insensitive.")
+    ] = None
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=1_000)] = 100
+    cursor: Cursor = None
 
 
 class DependencyList(msgspec.Struct, frozen=True):
-    dependencies: list[DependencyDocument]
-    next_cursor: str | None
-    indexed_commit: str | None
+    dependencies: Annotated[list[DependencyDocument], doc("A page of packages.")]
+    next_cursor: NextCursor
+    indexed_commit: Annotated[str | None, doc("The commit that was indexed.")]
 
 
 async def list_all(call: Call) -> Response:
     repo_id = call.path["repo_id"]
     if not _is_repo_id(repo_id):
         raise repo_not_found(repo_id)
-    query = Query(call.scope)
-    ecosystem = query.choice("ecosystem", ECOSYSTEMS)
-    direct = _flag(query, "direct")
-    vulnerable = _flag(query, "vulnerable")
-    search = query.text("search", most=MOST_SEARCH_LENGTH)
-    page = read_page(query, _CURSOR, _is_position, most=MOST_LIMIT)
-    query.check()
+    query = read_query(call.scope, DependencyQuery, _CURSORS.faults)
+    after = _CURSORS.decode(query.cursor)
     db = call.context.db
     repo = await indexed_repo(db, call.caller.organization_id, repo_id)
-    limit = page.limit or DEFAULT_LIMIT
     rows = await list_dependencies(
         db,
         repo_id,
-        search=search or "",
-        ecosystem=ecosystem,
-        direct=direct,
-        vulnerable=bool(vulnerable),
-        # One more than asked for tells whether there is a next page.
-        limit=limit + 1,
-        after=None if page.after is None else int(page.after),
+        search=query.search or "",
+        ecosystem=query.ecosystem,
+        direct=query.direct,
+        vulnerable=query.vulnerable,
+        # One more than requested shows whether there is a next page.
+        limit=query.limit + 1,
+        after=None if after is None else int(after),
     )
-    rows, next_cursor = cut(rows, limit, _CURSOR, lambda row: str(row.position))
+    rows, next_cursor = _CURSORS.cut(rows, query.limit, lambda row: str(row.position))
     advisories = await advisories_of(db, repo_id, rows)
     documents = [dependency_document(row, advisories.get(row.position, ())) for row in rows]
     return Reply(200, DependencyList(documents, next_cursor, repo.indexed_commit))
-
-
-def _flag(query: Query, name: str) -> bool | None:
-    text = query.choice(name, ("true", "false"))
-    return None if text is None else text == "true"

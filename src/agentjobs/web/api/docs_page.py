@@ -1,6 +1,6 @@
-"""The API reference for people: made of the OpenAPI document, loading nothing from outside."""
+"""The API reference, rendered from the OpenAPI document; it loads no third-party resources."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -33,7 +33,7 @@ def stylesheet() -> bytes:
 
 
 def prose(text: str) -> Markup:
-    """Escaped, with `code` and paragraphs as the document's descriptions write them."""
+    """A description as HTML: escaped, with `code` and paragraphs."""
     return Markup("").join(
         Markup("<p>{}</p>").format(_with_code(part)) for part in text.strip().split("\n\n")
     )
@@ -46,7 +46,7 @@ def pretty(value: Any) -> str:
 
 
 def kind(schema: Mapping[str, Any]) -> Markup:
-    """A type in a few words, linked to the component it names."""
+    """A short form of a type, linked to the component it refers to."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#schema-{0}">{0}</a>').format(name)
@@ -54,7 +54,9 @@ def kind(schema: Mapping[str, Any]) -> Markup:
         if union in schema:
             return Markup(" or ").join(kind(option) for option in schema[union])
     if "enum" in schema:
-        return Markup(" | ").join(Markup("<code>{}</code>").format(each) for each in schema["enum"])
+        return _codes(schema["enum"])
+    if "x-extensible-enum" in schema:
+        return Markup("{}, or newer values").format(_codes(schema["x-extensible-enum"]))
     types = schema.get("type", "any")
     words = types if isinstance(types, str) else " or ".join(types)
     if words == "array":
@@ -62,8 +64,12 @@ def kind(schema: Mapping[str, Any]) -> Markup:
     return escape(words)
 
 
+def _codes(values: Iterable[str]) -> Markup:
+    return Markup(" | ").join(Markup("<code>{}</code>").format(each) for each in values)
+
+
 def _with_code(text: str) -> Markup:
-    # Every second piece was between backticks.
+    # Every second part was between backticks.
     pieces = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)

@@ -1,80 +1,16 @@
-"""The one error shape and what each code means in HTTP. Decides nothing about when to refuse."""
+"""The error response: one shape for every code."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from agentjobs.problems import Details, Problem
+from agentjobs.json_fields import doc, known_values
+from agentjobs.problems import Details, Fault, Problem
 from agentjobs.store.database import StoreUnavailable
-
-STATUS_OF: Mapping[str, int] = {
-    "invalid_json": 400,
-    "bad_request": 400,
-    "unauthorized": 401,
-    "not_signed_in": 401,
-    "sign_in_failed": 401,
-    "wrong_password": 401,
-    "insufficient_scope": 403,
-    "foreign_origin": 403,
-    "form_expired": 403,
-    "https_required": 403,
-    "managed_by_provider": 403,
-    "role_required": 403,
-    "plan_required": 403,
-    "job_not_found": 404,
-    "repo_not_found": 404,
-    "pull_not_found": 404,
-    "organization_not_found": 404,
-    "delivery_not_found": 404,
-    "endpoint_not_found": 404,
-    "key_not_found": 404,
-    "member_not_found": 404,
-    "secret_not_found": 404,
-    "user_not_found": 404,
-    "not_found": 404,
-    "import_not_found": 404,
-    "forge_not_found": 404,
-    "tracker_not_found": 404,
-    "method_not_allowed": 405,
-    "request_timeout": 408,
-    "idempotency_in_progress": 409,
-    "follow_up_active": 409,
-    "forge_in_use": 409,
-    "job_finished": 409,
-    "name_taken": 409,
-    "merge_conflict": 409,
-    "pull_elsewhere": 409,
-    "pull_is_draft": 409,
-    "pull_not_open": 409,
-    "repo_connected": 409,
-    "repo_indexing": 409,
-    "payload_too_large": 413,
-    "unsupported_media_type": 415,
-    "forge_denied": 422,
-    "forge_gone": 422,
-    "forge_refused": 422,
-    "forge_unauthorized": 422,
-    "idempotency_key_reused": 422,
-    "invalid_credential": 422,
-    "invalid_source": 422,
-    "repo_not_connected": 422,
-    "tracker_refused": 422,
-    "unknown_agent": 422,
-    "validation_failed": 422,
-    "queue_full": 429,
-    "rate_limited": 429,
-    "too_many_attempts": 429,
-    "too_many_imports": 429,
-    "too_many_streams": 429,
-    "headers_too_large": 431,
-    "internal_error": 500,
-    "forge_unavailable": 503,
-    "provider_unavailable": 503,
-    "repo_unavailable": 503,
-    "unavailable": 503,
-}
+from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 
 _FALLBACK_STATUS = 400
 _STORE_RETRY_SECONDS = 2
@@ -92,15 +28,18 @@ _CODE_OF_STATUS = {
 }
 
 
-class ErrorFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    code: str
-    message: str
-    request_id: str
-    details: Details | None = None
+class ErrorFields(msgspec.Struct, frozen=True):
+    code: Annotated[str, known_values("A stable code.", API_ERRORS)]
+    message: Annotated[str, doc("What to do next, for people.")]
+    request_id: Annotated[str, doc("The `X-Request-Id` of this response.")]
+    details: Annotated[
+        Details | msgspec.UnsetType,
+        doc("Every fault with its field, or facts that belong to the code."),
+    ] = msgspec.UNSET
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    error: ErrorFields
+    error: Annotated[ErrorFields, doc("Why the request failed.")]
 
 
 class HttpProblem(Problem):
@@ -125,7 +64,8 @@ def status_of(problem: Problem) -> int:
 def error_response(
     problem: Problem, request_id: str, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    fields = ErrorFields(problem.code, problem.message, request_id, problem.details)
+    details = msgspec.UNSET if problem.details is None else problem.details
+    fields = ErrorFields(problem.code, problem.message, request_id, details)
     return Response(
         msgspec.json.encode(ErrorBody(fields)),
         status_code=status_of(problem),
@@ -163,12 +103,15 @@ def method_not_allowed(method: str, allow: str) -> Problem:
     )
 
 
-def validation_failed(faults: list[dict[str, str]]) -> Problem:
-    named = ", ".join(dict.fromkeys(fault["field"] for fault in faults))
+def validation_failed(faults: list[Fault]) -> Problem:
+    """With the first fault of each field."""
+    by_field: dict[str, Fault] = {}
+    for fault in faults:
+        by_field.setdefault(fault["field"], fault)
     return Problem(
         "validation_failed",
-        f"The request cannot be used as it is; correct {named} (see details).",
-        details=faults,
+        f"The request is not valid; correct {', '.join(by_field)} (see details).",
+        details=list(by_field.values()),
     )
 
 

@@ -1,7 +1,9 @@
-"""Examples for the OpenAPI document, and one sentence for every error code."""
+"""Examples for the OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any
+
+from agentjobs.web.api.error_codes import API_ERRORS
 
 JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
 REPO_ID = "repo_01k9zq1b2c3d4e5f6g7h8j9k0m"
@@ -147,31 +149,6 @@ DEPENDENCIES: Mapping[str, Any] = {
     "indexed_commit": COMMIT,
 }
 
-ERROR_MEANINGS: Mapping[str, str] = {
-    "unauthorized": "The token is missing, malformed, unknown, expired or revoked.",
-    "insufficient_scope": "The API key may only read.",
-    "rate_limited": "The API key sends requests faster than allowed.",
-    "internal_error": "The service failed on this request.",
-    "unavailable": "The store is away or the service is shutting down; nothing was changed.",
-    "invalid_json": "The body is not JSON in UTF-8, or not an object.",
-    "validation_failed": "Something is missing, of the wrong type or out of range.",
-    "repo_not_connected": "The repository is not connected to this organization.",
-    "unknown_agent": "There is no agent with this id.",
-    "plan_required": "The agent needs a higher plan.",
-    "repo_not_found": "There is no such repository in this organization.",
-    "repo_indexing": "The repository is still being indexed.",
-    "queue_full": "Too many jobs of this organization are queued already.",
-    "job_not_found": "There is no such job in this organization.",
-    "job_finished": "The job is completed, failed or cancelled already.",
-    "pull_not_open": "The job has no pull request, or it is merged or closed.",
-    "follow_up_active": "Another job is at work on this pull request.",
-    "payload_too_large": "The body is larger than 64 KiB.",
-    "request_timeout": "The body did not arrive in time.",
-    "unsupported_media_type": "The body is not announced as application/json.",
-    "idempotency_key_reused": "The Idempotency-Key was used with another body.",
-    "idempotency_in_progress": "The first request with this Idempotency-Key is still running.",
-}
-
 ERROR_DETAILS: Mapping[str, Any] = {
     "validation_failed": [{"field": "repo", "message": "is required"}],
     "plan_required": {"plan_required": "enterprise"},
@@ -180,7 +157,7 @@ ERROR_DETAILS: Mapping[str, Any] = {
 
 
 def error_example(code: str) -> dict[str, Any]:
-    error = {"code": code, "message": ERROR_MEANINGS[code], "request_id": REQUEST_ID}
+    error = {"code": code, "message": API_ERRORS[code], "request_id": REQUEST_ID}
     if code in ERROR_DETAILS:
         error["details"] = ERROR_DETAILS[code]
     return {"error": error}

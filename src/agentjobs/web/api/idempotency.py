@@ -8,20 +8,24 @@ import msgspec
 from starlette.types import Scope
 
 from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.problems import Fault
 from agentjobs.web.api.headers import all_headers
 
 HEADER = "Idempotency-Key"
 PATTERN = "^[ -~]{1,255}$"
-FAULT = {"field": HEADER, "message": "must be 1 to 255 printable ASCII characters, given once"}
+FAULT: Fault = {
+    "field": HEADER,
+    "message": "must be 1 to 255 printable ASCII characters, given once",
+}
 
-_KEY = re.compile(rb"[ -~]{1,255}")
+_is_key = re.compile(PATTERN.encode()).fullmatch
 # The same object is the same request, however a client's library orders or spaces it.
 _CANONICAL = msgspec.json.Encoder(order="sorted")
 
 
-def key_faults(scope: Scope) -> list[dict[str, str]]:
+def key_faults(scope: Scope) -> list[Fault]:
     values = all_headers(scope, b"idempotency-key")
-    fits = len(values) < 2 and all(_KEY.fullmatch(value) for value in values)
+    fits = len(values) < 2 and all(_is_key(value) for value in values)
     return [] if fits else [FAULT]
 
 

@@ -1,11 +1,13 @@
 """The job endpoints: translate, call one verb of `jobs/`, translate back."""
 
-import re
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from agentjobs.identifiers import id_matcher
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import (
@@ -14,49 +16,60 @@ from agentjobs.jobs.follow_up import (
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.model import CreateJobRequest, EventView, JobView
-from agentjobs.jobs.states import STATUSES
-from agentjobs.jobs.validation import faults_in
+from agentjobs.jobs.model import EventView, JobId, JobView, create_job_request
+from agentjobs.jobs.states import JobStatus
+from agentjobs.jobs.validation import request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
+from agentjobs.json_fields import doc, fields_of
 from agentjobs.web.api.auth import unauthorized, until_refused
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.idempotency import key_faults, read_claim
-from agentjobs.web.api.pagination import cut, read_page
+from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.presence import Gone, while_present
-from agentjobs.web.api.query import Query
+from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import null_character_faults, read_object
 
-JOB_ID_PATTERN = "^job_[0-9a-hjkmnp-tv-z]{26}$"
-DEFAULT_LIMIT = 20
-MOST_LIMIT = 100
-MOST_WAIT_SECONDS = 60
-MOST_NAME_LENGTH = 255
-
-_CURSOR = "jobs"
-_is_job_id = re.compile(JOB_ID_PATTERN[1:-1]).fullmatch
+_is_job_id = id_matcher("job")
+_CURSORS = Cursors("jobs", _is_job_id)
 _REPLAYED = ((b"idempotent-replay", b"true"),)
 
 
+class JobQuery(msgspec.Struct, frozen=True):
+    wait_seconds: Annotated[
+        int, Meta(description="How long to wait for the status to change.", ge=0, le=60)
+    ] = 0
+
+
+class JobListQuery(msgspec.Struct, frozen=True):
+    status: Annotated[JobStatus | None, doc("Only jobs in this status.")] = None
+    repo: Annotated[FilterText | None, doc("Only jobs of the repository with this full name.")] = (
+        None
+    )
+    agent: Annotated[FilterText | None, doc("Only jobs of the agent with this id.")] = None
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=100)] = 20
+    cursor: Cursor = None
+
+
 class JobList(msgspec.Struct, frozen=True):
-    jobs: list[JobView]
-    next_cursor: str | None
+    jobs: Annotated[list[JobView], doc("A page of jobs, newest first.")]
+    next_cursor: NextCursor
 
 
 class PromptView(msgspec.Struct, frozen=True):
-    job_id: str
-    prompt: str | None
+    job_id: JobId
+    prompt: Annotated[str | None, doc("The prompt; null before the agent was started.")]
 
 
 class EventList(msgspec.Struct, frozen=True):
-    events: list[EventView]
+    events: Annotated[list[EventView], doc("The events, oldest first.")]
 
 
 async def create(call: Call) -> Response:
     body = await read_object(call.scope, call.receive)
     faults = [
-        *faults_in(body, call.context.catalog),
+        *request_faults(body, call.context.catalog),
         *null_character_faults(body),
         *key_faults(call.scope),
     ]
@@ -65,7 +78,7 @@ async def create(call: Call) -> Response:
     created = await create_job(
         call.context.jobs,
         call.caller,
-        msgspec.convert(body, CreateJobRequest),
+        create_job_request(body),
         idempotency=read_claim(call.scope, body),
     )
     return _accepted(created)
@@ -86,7 +99,7 @@ async def follow_up(call: Call) -> Response:
         call.context.jobs,
         call.caller,
         job_id,
-        msgspec.convert(body, FollowUpRequest),
+        FollowUpRequest(**fields_of(body, FollowUpRequest)),
         # The same words to another job are another request.
         idempotency=read_claim(call.scope, {"follows": job_id, "body": body}),
     )
@@ -95,32 +108,25 @@ async def follow_up(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
-    seconds = _wait_seconds(call) if call.scope["query_string"] else 0
-    if seconds:
+    if seconds := read_query(call.scope, JobQuery).wait_seconds:
         return Reply(200, await _changed_job(call, job_id, seconds))
     job = await queries.get_job(call.context.jobs, call.caller.organization_id, job_id)
     return Reply(200, job)
 
 
 async def list_all(call: Call) -> Response:
-    query = Query(call.scope)
-    status = query.choice("status", STATUSES)
-    repo = query.text("repo", most=MOST_NAME_LENGTH)
-    agent = query.text("agent", most=MOST_NAME_LENGTH)
-    page = read_page(query, _CURSOR, _is_job_id, most=MOST_LIMIT)
-    query.check()
-    limit = page.limit or DEFAULT_LIMIT
-    # One more than asked for tells whether there is a next page.
+    query = read_query(call.scope, JobListQuery, _CURSORS.faults)
     jobs = await queries.list_jobs(
         call.context.jobs,
         call.caller.organization_id,
-        status=status,
-        repo=repo,
-        agent=agent,
-        limit=limit + 1,
-        before=page.after,
+        status=query.status,
+        repo=query.repo,
+        agent=query.agent,
+        # One more than requested shows whether there is a next page.
+        limit=query.limit + 1,
+        before=_CURSORS.decode(query.cursor),
     )
-    return Reply(200, JobList(*cut(jobs, limit, _CURSOR, lambda job: job.job_id)))
+    return Reply(200, JobList(*_CURSORS.cut(jobs, query.limit, lambda job: job.job_id)))
 
 
 async def cancel(call: Call) -> Response:
@@ -150,13 +156,6 @@ def job_id_of(call: Call) -> str:
 
 def _accepted(created: CreatedJob) -> Response:
     return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
-
-
-def _wait_seconds(call: Call) -> int:
-    query = Query(call.scope)
-    seconds = query.number("wait_seconds", least=0, most=MOST_WAIT_SECONDS)
-    query.check()
-    return seconds or 0
 
 
 async def _changed_job(call: Call, job_id: str, seconds: int) -> JobView:

@@ -5,6 +5,7 @@ With `?timestamps=true` every line begins with the time it was written.
 
 import re
 from collections.abc import AsyncIterator
+from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
+from agentjobs.json_fields import doc
 from agentjobs.problems import Problem
 from agentjobs.web.api.auth import until_refused
 from agentjobs.web.api.endpoint import Call
@@ -22,11 +24,11 @@ from agentjobs.web.api.headers import all_headers, media_type
 from agentjobs.web.api.jobs import job_id_of
 from agentjobs.web.api.log_times import LineTimes
 from agentjobs.web.api.presence import Gone, while_present
-from agentjobs.web.api.query import Query
+from agentjobs.web.api.query import read_query
 from agentjobs.web.context import WebContext
 
 EVENT_STREAM = "text/event-stream"
-MOST_SEQUENCE = 2**53 - 1
+MAX_SEQUENCE = 2**53 - 1
 
 _CHUNKS_AT_ONCE = 64
 # Proxies close what is silent for a minute; half of that keeps them and dead clients in check.
@@ -37,6 +39,12 @@ _SEQUENCE = re.compile(rb"[0-9]{1,16}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NO_STORE = (b"cache-control", b"no-store")
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
+
+
+class LogQuery(msgspec.Struct, frozen=True):
+    timestamps: Annotated[
+        bool, doc("With `true` every line begins with the time it was written, in UTC.")
+    ] = False
 
 
 async def show(call: Call) -> Response:
@@ -170,10 +178,7 @@ def _with_line_feeds(chunk: LogChunk) -> LogChunk:
 
 
 def _line_times(scope: Scope) -> LineTimes | None:
-    query = Query(scope)
-    wanted = query.choice("timestamps", ("true", "false"))
-    query.check()
-    return LineTimes() if wanted == "true" else None
+    return LineTimes() if read_query(scope, LogQuery).timestamps else None
 
 
 def _wants_events(scope: Scope) -> bool:
@@ -185,7 +190,7 @@ def _last_event_id(scope: Scope) -> int:
     values = all_headers(scope, b"last-event-id")
     if not values:
         return 0
-    if len(values) == 1 and _SEQUENCE.fullmatch(values[0]) and int(values[0]) <= MOST_SEQUENCE:
+    if len(values) == 1 and _SEQUENCE.fullmatch(values[0]) and int(values[0]) <= MAX_SEQUENCE:
         return int(values[0])
     raise validation_failed(
         [{"field": "Last-Event-ID", "message": "must be the id of an event of this stream"}]

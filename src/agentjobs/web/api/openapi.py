@@ -1,20 +1,28 @@
-"""The OpenAPI 3.1 document: built from the table of operations and the types they name."""
+"""The OpenAPI 3.1 document, built from the operations and their types."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from agentjobs.web.api.errors import STATUS_OF, ErrorBody
-from agentjobs.web.api.examples import ERROR_MEANINGS, error_example
-from agentjobs.web.api.field_notes import FIELD_NOTES
-from agentjobs.web.api.operation import Answer, Operation, Parameter
+from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
+from agentjobs.web.api.errors import ErrorBody
+from agentjobs.web.api.examples import error_example
+from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.webhooks.events import Payload
 
-COMMON_ERRORS = ("unauthorized", "rate_limited", "internal_error", "unavailable")
+COMMON_ERRORS = (
+    "bad_request",
+    "unauthorized",
+    "rate_limited",
+    "headers_too_large",
+    "internal_error",
+    "unavailable",
+)
 
+_NULL = {"type": "null"}
 _REFERENCE = "#/components/schemas/"
-# Our names say what a struct is for; theirs what the specification calls it.
+# Where the specification has another name than the code.
 _PUBLIC_NAMES = {
     "JobView": "Job",
     "EventView": "Event",
@@ -22,18 +30,21 @@ _PUBLIC_NAMES = {
     "RepoView": "Repository",
     "DependencyDocument": "Dependency",
     "Payload": "WebhookPayload",
-    "ErrorBody": "ErrorAnswer",
+    "ErrorBody": "ErrorResponse",
     "ErrorFields": "Error",
 }
 _DESCRIPTION = """\
 Runs coding agents against the repositories of an organization: a job is queued, an agent works on a
-fresh checkout in a sandbox, and what it changed becomes a pull request.
+fresh checkout in a sandbox, and its changes become a pull request.
 
-Every request carries `Authorization: Bearer <API_KEY>`. Every answer carries `X-Request-Id`. Every
-failure has the same shape: `{"error": {"code", "message", "request_id", "details"?}}`. Clients must
-accept fields, codes and values they do not know.
+Every request carries `Authorization: Bearer <API_KEY>`. Every response carries `X-Request-Id`.
+Every error has the same shape: `{"error": {"code", "message", "request_id", "details"?}}`. An
+unknown path is answered with `not_found`, an unsupported method with `method_not_allowed`.
+
+Clients must accept fields and values that they do not know. The values known today of a field whose
+set may grow, such as `status` or `code`, are listed in `x-extensible-enum`.
 """
-# By a field of the answer: operations, and the parameters that it gives them.
+# By a field of the response: the operations to call next, and their parameters.
 _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "job_id": (
         ("getJob", "getJobLogs", "listJobEvents", "cancelJob"),
@@ -44,12 +55,12 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "X-Request-Id": (
-        "Names this request in logs; taken from the request when it sent a sane one.",
+        "Identifies the request in logs; a valid one in the request is kept.",
         {"type": "string"},
     ),
     "WWW-Authenticate": ("How to authenticate.", {"type": "string"}),
     "Retry-After": ("Seconds to wait before repeating the request.", _INTEGER),
-    "RateLimit-Limit": ("Requests the API key may send at once.", _INTEGER),
+    "RateLimit-Limit": ("Requests that the API key may send at once.", _INTEGER),
     "RateLimit-Remaining": ("Requests left.", _INTEGER),
     "RateLimit-Reset": ("Seconds until the next request is accepted.", _INTEGER),
 }
@@ -104,16 +115,17 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "description": operation.description,
     }
-    if operation.parameters:
-        described["parameters"] = [_parameter(each) for each in operation.parameters]
+    parameters = [*map(_parameter, operation.parameters), *_query_parameters(operation.query)]
+    if parameters:
+        described["parameters"] = parameters
     if operation.request is not None:
         described["requestBody"] = {
             "required": True,
             "content": _json(operation.request, operation.request_example),
         }
     described["responses"] = {
-        str(operation.answer.status): _answer(operation.answer),
-        **_refusals((*COMMON_ERRORS, *operation.errors)),
+        str(operation.response.status): _success(operation.response),
+        **_errors(_error_codes(operation)),
     }
     return described
 
@@ -131,28 +143,53 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return described
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _query_parameters(type_: Any) -> list[dict[str, Any]]:
+    if type_ is None:
+        return []
+    _, components = msgspec.json.schema_components([type_])
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": schema.pop("description"),
+            "required": False,
+            "schema": schema,
+        }
+        for name, field in components[type_.__name__]["properties"].items()
+        for schema in [_without_null(field)]
+    ]
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter that is absent has no value; null is only its default in the code."""
+    schema = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    options = schema.pop("anyOf", [])
+    schema = {**next((each for each in options if each != _NULL), {}), **schema}
+    return {"type": "string", **schema} if "enum" in schema else schema
+
+
+def _success(response: SuccessResponse) -> dict[str, Any]:
     content = (
         {
             media_type: {"schema": {"type": "string"}, "example": text}
-            for media_type, text in answer.texts.items()
+            for media_type, text in response.texts.items()
         }
-        if answer.type is None
-        else _json(answer.type, answer.example)
+        if response.type is None
+        else _json(response.type, response.example)
     )
-    own = {name: _header(text, {"type": "string"}) for name, text in answer.headers.items()}
+    own = {name: _header(text, {"type": "string"}) for name, text in response.headers.items()}
     described = {
-        "description": answer.description,
+        "description": response.description,
         "headers": {**_header_references(("X-Request-Id",)), **own},
         "content": content,
     }
-    links = _links(answer)
+    links = _links(response)
     return {**described, "links": links} if links else described
 
 
-def _links(answer: Answer) -> dict[str, Any]:
-    """Where the identifiers in an answer lead."""
-    fields = getattr(answer.type, "__struct_fields__", ())
+def _links(response: SuccessResponse) -> dict[str, Any]:
+    """The operations that take an identifier of the response."""
+    fields = getattr(response.type, "__struct_fields__", ())
     return {
         name: {"operationId": name, "parameters": dict(parameters)}
         for field, (names, parameters) in _LINKS.items()
@@ -161,21 +198,27 @@ def _links(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _refusals(codes: tuple[str, ...]) -> dict[str, Any]:
+def _error_codes(operation: Operation) -> tuple[str, ...]:
+    # No route matches an identifier with a slash or a control character.
+    unrouted = ("not_found",) if "{" in operation.path else ()
+    return (*COMMON_ERRORS, *unrouted, *operation.errors)
+
+
+def _errors(codes: tuple[str, ...]) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(STATUS_OF[code], []).append(code)
-    return {str(status): _refusal(status, by_status[status]) for status in sorted(by_status)}
+    return {str(status): _error(status, by_status[status]) for status in sorted(by_status)}
 
 
-def _refusal(status: int, codes: list[str]) -> dict[str, Any]:
+def _error(status: int, codes: list[str]) -> dict[str, Any]:
     names = ("X-Request-Id", *_HEADERS_OF_STATUS.get(status, ()))
     return {
-        "description": "\n".join(f"- `{code}`: {ERROR_MEANINGS[code]}" for code in codes),
+        "description": "\n".join(f"- `{code}`: {API_ERRORS[code]}" for code in codes),
         "headers": _header_references(names),
         "content": {
             "application/json": {
-                "schema": {"$ref": f"{_REFERENCE}ErrorAnswer"},
+                "schema": {"$ref": f"{_REFERENCE}ErrorResponse"},
                 "examples": {code: {"value": error_example(code)} for code in codes},
             }
         },
@@ -196,38 +239,55 @@ def _json(type_: Any, example: Any) -> dict[str, Any]:
 
 
 def _components(operations: Iterable[Operation]) -> dict[str, Any]:
-    types = [each.answer.type for each in operations] + [each.request for each in operations]
-    named = [each for each in types if each is not None]
-    _, found = msgspec.json.schema_components(
-        [*dict.fromkeys(named), Payload, ErrorBody], ref_template=_REFERENCE + "{name}"
+    requests = _schemas(each.request for each in operations)
+    # A newer service may send values that this document does not know.
+    responses = _opened(
+        _schemas([*(each.response.type for each in operations), Payload, ErrorBody])
     )
-    renamed = {_PUBLIC_NAMES.get(name, name): schema for name, schema in found.items()}
-    return {name: _component(name, renamed[name]) for name in sorted(renamed)}
+    components = {**requests, **responses}
+    # Generated clients would otherwise drop the keys that only the agent knows.
+    components["ConfigOverride"]["additionalProperties"] = True
+    components["Event"]["properties"]["payload"]["$ref"] = f"{_REFERENCE}WebhookPayload"
+    return {name: components[name] for name in sorted(components)}
 
 
-def _component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    notes = FIELD_NOTES.get(name, {})
-    properties = {
-        field: {**_simplified(facts), **notes.get(field, {})}
-        for field, facts in schema["properties"].items()
+def _schemas(types: Iterable[Any]) -> dict[str, Any]:
+    named = dict.fromkeys(each for each in types if each is not None)
+    _, components = msgspec.json.schema_components(named, ref_template=_REFERENCE + "{name}")
+    return {
+        _PUBLIC_NAMES.get(name, name): {
+            "type": "object",
+            "properties": {key: _simplified(each) for key, each in schema["properties"].items()},
+            "required": schema["required"],
+        }
+        for name, schema in components.items()
     }
-    if name == "Error":
-        # Left out rather than null, so the type's own union does not describe it.
-        properties["details"] = dict(notes["details"])
-    return {"type": "object", "properties": properties, "required": schema.get("required", [])}
 
 
 def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
-    """`anyOf` a type and null as one list of types, and references by their public names."""
+    """A type or null as one list of types, and references by their public names."""
     schema = {key: value for key, value in schema.items() if key != "default"}
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
-        return {"$ref": _REFERENCE + _PUBLIC_NAMES.get(name, name)}
+        return {**schema, "$ref": _REFERENCE + _PUBLIC_NAMES.get(name, name)}
     if "items" in schema:
         schema["items"] = _simplified(schema["items"])
     options = schema.get("anyOf", [])
-    if len(options) == 2 and options[1] == {"type": "null"} and "type" in options[0]:
-        return {**options[0], "type": [options[0]["type"], "null"]}
+    if len(options) == 2 and options[1] == _NULL and "type" in options[0]:
+        del schema["anyOf"]
+        return {**options[0], **schema, "type": [options[0]["type"], "null"]}
     if options:
         schema["anyOf"] = [_simplified(option) for option in options]
     return schema
+
+
+def _opened(schema: Any) -> Any:
+    """A schema whose enumerations are lists of the values known today."""
+    if isinstance(schema, list):
+        return [_opened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    opened = {key: _opened(value) for key, value in schema.items()}
+    if isinstance(opened.get("enum"), list):
+        opened |= {"type": "string", "x-extensible-enum": opened.pop("enum")}
+    return opened

@@ -1,4 +1,4 @@
-"""What one operation of the API is, said once: the router and the OpenAPI document both read it."""
+"""An operation of the API, declared once for the router and the OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,19 +7,17 @@ import msgspec
 
 from agentjobs.web.api.endpoint import Handler
 
-Schema = Mapping[str, Any]
-
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    where: Literal["path", "query", "header"]
+    where: Literal["path", "header"]
     description: str
-    schema: Schema
+    schema: Mapping[str, Any]
     example: Any = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer when all went well; its type is a struct, or a plain schema per media type."""
+class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """`type` is a struct that is sent as JSON; without it, `texts` has examples by media type."""
 
     status: int
     description: str
@@ -30,7 +28,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is relative to `/v1`; `errors` are codes beyond those that every operation has."""
+    """`path` is relative to `/v1`; `errors` are codes beyond those of every operation."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -39,8 +37,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     tag: str
     summary: str
     description: str
-    answer: Answer
+    response: SuccessResponse
     parameters: tuple[Parameter, ...] = ()
+    query: Any = None
     request: Any = None
     request_example: Any = None
     errors: tuple[str, ...] = ()

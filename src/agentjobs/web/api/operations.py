@@ -1,11 +1,10 @@
-"""The table of the API: every operation of v1, and the routes made from it."""
+"""Every operation of v1, and the routes made from them."""
 
 from starlette.routing import BaseRoute, Route
 
+from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
-from agentjobs.jobs.states import STATUSES
-from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.web.api import (
     agents,
     dependencies,
@@ -17,7 +16,7 @@ from agentjobs.web.api import (
     repos,
 )
 from agentjobs.web.api.endpoint import Endpoint, Handler
-from agentjobs.web.api.operation import Answer, Operation, Parameter
+from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.context import WebContext
 
@@ -27,65 +26,46 @@ _JOB_ID = Parameter(
     name="job_id",
     where="path",
     description="The job's identifier.",
-    schema={"type": "string", "pattern": jobs.JOB_ID_PATTERN},
+    schema={"type": "string", "pattern": id_pattern("job")},
     example=examples.JOB_ID,
 )
 _REPO_ID = Parameter(
     name="repo_id",
     where="path",
     description="The repository's identifier.",
-    schema={"type": "string", "pattern": dependencies.REPO_ID_PATTERN},
+    schema={"type": "string", "pattern": id_pattern("repo")},
     example=examples.REPO_ID,
-)
-_CURSOR = Parameter(
-    name="cursor",
-    where="query",
-    description="A `next_cursor` of this listing: the page that follows it.",
-    schema={
-        "type": "string",
-        "minLength": 1,
-        "maxLength": pagination.MOST_CURSOR_LENGTH,
-        "pattern": "^[A-Za-z0-9_-]+$",
-    },
 )
 _IDEMPOTENCY_KEY = Parameter(
     name=idempotency.HEADER,
     where="header",
-    description="A key of your own for this request. The same request with the same key is "
-    "answered again, with `Idempotent-Replay: true`, and makes no second job. Kept for 24 hours.",
+    description="A key of your choice for this request. Repeating the request with the same key "
+    "returns the first response with `Idempotent-Replay: true` and creates no second job. Keys are "
+    "kept for 24 hours.",
     schema={"type": "string", "pattern": idempotency.PATTERN},
 )
-_REPLAY = {"Idempotent-Replay": "`true` when this is the answer to an earlier request."}
+_REPLAY = {"Idempotent-Replay": "`true` when this repeats the response to an earlier request."}
 _LAST_EVENT_ID = Parameter(
     name="Last-Event-ID",
     where="header",
-    description="The id of the last event received: the stream goes on after it.",
-    schema={"type": "integer", "minimum": 0, "maximum": logs.MOST_SEQUENCE},
+    description="The id of the last event received; the stream continues after it.",
+    schema={"type": "integer", "minimum": 0, "maximum": logs.MAX_SEQUENCE},
 )
-_TIMESTAMPS = Parameter(
-    name="timestamps",
-    where="query",
-    description="With `true` every line begins with the time it was written, in UTC.",
-    schema={"type": "boolean", "default": False},
+_CREATION_ERRORS = (
+    "insufficient_scope",
+    "unsupported_media_type",
+    "payload_too_large",
+    "request_timeout",
+    "invalid_json",
+    "validation_failed",
+    "repo_not_connected",
+    "unknown_agent",
+    "plan_required",
+    "repo_indexing",
+    "queue_full",
+    "idempotency_key_reused",
+    "idempotency_in_progress",
 )
-
-
-def _limit(most: int, default: int | None = None) -> Parameter:
-    schema = {"type": "integer", "minimum": 1, "maximum": most}
-    without = "everything" if default is None else f"{default}"
-    return Parameter(
-        name="limit",
-        where="query",
-        description=f"At most this many; without it {without}.",
-        schema=schema if default is None else {**schema, "default": default},
-    )
-
-
-def _filter(name: str, description: str) -> Parameter:
-    text = {"type": "string", "minLength": 1, "maxLength": jobs.MOST_NAME_LENGTH}
-    schema = {**text, "pattern": "^[^\\x00]*$"}
-    return Parameter(name=name, where="query", description=description, schema=schema)
-
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -95,23 +75,13 @@ OPERATIONS: tuple[Operation, ...] = (
         id="getJob",
         tag="Jobs",
         summary="Show a job",
-        description="Status, pull request and timing of a job. With `wait_seconds` the answer "
-        "comes as soon as the status changes, or after that time.",
-        parameters=(
-            _JOB_ID,
-            Parameter(
-                name="wait_seconds",
-                where="query",
-                description="How long to wait for the status to change.",
-                schema={
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": jobs.MOST_WAIT_SECONDS,
-                    "default": 0,
-                },
-            ),
+        description="Status, pull request and timing of a job. With `wait_seconds` the response "
+        "is sent when the status changes, or after that time.",
+        parameters=(_JOB_ID,),
+        query=jobs.JobQuery,
+        response=SuccessResponse(
+            status=200, description="The job.", type=JobView, example=examples.JOB
         ),
-        answer=Answer(status=200, description="The job.", type=JobView, example=examples.JOB),
         errors=("job_not_found", "validation_failed"),
     ),
     Operation(
@@ -121,33 +91,19 @@ OPERATIONS: tuple[Operation, ...] = (
         id="createJob",
         tag="Jobs",
         summary="Create a job",
-        description="Queues a job: the agent runs on a fresh checkout of the repository and, if "
-        "it changes something, a pull request is opened. Unknown fields are ignored.",
+        description="Queues a job: the agent runs on a fresh checkout of the repository, and "
+        "its changes are opened as a pull request. Unknown fields are ignored.",
         parameters=(_IDEMPOTENCY_KEY,),
         request=CreateJobRequest,
         request_example=examples.CREATE_JOB,
-        answer=Answer(
+        response=SuccessResponse(
             status=202,
             description="The job is queued.",
             type=Receipt,
             example=examples.RECEIPT,
             headers=_REPLAY,
         ),
-        errors=(
-            "insufficient_scope",
-            "unsupported_media_type",
-            "payload_too_large",
-            "request_timeout",
-            "invalid_json",
-            "validation_failed",
-            "repo_not_connected",
-            "unknown_agent",
-            "plan_required",
-            "repo_indexing",
-            "queue_full",
-            "idempotency_key_reused",
-            "idempotency_in_progress",
-        ),
+        errors=_CREATION_ERRORS,
     ),
     Operation(
         method="GET",
@@ -157,19 +113,8 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Jobs",
         summary="List jobs",
         description="The organization's jobs, newest first.",
-        parameters=(
-            Parameter(
-                name="status",
-                where="query",
-                description="Only jobs in this status.",
-                schema={"type": "string", "enum": list(STATUSES)},
-            ),
-            _filter("repo", "Only jobs of the repository with this full name."),
-            _filter("agent", "Only jobs of the agent with this id."),
-            _limit(jobs.MOST_LIMIT, jobs.DEFAULT_LIMIT),
-            _CURSOR,
-        ),
-        answer=Answer(
+        query=jobs.JobListQuery,
+        response=SuccessResponse(
             status=200,
             description="A page of jobs.",
             type=jobs.JobList,
@@ -184,10 +129,10 @@ OPERATIONS: tuple[Operation, ...] = (
         id="cancelJob",
         tag="Jobs",
         summary="Cancel a job",
-        description="A queued job is cancelled at once; the agent of a running one is stopped "
-        "within a second, and the job is shown as `cancelled` then.",
+        description="A queued job is cancelled immediately. The agent of a running job is stopped "
+        "within a second; the job is `cancelled` once it has stopped.",
         parameters=(_JOB_ID,),
-        answer=Answer(
+        response=SuccessResponse(
             status=202,
             description="The job as it is now.",
             type=JobView,
@@ -201,39 +146,22 @@ OPERATIONS: tuple[Operation, ...] = (
         handler=jobs.follow_up,
         id="followUpJob",
         tag="Jobs",
-        summary="Go on with a job's pull request",
+        summary="Follow up on a job's pull request",
         description="Queues a job that starts from the branch of a completed job and adds a "
-        "commit to its pull request, which must still be open. The repository and the ticket stay "
-        "the same, and so does the agent unless another is named. Only one job at a time works on "
-        "a pull request.",
+        "commit to its pull request, which must still be open. It keeps the repository and the "
+        "ticket of that job, and its agent unless another one is named. Only one job at a time "
+        "works on a pull request.",
         parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
         request=FollowUpRequest,
         request_example=examples.FOLLOW_UP,
-        answer=Answer(
+        response=SuccessResponse(
             status=202,
             description="The job is queued.",
             type=Receipt,
             example=examples.RECEIPT,
             headers=_REPLAY,
         ),
-        errors=(
-            "insufficient_scope",
-            "job_not_found",
-            "unsupported_media_type",
-            "payload_too_large",
-            "request_timeout",
-            "invalid_json",
-            "validation_failed",
-            "pull_not_open",
-            "follow_up_active",
-            "repo_not_connected",
-            "unknown_agent",
-            "plan_required",
-            "repo_indexing",
-            "queue_full",
-            "idempotency_key_reused",
-            "idempotency_in_progress",
-        ),
+        errors=("job_not_found", "pull_not_open", "follow_up_active", *_CREATION_ERRORS),
     ),
     Operation(
         method="GET",
@@ -242,12 +170,13 @@ OPERATIONS: tuple[Operation, ...] = (
         id="getJobLogs",
         tag="Jobs",
         summary="Read a job's log",
-        description="What the agent wrote, as text. With `Accept: text/event-stream` the log is "
-        "followed as server-sent events: one per piece of log, its `id` usable as "
-        "`Last-Event-ID` to go on after it, and `event: end` with the job's status when it is "
-        "finished and all was sent.",
-        parameters=(_JOB_ID, _TIMESTAMPS, _LAST_EVENT_ID),
-        answer=Answer(
+        description="The agent's output as text. With `Accept: text/event-stream` the log is "
+        "streamed as server-sent events. To resume the stream, send the `id` of the last event as "
+        "`Last-Event-ID`. `event: end` with the job's status follows when the job is finished and "
+        "the whole log was sent.",
+        parameters=(_JOB_ID, _LAST_EVENT_ID),
+        query=logs.LogQuery,
+        response=SuccessResponse(
             status=200,
             description="The log.",
             texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
@@ -260,10 +189,10 @@ OPERATIONS: tuple[Operation, ...] = (
         handler=jobs.show_prompt,
         id="getJobPrompt",
         tag="Jobs",
-        summary="Read what the agent was told",
+        summary="Read a job's prompt",
         description="The prompt of the job's latest attempt; null before the agent was started.",
         parameters=(_JOB_ID,),
-        answer=Answer(
+        response=SuccessResponse(
             status=200,
             description="The prompt.",
             type=jobs.PromptView,
@@ -281,7 +210,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Every change of the job's state, oldest first, with the payload that is "
         "sent to webhook endpoints.",
         parameters=(_JOB_ID,),
-        answer=Answer(
+        response=SuccessResponse(
             status=200,
             description="The events.",
             type=jobs.EventList,
@@ -296,9 +225,9 @@ OPERATIONS: tuple[Operation, ...] = (
         id="listAgents",
         tag="Agents",
         summary="List agents",
-        description="Every agent type there is, and whether the organization's plan allows it.",
-        parameters=(_limit(agents.MOST_LIMIT), _CURSOR),
-        answer=Answer(
+        description="Every enabled agent type, and whether the organization's plan allows it.",
+        query=pagination.PageQuery,
+        response=SuccessResponse(
             status=200,
             description="The agents.",
             type=agents.AgentList,
@@ -315,8 +244,8 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="List repositories",
         description="The connected repositories. Only one whose `index_status` is `ready` "
         "accepts jobs.",
-        parameters=(_limit(repos.MOST_LIMIT), _CURSOR),
-        answer=Answer(
+        query=pagination.PageQuery,
+        response=SuccessResponse(
             status=200,
             description="The repositories.",
             type=repos.RepoList,
@@ -331,35 +260,12 @@ OPERATIONS: tuple[Operation, ...] = (
         id="listDependencies",
         tag="Repositories",
         summary="List a repository's dependencies",
-        description="The packages that manifests and lock files of the indexed commit lead to, "
-        "direct and transitive, in the order of the index: by manifest, direct ones first. Each "
-        "has the advisories that the last scan found for it, the worst first.",
-        parameters=(
-            _REPO_ID,
-            Parameter(
-                name="ecosystem",
-                where="query",
-                description="Only packages of this ecosystem.",
-                schema={"type": "string", "enum": list(ECOSYSTEMS)},
-            ),
-            Parameter(
-                name="direct",
-                where="query",
-                description="With `true` only what the repository itself asks for, with `false` "
-                "only what others bring along.",
-                schema={"type": "boolean"},
-            ),
-            Parameter(
-                name="vulnerable",
-                where="query",
-                description="With `true` only packages with advisories.",
-                schema={"type": "boolean", "default": False},
-            ),
-            _filter("search", "Only packages with this in their name, in any case."),
-            _limit(dependencies.MOST_LIMIT, dependencies.DEFAULT_LIMIT),
-            _CURSOR,
-        ),
-        answer=Answer(
+        description="Direct and transitive dependencies from the manifests and lock files of the "
+        "indexed commit, ordered by manifest, direct ones first. Each one lists the advisories "
+        "that the last scan found for it, most severe first.",
+        parameters=(_REPO_ID,),
+        query=dependencies.DependencyQuery,
+        response=SuccessResponse(
             status=200,
             description="A page of dependencies.",
             type=dependencies.DependencyList,
@@ -371,7 +277,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
-    """One route per address, in the table's order: the one asked for most comes first."""
+    """One route per path; the most frequent path comes first."""
     settings = context.settings
     limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)
     handlers: dict[str, dict[str, Handler]] = {}

@@ -1,55 +1,77 @@
-"""Pages: opaque cursors that hold the key of the last item sent. Knows not what is listed."""
+"""Pages of a listing: opaque cursors that hold the key of the last item sent."""
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from agentjobs.web.api.query import Query
+from agentjobs.json_fields import CONTROL_CHARACTERS, NULL_CHARACTERS, Rule, doc, text
+from agentjobs.problems import Fault
 
-MOST_CURSOR_LENGTH = 512
-BAD_CURSOR = "must be a `next_cursor` of this listing, unchanged"
+_BAD_CURSOR = "must be a `next_cursor` of this listing, unchanged"
 
 Item = TypeVar("Item")
 
-
-class Page(msgspec.Struct, frozen=True):
-    """Where to go on and how far; None: from the start, to the end."""
-
-    after: str | None
-    limit: int | None
-
-
-def read_page(query: Query, kind: str, is_key: Callable[[str], object], *, most: int) -> Page:
-    limit = query.number("limit", least=1, most=most)
-    cursor = query.text("cursor", most=MOST_CURSOR_LENGTH)
-    after = None if cursor is None else decode_cursor(kind, cursor)
-    if cursor is not None and (after is None or not is_key(after)):
-        query.refuse("cursor", BAD_CURSOR)
-    return Page(after, limit)
+CursorText = Annotated[
+    str,
+    text(
+        max_length=512,
+        matching=Rule("^[A-Za-z0-9_-]+$", _BAD_CURSOR),
+        without=CONTROL_CHARACTERS,
+    ),
+]
+Cursor = Annotated[
+    CursorText | None, doc("A `next_cursor` of this listing; the page after it is returned.")
+]
+NextCursor = Annotated[str | None, doc("The `cursor` of the next page; null on the last page.")]
+FilterText = Annotated[str, text(min_length=1, max_length=255, without=NULL_CHARACTERS)]
 
 
-def cut(
-    items: list[Item], limit: int | None, kind: str, key: Callable[[Item], str]
-) -> tuple[list[Item], str | None]:
-    """The first `limit` of them, and the cursor that leads to the rest, if there is a rest."""
-    if limit is None or len(items) <= limit:
-        return items, None
-    return items[:limit], encode_cursor(kind, key(items[limit - 1]))
+class PageQuery(msgspec.Struct, frozen=True):
+    """Of a listing that the specification knows without pages: by default all of it is returned."""
+
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | None, doc("At most this many; by default all.")
+    ] = None
+    cursor: Cursor = None
 
 
-def encode_cursor(kind: str, key: str) -> str:
-    return base64.urlsafe_b64encode(f"{kind} {key}".encode()).rstrip(b"=").decode()
+class Cursors(NamedTuple):
+    """The cursors of one listing; those of another listing are refused."""
 
+    kind: str
+    is_key: Callable[[str], object]
 
-def decode_cursor(kind: str, cursor: str) -> str | None:
-    """None for anything but a cursor of that kind."""
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
-    found, _, key = text.partition(" ")
-    return key if found == kind and encode_cursor(kind, key) == cursor else None
+    def encode(self, key: str) -> str:
+        return base64.urlsafe_b64encode(f"{self.kind} {key}".encode()).rstrip(b"=").decode()
+
+    def decode(self, cursor: str | None) -> str | None:
+        """The key in a cursor of this listing; None for any other text."""
+        if cursor is None:
+            return None
+        try:
+            padded = cursor + "=" * (-len(cursor) % 4)
+            decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        except (binascii.Error, ValueError):
+            return None
+        kind, _, key = decoded.partition(" ")
+        if kind != self.kind or not self.is_key(key) or self.encode(key) != cursor:
+            return None
+        return key
+
+    def faults(self, query: Mapping[str, Any]) -> list[Fault]:
+        cursor = query.get("cursor")
+        if cursor is None or self.decode(cursor) is not None:
+            return []
+        return [{"field": "cursor", "message": _BAD_CURSOR}]
+
+    def cut(
+        self, items: list[Item], limit: int | None, key: Callable[[Item], str]
+    ) -> tuple[list[Item], str | None]:
+        """The first `limit` items, and the cursor of the next page if there is one."""
+        if limit is None or len(items) <= limit:
+            return items, None
+        return items[:limit], self.encode(key(items[limit - 1]))

@@ -1,87 +1,63 @@
-"""Query parameters: every fault collected. Unknown parameters are ignored, as in bodies."""
+"""Query parameters, as the type of an operation's query declares them. Unknown ones are ignored."""
 
-import re
-from collections.abc import Collection
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.types import Scope
 
+from agentjobs.json_fields import faults_of, fields_of, parse_texts
+from agentjobs.problems import Fault
 from agentjobs.web.api.errors import validation_failed
 
-_MOST_PARAMETERS = 100
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_MAX_PARAMETERS = 100
 
-Word = TypeVar("Word", bound=str)
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
-class Query:
-    """Ask for each parameter, then `check()`: it raises `validation_failed` with all faults."""
+def read_query(
+    scope: Scope,
+    type_: type[Q],
+    more_faults: Callable[[Mapping[str, Any]], list[Fault]] | None = None,
+) -> Q:
+    """Raises `validation_failed` with every fault, those that `more_faults` finds included."""
+    if not scope["query_string"]:
+        return type_()
+    parameters = _parse(scope["query_string"])
+    repeated = [name for name, values in parameters.items() if len(values) > 1]
+    texts = {name: values[0] for name, values in parameters.items() if len(values) == 1}
+    given = fields_of(parse_texts(texts, type_), type_)
+    faults: list[Fault] = [
+        {"field": name, "message": "must be given once"}
+        for name in repeated
+        if name in type_.__struct_fields__
+    ]
+    faults += faults_of(given, type_)
+    if more_faults is not None:
+        faults += more_faults(given)
+    if faults:
+        raise validation_failed(faults)
+    return type_(**given)
 
-    def __init__(self, scope: Scope) -> None:
-        self._faults: list[dict[str, str]] = []
-        self._values: dict[str, list[str]] = {}
-        text: bytes = scope["query_string"]
-        if text:
-            self._parse(text)
 
-    def number(self, name: str, *, least: int, most: int) -> int | None:
-        text = self._one(name)
-        if text is None:
-            return None
-        if _WHOLE_NUMBER.fullmatch(text) and least <= int(text) <= most:
-            return int(text)
-        self.refuse(name, f"must be a whole number from {least} to {most}")
-        return None
+def _parse(query_string: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(
+            query_string.decode("latin-1"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_PARAMETERS,
+        )
+    except UnicodeDecodeError:
+        raise _unreadable("must be UTF-8, percent-encoded") from None
+    except ValueError:
+        raise _unreadable(f"must have at most {_MAX_PARAMETERS} parameters") from None
+    parameters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        parameters.setdefault(name, []).append(value)
+    return parameters
 
-    def choice(self, name: str, choices: Collection[Word]) -> Word | None:
-        text = self._one(name)
-        if text is None:
-            return None
-        for choice in choices:
-            if text == choice:
-                return choice
-        self.refuse(name, f"must be one of {', '.join(choices)}")
-        return None
 
-    def text(self, name: str, *, most: int) -> str | None:
-        text = self._one(name)
-        if text is None:
-            return None
-        if 1 <= len(text) <= most and "\x00" not in text:
-            return text
-        self.refuse(name, f"must have 1 to {most} characters, none of them null")
-        return None
-
-    def refuse(self, name: str, message: str) -> None:
-        self._faults.append({"field": name, "message": message})
-
-    def check(self) -> None:
-        if self._faults:
-            raise validation_failed(self._faults)
-
-    def _parse(self, text: bytes) -> None:
-        try:
-            pairs = parse_qsl(
-                text.decode("latin-1"),
-                keep_blank_values=True,
-                errors="strict",
-                max_num_fields=_MOST_PARAMETERS,
-            )
-        except UnicodeDecodeError:
-            self.refuse("query", "must be UTF-8, percent-encoded")
-            return
-        except ValueError:
-            self.refuse("query", f"must have at most {_MOST_PARAMETERS} parameters")
-            return
-        for name, value in pairs:
-            self._values.setdefault(name, []).append(value)
-
-    def _one(self, name: str) -> str | None:
-        values = self._values.get(name)
-        if values is None:
-            return None
-        if len(values) > 1:
-            self.refuse(name, "must be given once")
-            return None
-        return values[0]
+def _unreadable(message: str) -> Exception:
+    return validation_failed([{"field": "query", "message": message}])

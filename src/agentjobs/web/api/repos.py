@@ -1,35 +1,32 @@
-"""`GET /repos`: the repositories of the caller's organization and how far their index is."""
+"""`GET /repos`: the repositories of the caller's organization and the state of their index."""
 
-import re
+from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.identifiers import id_matcher
+from agentjobs.json_fields import doc
 from agentjobs.repos.queries import RepoView, list_repos
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.pagination import cut, read_page
-from agentjobs.web.api.query import Query
+from agentjobs.web.api.pagination import Cursors, NextCursor, PageQuery
+from agentjobs.web.api.query import read_query
 
-MOST_LIMIT = 1_000
-
-_CURSOR = "repos"
-_is_repo_id = re.compile(r"repo_[0-9a-hjkmnp-tv-z]{26}").fullmatch
+_CURSORS = Cursors("repos", id_matcher("repo"))
 
 
 class RepoList(msgspec.Struct, frozen=True):
-    repos: list[RepoView]
-    next_cursor: str | None
+    repos: Annotated[list[RepoView], doc("The connected repositories.")]
+    next_cursor: NextCursor
 
 
 async def list_all(call: Call) -> Response:
-    query = Query(call.scope)
-    page = read_page(query, _CURSOR, _is_repo_id, most=MOST_LIMIT)
-    query.check()
+    query = read_query(call.scope, PageQuery, _CURSORS.faults)
     repos = await list_repos(
         call.context.db,
         call.caller.organization_id,
-        # One more than asked for tells whether there is a next page.
-        limit=None if page.limit is None else page.limit + 1,
-        after=page.after,
+        # One more than requested shows whether there is a next page.
+        limit=None if query.limit is None else query.limit + 1,
+        after=_CURSORS.decode(query.cursor),
     )
-    return Reply(200, RepoList(*cut(repos, page.limit, _CURSOR, lambda repo: repo.id)))
+    return Reply(200, RepoList(*_CURSORS.cut(repos, query.limit, lambda repo: repo.id)))

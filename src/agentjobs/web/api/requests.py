@@ -10,21 +10,19 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import header, media_type
 
-MOST_BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 # Read and thrown away, so that a client still sending gets to read the answer.
-MOST_DRAINED_BYTES = 1024 * 1024
-MOST_NESTING = 64
+MAX_DRAINED_BYTES = 1024 * 1024
+MAX_NESTING = 64
 BODY_SECONDS = 60.0
 
 _DECODER = msgspec.json.Decoder()
 _CLOSING = {"Connection": "close"}
 _UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
-
-Fault = dict[str, str]
 
 
 async def read_object(scope: Scope, receive: Receive) -> dict[str, Any]:
@@ -42,9 +40,9 @@ def check_content_type(scope: Scope) -> None:
     )
 
 
-async def read_body(scope: Scope, receive: Receive, most: int = MOST_BODY_BYTES) -> bytes:
+async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY_BYTES) -> bytes:
     announced = header(scope, b"content-length") or ""
-    if announced.isdecimal() and int(announced) > MOST_DRAINED_BYTES:
+    if announced.isdecimal() and int(announced) > MAX_DRAINED_BYTES:
         raise _too_large(most, all_read=False)
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -70,7 +68,7 @@ async def _received(receive: Receive, most: int) -> bytes:
         size += len(chunk)
         if size <= most:
             chunks.append(chunk)
-        elif size > MOST_DRAINED_BYTES:
+        elif size > MAX_DRAINED_BYTES:
             break
     if size > most:
         raise _too_large(most, all_read=not more)
@@ -91,7 +89,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _invalid_json("The body must be a JSON object, like {…}.")
     # Counting brackets is cheap, and few bodies have enough of them to nest that deep.
-    if body.count(b"{") + body.count(b"[") > MOST_NESTING and _nests_too_deep(value):
+    if body.count(b"{") + body.count(b"[") > MAX_NESTING and _nests_too_deep(value):
         raise _too_deep()
     return value
 
@@ -123,7 +121,7 @@ def null_character_faults(body: dict[str, Any]) -> list[Fault]:
 
 def _nests_too_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MOST_NESTING):
+    for _ in range(MAX_NESTING):
         level = [inner for container in level for inner in _containers_in(container)]
         if not level:
             return False
@@ -148,7 +146,7 @@ def _invalid_json(message: str) -> Problem:
 
 
 def _too_deep() -> Problem:
-    return _invalid_json(f"The body nests deeper than {MOST_NESTING} levels.")
+    return _invalid_json(f"The body nests deeper than {MAX_NESTING} levels.")
 
 
 def _too_large(most: int, *, all_read: bool) -> Problem:

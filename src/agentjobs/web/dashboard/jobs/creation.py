@@ -13,9 +13,9 @@ from agentjobs.jobs.follow_up import (
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.model import create_job_request
 from agentjobs.jobs.rerun import run_again
-from agentjobs.jobs.validation import faults_in
+from agentjobs.jobs.validation import request_faults
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
@@ -44,11 +44,12 @@ async def create(visit: Visit) -> Response:
     typed = {name: form.raw(name) for name in _FIELDS}
     try:
         body = _request(form)
-        faults = faults_in(body, visit.context.catalog)
+        faults = request_faults(body, visit.context.catalog)
         if faults:
             raise validation_failed(faults)
-        request = msgspec.convert(body, CreateJobRequest)
-        created = await create_job(visit.context.jobs, visit.viewer.caller, request)
+        created = await create_job(
+            visit.context.jobs, visit.viewer.caller, create_job_request(body)
+        )
     except Problem as problem:
         return await _page(visit, typed, for_people(problem))
     return visit.redirect(f"/jobs/{created.receipt.job_id}")

@@ -5,7 +5,7 @@ Knows the API's names of fields and the labels of the form; decides nothing.
 
 from collections.abc import Mapping
 
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 
 LABELS: Mapping[str, str] = {
     "repo": "Repository",
@@ -37,6 +37,12 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+class LabeledFault(Fault):
+    """`field` is a label of the form, `name` the field that has it."""
+
+    name: str
+
+
 def fault_in(field: str, message: str) -> Problem:
     """Of what was typed into one field; `message` goes on from its label."""
     return Problem("validation_failed", _REFUSED, details=[{"field": field, "message": message}])
@@ -49,8 +55,12 @@ def for_people(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
         return Problem(problem.code, words, retry_after_seconds=problem.retry_after_seconds)
     if not isinstance(problem.details, list):
         return problem
-    details = [
-        {**each, "field": _label(each["field"], labels), "name": _name(each["field"])}
+    details: list[LabeledFault] = [
+        {
+            "field": _label(each["field"], labels),
+            "message": each["message"],
+            "name": _name(each["field"]),
+        }
         for each in problem.details
     ]
     return Problem(problem.code, _REFUSED, details=details)
@@ -72,12 +82,17 @@ def by_field(problem: Problem | None) -> dict[str, str]:
 
 def _name(field: str) -> str:
     """The field of the form; those that it has not are written into `more`."""
-    name = field.removeprefix(f"{_OVERRIDE}.")
+    name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return name if name in LABELS else "more"
 
 
 def _label(field: str, labels: Mapping[str, str]) -> str:
     if field == _OVERRIDE:
         return "All settings together"
-    name = field.removeprefix(f"{_OVERRIDE}.")
+    name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return labels.get(name) or f"{LABELS['more']}, {name},"
+
+
+def _without_index(field: str) -> str:
+    """A list is one field of the form."""
+    return field.partition("[")[0]

@@ -1,14 +1,12 @@
 """The job an address names."""
 
-import re
-
+from agentjobs.identifiers import id_matcher
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.problems import Problem
-from agentjobs.web.api.jobs import JOB_ID_PATTERN
 from agentjobs.web.dashboard.other_organizations import look_elsewhere_for_job
 from agentjobs.web.dashboard.request_context import Visit
 
-_is_job_id = re.compile(JOB_ID_PATTERN[1:-1]).fullmatch
+_is_job_id = id_matcher("job")
 
 
 async def job_id_of(visit: Visit) -> str:

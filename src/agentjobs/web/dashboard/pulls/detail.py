@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from agentjobs.jobs.review import mark_ready
 from agentjobs.jobs.views.listing import lines_of_pull
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.comments import Comment, add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull, close_pull, get_pull
@@ -135,7 +135,7 @@ def _in_plain_words(problem: Problem) -> Problem:
     if problem.code != "merge_conflict":
         return problem
     details = problem.details if isinstance(problem.details, dict) else {}
-    files = [
+    files: list[Fault] = [
         {"field": str(file), "message": "was changed on both sides"}
         for file in details.get("files", [])
     ]

@@ -1,0 +1,209 @@
+"""The fields of requests and responses: how types declare them, and how values are checked.
+
+A type holds descriptions and constraints in `msgspec.Meta`. Validation, the OpenAPI document and
+the API reference all read them from there.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import msgspec
+from msgspec import Meta, inspect
+
+from agentjobs.problems import Fault
+
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+Count = Annotated[int, Meta(ge=0)]
+
+# Integers beyond these are reported by the bound that they exceed, not as a type msgspec lacks.
+_MAX_INTEGER = 2**62
+_TYPE_MESSAGES = {
+    "str": "must be a string",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "array": "must be a list",
+    "object": "must be an object",
+}
+_COMPARISONS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than"}
+_UNITS = {"str": ("be", " characters"), "array": ("have", " items")}
+_TYPE_ERROR = re.compile(r"Expected `(\w+)")
+_BOUND_ERROR = re.compile(r"Expected `(\w+)` (?:of length )?([<>]=?) ([0-9.e+-]+)")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,1000}")
+_BOOLEANS = {"true": True, "false": False}
+_PATH = re.compile(r" - at `\$(.*)`")
+
+
+class Rule(NamedTuple):
+    """A regular expression, in the dialect that Python and JSON Schema share, and its message."""
+
+    pattern: str
+    message: str
+
+
+# Python and JSON Schema disagree on whether \x1c to \x1f, \x85 and \ufeff are whitespace.
+NOT_BLANK = Rule("[^\\s\\x1c-\\x1f\\x85\ufeff]", "must not be blank")
+CONTROL_CHARACTERS = Rule("[\\x00-\\x1f\\x7f]", "must not contain control characters")
+NULL_CHARACTERS = Rule("\\x00", "must not contain null characters")
+# Line separators, and marks that reorder the text around them, as well.
+UNPRINTABLE_CHARACTERS = Rule(
+    "[\\x00-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069]",
+    "must be one line without control characters",
+)
+
+
+def doc(description: str) -> Meta:
+    return Meta(description=description)
+
+
+def text(
+    description: str | None = None,
+    *,
+    min_length: int | None = None,
+    max_length: int | None = None,
+    matching: Rule | None = None,
+    without: Rule | None = None,
+    examples: list[str] | None = None,
+) -> Meta:
+    """For a string in which `matching` must be found and `without` must not."""
+    return Meta(
+        description=description,
+        min_length=min_length,
+        max_length=max_length,
+        pattern=matching.pattern if matching else None,
+        examples=examples,
+        # With the type: a pattern alone holds for null, and `not` would refuse it.
+        extra_json_schema={"not": {"type": "string", "pattern": without.pattern}}
+        if without
+        else None,
+        extra={"matching": matching, "without": without},
+    )
+
+
+def known_values(description: str, values: Iterable[str]) -> Meta:
+    """For a string of a response whose set of values may grow."""
+    return Meta(description=description, extra_json_schema={"x-extensible-enum": list(values)})
+
+
+def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
+    return {field.name: body[field.name] for field in _fields(type_) if field.name in body}
+
+
+def parse_texts(texts: Mapping[str, str], type_: type) -> dict[str, Any]:
+    """Query parameters as the values that `type_` declares; unreadable ones remain strings."""
+    kinds = {field.name: field.kind for field in _fields(type_)}
+    return {name: _parsed(value, kinds.get(name)) for name, value in texts.items()}
+
+
+def faults_of(body: Mapping[str, Any], type_: type, prefix: str = "") -> list[Fault]:
+    """Every field of `body` that does not fit its declaration, in the order of the declarations.
+
+    Fields without a declaration are accepted.
+    """
+    faults: list[Fault] = []
+    for field in _fields(type_):
+        path, value = prefix + field.name, body.get(field.name)
+        if value is None and field.required:
+            faults.append({"field": path, "message": "is required"})
+        elif isinstance(value, dict) and field.object_type is not None:
+            faults += faults_of(value, field.object_type, f"{path}.")
+        elif field.name in body and (violation := field.violation(value)):
+            faults.append({"field": path + violation.path, "message": violation.message})
+    return faults
+
+
+class _Violation(NamedTuple):
+    path: str
+    message: str
+
+
+class _Field:
+    """A declared field with what is needed to check it; `kind` leaves out null and metadata."""
+
+    def __init__(self, field: inspect.Field, hint: Any) -> None:
+        self.name = field.encode_name
+        self.required = field.required
+        self.kind, extra = _unwrapped(field.type)
+        self.object_type = self.kind.cls if isinstance(self.kind, inspect.TypedDictType) else None
+        self._hint = hint
+        self._matching: Rule | None = extra.get("matching")
+        without: Rule | None = extra.get("without")
+        self._without = without
+        self._is_forbidden = re.compile(without.pattern).search if without else None
+
+    def violation(self, value: Any) -> _Violation | None:
+        try:
+            msgspec.convert(_comparable(value), self._hint)
+        except msgspec.ValidationError as error:
+            return self._explained(str(error))
+        if self._is_forbidden is None or self._without is None:
+            return None
+        if isinstance(value, str) and self._is_forbidden(value):
+            return _Violation("", self._without.message)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            if self._is_forbidden(item):
+                return _Violation(f"[{index}]", self._without.message)
+        return None
+
+    def _explained(self, error: str) -> _Violation:
+        found = _PATH.search(error)
+        return _Violation(found[1] if found else "", self._message(error))
+
+    def _message(self, error: str) -> str:
+        if isinstance(self.kind, inspect.LiteralType):
+            return f"must be one of {', '.join(map(str, self.kind.values))}"
+        if "matching regex" in error and self._matching:
+            return self._matching.message
+        if found := _BOUND_ERROR.match(error):
+            kind, comparison, bound = found.groups()
+            if kind in _UNITS and (comparison, bound) == (">=", "1"):
+                return "must not be empty"
+            verb, unit = _UNITS.get(kind, ("be", ""))
+            return f"must {verb} {_COMPARISONS[comparison]} {bound.removesuffix('.0')}{unit}"
+        if (found := _TYPE_ERROR.match(error)) and found[1] in _TYPE_MESSAGES:
+            return _TYPE_MESSAGES[found[1]]
+        return "is not valid"
+
+
+@functools.cache
+def _fields(type_: type) -> tuple[_Field, ...]:
+    info = inspect.type_info(type_)
+    assert isinstance(info, inspect.StructType | inspect.TypedDictType)
+    hints = get_type_hints(type_, include_extras=True)
+    return tuple(_Field(field, hints[field.name]) for field in info.fields)
+
+
+def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
+    """A type without null and metadata, and the metadata's `extra`, that of list items included."""
+    extra: dict[str, Any] = {}
+    while True:
+        if isinstance(info, inspect.Metadata):
+            extra |= info.extra or {}
+            info = info.type
+        elif isinstance(info, inspect.UnionType):
+            (info,) = (each for each in info.types if not isinstance(each, inspect.NoneType))
+        else:
+            break
+    if isinstance(info, inspect.ListType):
+        extra |= _unwrapped(info.item_type)[1]
+    return info, extra
+
+
+def _parsed(value: str, kind: inspect.Type | None) -> Any:
+    if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    if isinstance(kind, inspect.BoolType):
+        return _BOOLEANS.get(value, value)
+    return value
+
+
+def _comparable(value: Any) -> Any:
+    # JSON does not tell 1.0 from 1.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(-_MAX_INTEGER, min(value, _MAX_INTEGER))
+    return value
