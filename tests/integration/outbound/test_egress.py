@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -328,6 +329,31 @@ def test_a_host_that_never_answers_is_given_up(
                 assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
 
     on_loop(check())
+
+
+def test_silent_addresses_do_not_hold_back_the_one_that_answers(on_loop: OnLoop) -> None:
+    addresses = [f"127.0.0.{number}" for number in range(11, 15)]
+
+    async def check() -> None:
+        async with way_to(_echo_at_the_end, look_up=lambda _: [*addresses, "127.0.0.1"]) as way:
+            with contextlib.ExitStack() as stack:
+                for address in addresses:
+                    stack.enter_context(_silent_listener(address, way.server_port))
+                _, writer = await way.tunnel()
+                writer.close()
+
+    on_loop(check())
+
+
+@contextlib.contextmanager
+def _silent_listener(address: str, port: int) -> Iterator[None]:
+    """Its queue is full, so the kernel drops further attempts to connect."""
+    with socket.create_server((address, port), backlog=0), contextlib.ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((address, port))
+        yield
 
 
 def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> None:

@@ -7,11 +7,13 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
+from aiohappyeyeballs import AddrInfoType, start_connection
+
 from agentjobs.outbound.guard.addresses import Allowed, permitted_addresses
 
 CONNECT_SECONDS = 10
-# For one address of several: a dead one must leave time for the next.
-ADDRESS_SECONDS = 3
+# The next address is tried as well when one has not answered by then.
+NEXT_ADDRESS_SECONDS = 0.25
 # A head of an answer may be longer than one of a request.
 STREAM_BYTES = 64 * 1024
 
@@ -32,7 +34,7 @@ async def dial(host: str, port: int, allowed: Allowed, resolve: Resolve) -> Stre
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             found = await _resolved(host, resolve)
-            sock = await _connected(permitted_addresses(host, found, allowed), port)
+            sock = await _connect(permitted_addresses(host, found, allowed), port)
     except TimeoutError:
         raise Unreachable("no answer in time", is_late=True) from None
     try:
@@ -49,27 +51,21 @@ async def _resolved(host: str, resolve: Resolve) -> Sequence[str]:
         raise Unreachable(f"its name cannot be resolved ({error})") from None
 
 
-async def _connected(addresses: Sequence[str], port: int) -> socket.socket:
-    failure: OSError = Unreachable("its name has no address")
-    for address in addresses:
-        seconds = ADDRESS_SECONDS if len(addresses) > 1 else CONNECT_SECONDS
-        try:
-            async with asyncio.timeout(seconds):
-                return await _connected_to(address, port)
-        except TimeoutError:
-            failure = Unreachable("no answer in time", is_late=True)
-        except OSError as error:
-            failure = Unreachable(error.strerror or str(error))
-    raise failure
-
-
-async def _connected_to(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+async def _connect(addresses: Sequence[str], port: int) -> socket.socket:
+    if not addresses:
+        raise Unreachable("its name has no address")
     try:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, (address, port))
-    except BaseException:
-        sock.close()
+        return await start_connection(
+            [address_info(address, port) for address in addresses],
+            happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
+        )
+    except TimeoutError:
         raise
-    return sock
+    except OSError as error:
+        raise Unreachable(error.strerror or str(error)) from None
+
+
+def address_info(address: str, port: int) -> AddrInfoType:
+    """What `getaddrinfo` would return for a TCP connection to a literal address."""
+    family, rest = (socket.AF_INET6, (0, 0)) if ":" in address else (socket.AF_INET, ())
+    return family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, *rest)

@@ -10,18 +10,17 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from aiohappyeyeballs import AddrInfoType, start_connection
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from agentjobs.outbound.guard.addresses import Allowed, permitted_addresses, with_port
+from agentjobs.outbound.guard.dial import NEXT_ADDRESS_SECONDS, address_info
 from agentjobs.outbound.guard.resolver import Lookups
 from agentjobs.outbound.guard.sessions import guarded_sockets
 from agentjobs.outbound.untrusted_http.connection import StrangerConnection
 
 # What is on the way to us, unread: more of an answer than this is not of interest.
 RECEIVE_BYTES = 16 * 1024
-# The next address is tried too, when one has not answered so soon.
-NEXT_ADDRESS_SECONDS = 0.25
 
 # The operator chose the proxy, wherever it is.
 _ANYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])
@@ -79,7 +78,7 @@ async def _dialled(
 
     found = permitted_addresses(host, await _addresses(host, lookups), allowed)
     sock = await start_connection(
-        [_info(address, port) for address in found],
+        [address_info(address, port) for address in found],
         happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
         socket_factory=guarded_sockets(allowed, on_dial),
     )
@@ -97,11 +96,6 @@ async def _addresses(host: str, lookups: Lookups) -> Sequence[str]:
     if not found:
         raise NotResolved("it has no address")
     return found
-
-
-def _info(address: str, port: int) -> AddrInfoType:
-    family, rest = (socket.AF_INET6, (0, 0)) if ":" in address else (socket.AF_INET, ())
-    return family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, *rest)
 
 
 def _peer(sock: socket.socket) -> str | None:
