@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.agents.plain_text import plain_line, plain_text
+from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes
 
 PROMPT_BYTES = 64 * 1024
 _MOST_LANGUAGES = 8
@@ -80,9 +80,9 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 def build_prompt(facts: JobFacts) -> str:
     """The text of AGENTJOBS_PROMPT, at most 64 KiB; what does not fit is cut from the request."""
     rules = _RULES.format(
-        agent=plain_line(facts.agent_name),
-        repo=plain_line(facts.repo),
-        branch=plain_line(facts.base_branch),
+        agent=single_line(facts.agent_name),
+        repo=single_line(facts.repo),
+        branch=single_line(facts.base_branch),
     )
     if facts.pull is not None:
         rules += _GOING_ON.format(number=facts.pull.number)
@@ -94,7 +94,7 @@ def build_prompt(facts: JobFacts) -> str:
     opening = f"{rules}\n{_WARNING.format(fence=fence)}\n{fence} BEGIN\n"
     closing = f"\n{fence} END\n"
     room = PROMPT_BYTES - len((opening + closing).encode())
-    return f"{opening}{_cut(untrusted, room)}{closing}"
+    return f"{opening}{truncate_bytes(untrusted, room, CUT_NOTICE)}{closing}"
 
 
 def job_file(facts: JobFacts, prompt: str) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def _about_the_repository(facts: JobFacts) -> str:
         shown = ", ".join(f"{name} ({files})" for name, files in facts.languages[:_MOST_LANGUAGES])
         lines.append(f"- Languages, with their number of files: {shown}.")
     if facts.guidance_files:
-        shown = ", ".join(map(plain_line, facts.guidance_files))
+        shown = ", ".join(map(single_line, facts.guidance_files))
         lines.append(f"- Written for contributors, read first what concerns the task: {shown}.")
     if facts.test_command:
-        lines.append(f"- Its tests seem to be run with: {plain_line(facts.test_command)}")
+        lines.append(f"- Its tests seem to be run with: {single_line(facts.test_command)}")
     return "\nAbout the repository:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -134,33 +134,33 @@ def _untrusted(facts: JobFacts) -> str:
     request = facts.config_override.get("prompt")
     parts = []
     if facts.ticket_id:
-        parts.append(f"Ticket: {plain_line(facts.ticket_id)}")
+        parts.append(f"Ticket: {single_line(facts.ticket_id)}")
     if facts.pull is not None:
-        parts.append(f"The pull request's title: {plain_line(facts.pull.title)}")
+        parts.append(f"The pull request's title: {single_line(facts.pull.title)}")
         parts.append("What is asked now:")
     if isinstance(request, str) and request.strip():
-        parts.append(plain_text(request).strip())
+        parts.append(strip_control_characters(request).strip())
     if facts.ticket is not None:
         parts += _of_ticket(facts.ticket)
     if facts.verify_command:
-        command = plain_line(facts.verify_command)
+        command = single_line(facts.verify_command)
         parts.append(f"When you are done, this has to succeed in the working directory: {command}")
     if facts.pull is not None:
         # Last, because the end is what is cut from a text that is too long.
-        asked = (plain_text(text).strip() for text in facts.pull.asked)
+        asked = (strip_control_characters(text).strip() for text in facts.pull.asked)
         parts += [f"What was asked before:\n\n{text}" for text in asked]
     return "\n\n".join(parts)
 
 
 def _of_ticket(ticket: TicketWords) -> list[str]:
     """Behind what was asked for by hand, which says more exactly what is wanted."""
-    parts = [f"The ticket's title: {plain_line(ticket.title)}"]
+    parts = [f"The ticket's title: {single_line(ticket.title)}"]
     if ticket.url:
-        parts.append(f"Where people read it: {plain_line(ticket.url)}")
+        parts.append(f"Where people read it: {single_line(ticket.url)}")
     if ticket.labels:
-        parts.append(f"Its labels: {plain_line(', '.join(ticket.labels))}")
+        parts.append(f"Its labels: {single_line(', '.join(ticket.labels))}")
     if ticket.text.strip():
-        parts.append(f"Its text:\n\n{plain_text(ticket.text).strip()}")
+        parts.append(f"Its text:\n\n{strip_control_characters(ticket.text).strip()}")
     return parts
 
 
@@ -170,10 +170,3 @@ def _fence_for(text: str) -> str:
     while (fence := f"=={digest[:16]}==") in text:
         digest = hashlib.sha256(digest.encode()).hexdigest()
     return fence
-
-
-def _cut(text: str, room: int) -> str:
-    encoded = text.encode()
-    if len(encoded) <= room:
-        return text
-    return encoded[: room - len(CUT_NOTICE.encode())].decode(errors="ignore") + CUT_NOTICE

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.agents.plain_text import plain_line, plain_text
 from agentjobs.agents.run_files import read_head
+from agentjobs.safe_text import single_line, strip_control_characters
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE
 
 REPORT_BYTES = 256 * 1024
@@ -24,7 +24,7 @@ def read_report(run_dir: Path) -> Report | None:
     content = read_head(run_dir / REPORT_DIRECTORY / REPORT_FILE, REPORT_BYTES + 1)
     if content is None or len(content) > REPORT_BYTES:
         return None
-    text = plain_text(content.decode("utf-8", "replace")).lstrip("\n")
+    text = strip_control_characters(content.decode("utf-8", "replace")).lstrip("\n")
     title, _, body = text.partition("\n")
     report = Report(title=_title(title), body=body.strip())
     return report if report.title or report.body else None
@@ -32,7 +32,7 @@ def read_report(run_dir: Path) -> Report | None:
 
 def _title(line: str) -> str:
     """One line of text, also when the agent made it a Markdown heading."""
-    title = plain_line(line.lstrip("#"))
+    title = single_line(line.lstrip("#"))
     if len(title) > TITLE_CHARACTERS:
         return title[: TITLE_CHARACTERS - 1].rstrip() + "…"
     return title

@@ -4,6 +4,7 @@ Pure; knows no platform, only how much one takes.
 """
 
 from agentjobs.forges.protocol import PullRequestRequest
+from agentjobs.safe_text import replace_unstorable, single_line, truncate_bytes
 
 # In all that the service writes on a platform, so that it knows its own words again.
 OWN_MARK = "<!-- agentjobs -->"
@@ -25,23 +26,12 @@ def body_of(request: PullRequestRequest, most: int) -> str:
 
 def cut(text: str, most: int) -> str:
     """At most so many characters, and as many bytes where it is longer: platforms count either."""
-    clean = plain(text)
-    encoded = clean.encode()
-    if len(encoded) <= most:
-        return clean
-    kept = encoded[: most - len(_CUT_SHORT.encode())].decode("utf-8", "ignore")
-    return f"{kept}{_CUT_SHORT}"
-
-
-def plain(text: str) -> str:
-    """No NUL and no half of a surrogate pair, which no platform takes."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    return truncate_bytes(replace_unstorable(text), most, _CUT_SHORT)
 
 
 def shown(text: str, most: int = 300) -> str:
     """Somebody else's words as a part of a message: one printable line."""
-    visible = "".join(filter(_is_visible, plain(text)))
-    return " ".join(visible.split())[:most].rstrip()
+    return single_line(replace_unstorable(text))[:most].rstrip()
 
 
 def place_of(path: str, line: int | None, old_line: int | None = None) -> str:
@@ -54,7 +44,3 @@ def place_of(path: str, line: int | None, old_line: int | None = None) -> str:
     if old_line is not None and 0 < old_line < _MOST_LINE:
         return f"{shown_path}, line {old_line} before the change"
     return shown_path
-
-
-def _is_visible(character: str) -> bool:
-    return character.isprintable() or character.isspace()

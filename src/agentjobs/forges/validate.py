@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.text import cut, plain
+from agentjobs.forges.text import cut
+from agentjobs.safe_text import replace_unstorable
 
 MOST_COMMENT_BYTES = 16 * 1024
 MOST_ISSUE_BYTES = 256 * 1024
@@ -101,6 +102,6 @@ _SAID: Mapping[str, str] = {
     "url": "address",
 }
 _MENDED: Mapping[str, Callable[[str], str]] = {
-    "title": lambda title: plain(title[:_MOST_TITLE_CHARACTERS]),
+    "title": lambda title: replace_unstorable(title[:_MOST_TITLE_CHARACTERS]),
     "text": lambda text: cut(text, MOST_ISSUE_BYTES),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from agentjobs.git.environment import git_environment
+from agentjobs.safe_text import mask_unprintable
 
 REGULAR_MODES = frozenset({b"100644", b"100755", b"100664"})
 
@@ -194,4 +195,4 @@ def _start(
 def _reason(told: bytes) -> str:
     lines = [line for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
     text = lines[0].split(": ", 1)[-1] if lines else "git gave no reason"
-    return "".join(mark if mark.isprintable() else "?" for mark in text)[:500]
+    return mask_unprintable(text)[:500]

@@ -15,6 +15,7 @@ from pathlib import Path
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
 from agentjobs.git.remote import without_credentials
+from agentjobs.safe_text import mask_unprintable
 
 STDERR_KEPT_BYTES = 64 * 1024
 STREAM_BUFFER_BYTES = 256 * 1024
@@ -47,7 +48,7 @@ class GitError(Exception):
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
         text = told[0].split(": ", 1)[-1] if told else "no reason given"
-        return "".join(mark if mark.isprintable() else "?" for mark in text)[:500]
+        return mask_unprintable(text)[:500]
 
     @property
     def is_lack_of_space(self) -> bool:

@@ -20,6 +20,7 @@ from agentjobs.organizations.users import (
     user_of,
 )
 from agentjobs.problems import Problem
+from agentjobs.safe_text import mask_unprintable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, Transaction
 
@@ -123,8 +124,7 @@ def _is_of_the_house(settings: Settings, email: str) -> bool:
 
 def _printable(name: str) -> str:
     """A provider's name for somebody is no reason to turn them away."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in name)
-    return " ".join(kept.split())[:_MOST_NAME_LENGTH]
+    return " ".join(mask_unprintable(name, " ").split())[:_MOST_NAME_LENGTH]
 
 
 async def _link(tx: Transaction, user: User, identity: Identity, address: str) -> User:

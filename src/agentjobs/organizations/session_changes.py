@@ -7,6 +7,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.tokens import new_token, token_hash
 from agentjobs.organizations.user_audit import acting_user
 from agentjobs.problems import Problem
+from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Row, Transaction
 
@@ -107,5 +108,4 @@ async def _where_to_stand(tx: Transaction, user_id: str, organization_id: str | 
 
 def _kept(text: str, most: int) -> str:
     """No store takes a zero byte or half of a character."""
-    whole = text.encode("utf-8", "replace").decode()
-    return whole.replace("\0", "")[:most]
+    return replace_unstorable(text)[:most]

@@ -10,7 +10,6 @@ import re
 
 import msgspec
 
-from agentjobs.agents.plain_text import plain_line, plain_text
 from agentjobs.forges.protocol import Comment, ForgeError, Platform, RepoAddress
 from agentjobs.forges.text import OWN_MARK
 from agentjobs.jobs.context import JobsContext
@@ -20,6 +19,7 @@ from agentjobs.organizations.key_ring import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.platform_sync.pulls import HeardLater
 from agentjobs.problems import Problem
+from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes
 
 # What a job is asked for is bounded as a whole, in JSON.
 _MOST_PROMPT_BYTES = 12_000
@@ -104,17 +104,17 @@ def instruction_in(text: str, mention: str) -> str | None:
     asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
     if asked is None:
         return None
-    return _bounded(plain_text(asked[1]).strip()) or None
+    return truncate_bytes(strip_control_characters(asked[1]).strip(), _MOST_PROMPT_BYTES) or None
 
 
 def prompt_of(instruction: str, place: str) -> str:
     """What the job is asked for: of a comment on a line, with where it stands."""
-    about = plain_line(place)[:_MOST_PLACE_CHARACTERS]
-    return _bounded(f"About {about}:\n{instruction}") if about else instruction
-
-
-def _bounded(text: str) -> str:
-    return text.encode()[:_MOST_PROMPT_BYTES].decode(errors="ignore")
+    about = single_line(place)[:_MOST_PLACE_CHARACTERS]
+    return (
+        truncate_bytes(f"About {about}:\n{instruction}", _MOST_PROMPT_BYTES)
+        if about
+        else instruction
+    )
 
 
 async def _start(

@@ -12,9 +12,9 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.forges.text import plain
 from agentjobs.git.remote import Remote, basic
 from agentjobs.pulls.pulls import pull_path
+from agentjobs.safe_text import replace_unstorable
 from agentjobs.store.database import Database, Row, Transaction
 
 _MAX_TITLE_LENGTH = 256
@@ -122,7 +122,7 @@ async def _insert(
         repo_id=repo.repo_id,
         number=number,
         title=_title(request),
-        body=plain(request.body)[:_MAX_BODY_LENGTH],
+        body=replace_unstorable(request.body)[:_MAX_BODY_LENGTH],
         head_branch=request.head_branch,
         base_branch=request.base_branch,
         head_commit=request.head_commit,
@@ -142,5 +142,5 @@ def _branch_pull(row: Row) -> BranchPull:
 
 
 def _title(request: PullRequestRequest) -> str:
-    line = " ".join(plain(request.title).split())
+    line = " ".join(replace_unstorable(request.title).split())
     return line[:_MAX_TITLE_LENGTH] or request.head_branch

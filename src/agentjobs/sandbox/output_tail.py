@@ -2,14 +2,13 @@
 
 import re
 
+from agentjobs.safe_text import strip_control_characters, strip_escape_sequences
+
 KEPT_BYTES = 16 * 1024
 SHOWN_LINES = 20
 SHOWN_CHARACTERS = 4 * 1024
 
 _SPACE = re.compile(r"\s")
-_ESCAPE_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
-)
 
 
 class Tail:
@@ -27,7 +26,7 @@ class Tail:
 
 def last_lines(output: bytes) -> str:
     """At most 20 lines and 4,096 characters, without control characters or invalid UTF-8."""
-    text = _ESCAPE_SEQUENCE.sub("", output.decode("utf-8", "replace"))
+    text = strip_escape_sequences(output.decode("utf-8", "replace"))
     lines = [_printable(line) for line in text.rstrip().split("\n")[-SHOWN_LINES:]]
     return _cut("\n".join(lines)).strip()
 
@@ -42,8 +41,5 @@ def _cut(text: str) -> str:
 
 def _printable(line: str) -> str:
     # A progress bar draws over itself: only its last state was meant to stay.
-    shown = line.rstrip("\r").rpartition("\r")[2].rstrip()
-    if shown.isprintable():
-        return shown
-    spaced = "".join(" " if character.isspace() else character for character in shown)
-    return "".join(filter(str.isprintable, spaced))
+    final = line.rstrip("\r").rpartition("\r")[2].rstrip()
+    return strip_control_characters(final).replace("\t", " ")

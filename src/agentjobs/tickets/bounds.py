@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 
+from agentjobs.safe_text import (
+    ellipsize,
+    single_line,
+    strip_control_characters,
+    truncate_bytes,
+)
 from agentjobs.tickets.protocol import Ticket
 
 MOST_TEXT_BYTES = 48 * 1024
@@ -25,17 +31,15 @@ def bounded_ticket(id: str, title: str, text: str, labels: Iterable[str], url: s
 
 def one_line(text: str, most: int) -> str:
     # Cut twice: first what no cleaning shall cost time for, then what is left.
-    line = " ".join(_plain(text[: 8 * most]).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return ellipsize(single_line(text[: 8 * most]), most)
 
 
 def bounded_text(text: str) -> str:
-    plain = _plain(text[: MOST_TEXT_BYTES + 1]).strip()
-    encoded = plain.encode()
-    if len(text) <= MOST_TEXT_BYTES and len(encoded) <= MOST_TEXT_BYTES:
-        return plain
-    room = MOST_TEXT_BYTES - len(CUT_NOTICE.encode())
-    return encoded[:room].decode(errors="ignore") + CUT_NOTICE
+    lines = text[: MOST_TEXT_BYTES + 1].replace("\r\n", "\n").replace("\r", "\n")
+    plain = strip_control_characters(lines).strip()
+    if len(text) <= MOST_TEXT_BYTES:
+        return truncate_bytes(plain, MOST_TEXT_BYTES, CUT_NOTICE)
+    return truncate_bytes(plain, MOST_TEXT_BYTES - len(CUT_NOTICE.encode())) + CUT_NOTICE
 
 
 def _is_plain_link(url: str) -> bool:
@@ -45,17 +49,3 @@ def _is_plain_link(url: str) -> bool:
 def _bounded_labels(labels: Iterable[str]) -> tuple[str, ...]:
     lines = (one_line(label, MOST_LABEL) for label in labels)
     return tuple(dict.fromkeys(line for line in lines if line))[:MOST_LABELS]
-
-
-def _plain(text: str) -> str:
-    """Lines and tabs stay; other spaces become one, control and format characters are dropped."""
-    whole = text.replace("\r\n", "\n").replace("\r", "\n").encode(errors="replace").decode()
-    if whole.isascii() and whole.isprintable():
-        return whole
-    return "".join(map(_plain_character, whole))
-
-
-def _plain_character(character: str) -> str:
-    if character.isprintable() or character in "\n\t":
-        return character
-    return " " if character.isspace() else ""

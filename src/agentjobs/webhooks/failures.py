@@ -12,6 +12,7 @@ from agentjobs.outbound.guard.addresses import BlockedAddress
 from agentjobs.outbound.untrusted_http.connection import ClosedEarly
 from agentjobs.outbound.untrusted_http.dial import NotResolved, Origin, ProxyRefused, Stage
 from agentjobs.outbound.untrusted_http.response import BadAnswer, EndlessAnswer
+from agentjobs.safe_text import escape_unprintable
 from agentjobs.webhooks.model import ErrorClass
 
 LONGEST_SENTENCE = 500
@@ -140,12 +141,7 @@ def _words(error: BaseException) -> str:
 
 def _failure(error_class: ErrorClass, sentence: str) -> Failure:
     # Receivers have their words in it, and it is shown on terminals.
-    shown = "".join(each if each.isprintable() else _escaped(each) for each in sentence)
-    return Failure(error_class, shown[:LONGEST_SENTENCE])
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return Failure(error_class, escape_unprintable(sentence)[:LONGEST_SENTENCE])
 
 
 def _phrase(status: int) -> str:

@@ -16,6 +16,7 @@ from agentjobs.git.remote import (
     refuses_access,
 )
 from agentjobs.git.trees import changes_between
+from agentjobs.safe_text import mask_unprintable
 from agentjobs.workspace.change_checks import Protection, judge_changes, judge_tree
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
@@ -158,5 +159,5 @@ def _refusal(report: str, told: str) -> str:
         line.removeprefix("remote:").strip() for line in told.splitlines() if "remote:" in line
     ]
     said = "; ".join(part for part in [*refused[:1], *remarks[:5]] if part)
-    printable = "".join(mark if mark.isprintable() else "?" for mark in said)
+    printable = mask_unprintable(said)
     return f"the push was refused: {printable or 'no reason given'}"[:1_000]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from agentjobs.git.trees import GITLINK, Change
+from agentjobs.safe_text import escape_unprintable
 from agentjobs.workspace.patterns import Names, Pattern, folded, folded_names, parse_patterns
 
 # CI definitions run with CI's secrets, and this file decides what the next job may do.
@@ -79,6 +80,5 @@ def _covers(names: Names, patterns: Sequence[Pattern]) -> bool:
 
 
 def printable(path: bytes) -> str:
-    text = path.decode("utf-8", "backslashreplace")
-    text = "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in text)
+    text = escape_unprintable(path.decode("utf-8", "backslashreplace"))
     return text if len(text) <= SHOWN_PATH_LENGTH else f"{text[:SHOWN_PATH_LENGTH]}…"

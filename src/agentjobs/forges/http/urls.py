@@ -6,7 +6,7 @@ from urllib.parse import quote
 from yarl import URL
 
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.text import plain
+from agentjobs.safe_text import replace_unstorable
 
 Query = str | int | bool | None
 
@@ -16,12 +16,12 @@ def path_of(*parts: str | int) -> str:
     names = [str(part) for part in parts]
     if any(name in {"", ".", ".."} for name in names):
         raise ForgeError(f"{'/'.join(names)!r} is no name of anything on a platform.", "gone")
-    return "".join(f"/{quote(plain(name), safe='')}" for name in names)
+    return "".join(f"/{quote(replace_unstorable(name), safe='')}" for name in names)
 
 
 def _written(value: str | int | bool) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return quote(plain(text), safe="")
+    return quote(replace_unstorable(text), safe="")
 
 
 def address_of(base_url: str, path: str, query: Mapping[str, Query]) -> URL:

@@ -14,8 +14,8 @@ from typing import Self
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_chunk
+from agentjobs.jobs.logs.decoder import SERVICE_MARK, LogDecoder, service_line
 from agentjobs.jobs.logs.redaction import Redactor
-from agentjobs.jobs.logs.safe_text import SERVICE_MARK, SafeText, on_one_line
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.outcomes import ClaimLost
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
@@ -54,7 +54,7 @@ class LogWriter:
         self._service_left = _MOST_SERVICE_LENGTH
         self._clock_ms = clock_ms
         self._redactor, self._own_redactor = Redactor(), Redactor()
-        self._text = SafeText()
+        self._text = LogDecoder()
         self._pending: deque[_Piece] = deque()
         self._is_inside_a_line = False
         self._wake = asyncio.Event()
@@ -106,7 +106,7 @@ class LogWriter:
         """A line of the service itself, told apart by its mark."""
         if self._service_left <= 0:
             return
-        text = on_one_line(self.redacted(line))[:_MOST_LINE_LENGTH]
+        text = service_line(self.redacted(line))[:_MOST_LINE_LENGTH]
         self._service_left -= len(text)
         if self._service_left <= 0:
             text = "further words of the service are not kept"

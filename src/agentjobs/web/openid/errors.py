@@ -6,6 +6,7 @@ What a provider or a browser wrote is shown cut and without anything invisible.
 import logging
 
 from agentjobs.problems import Problem
+from agentjobs.safe_text import mask_unprintable
 
 MOST_SHOWN_CHARACTERS = 200
 
@@ -13,8 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def shown(text: str) -> str:
-    cut = text[:MOST_SHOWN_CHARACTERS]
-    return "".join(each if each.isprintable() else "?" for each in cut)
+    return mask_unprintable(text[:MOST_SHOWN_CHARACTERS])
 
 
 def sign_in_failed(message: str, reason: str) -> Problem:

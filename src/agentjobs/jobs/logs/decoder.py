@@ -6,6 +6,8 @@ However the bytes are cut into pieces, the same text comes out.
 import codecs
 import re
 
+from agentjobs.safe_text import CONTROL_CHARACTERS, REPLACEMENT
+
 SERVICE_MARK = "[agentjobs]"
 
 # Colour sequences stay for those who show them; everything else that could drive a terminal, or
@@ -13,7 +15,7 @@ SERVICE_MARK = "[agentjobs]"
 _COLOUR = r"\x1b\[[0-9;]{0,32}m"
 # Both patterns begin with a class of letters: only so does a search skip over the others quickly.
 _UNSAFE = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+    rf"[{CONTROL_CHARACTERS}\u202a-\u202e\u2066-\u2069]"
     r"(?:(?<!\x1b)|(?!\[[0-9;]{0,32}m))"
 )
 _UNFINISHED_COLOUR = re.compile(r"\x1b(?:\[[0-9;]{0,32})?\Z")
@@ -33,12 +35,12 @@ def _any_start_of(mark: str) -> str:
 _BEGUN_MARK = re.compile(_any_start_of(SERVICE_MARK[:-1]))
 
 
-def on_one_line(text: str) -> str:
+def service_line(text: str) -> str:
     """A line of the service itself, which may quote what somebody else wrote."""
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    return _UNSAFE.sub(REPLACEMENT, " ".join(text.split()))
 
 
-class SafeText:
+class LogDecoder:
     """An agent's line that begins like the service's own gets a backslash into the mark."""
 
     def __init__(self) -> None:
@@ -64,7 +66,7 @@ class SafeText:
         unfinished = None if is_last else _UNFINISHED_COLOUR.search(text)
         ready = unfinished.start() if unfinished else len(text)
         self._held = text[ready:]
-        return self._unforged(_UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text[:ready]))
+        return self._unforged(_UNSAFE.sub(REPLACEMENT, text[:ready]))
 
     def _unforged(self, text: str) -> str:
         before = "" if self._begun is None else "\n" + self._begun

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.jobs.logs.safe_text import SafeText, on_one_line
+from agentjobs.jobs.logs.decoder import LogDecoder, service_line
 
 
 def safe(data: bytes, size: int | None = None) -> str:
-    text = SafeText()
+    text = LogDecoder()
     step = size or len(data) or 1
     return "".join(text.feed(data[at : at + step]) for at in range(0, len(data), step)) + text.end()
 
@@ -57,14 +57,14 @@ def test_no_line_of_an_agent_begins_with_the_mark_of_the_service(
 
 
 def test_the_rest_of_an_interrupted_line_is_a_line_of_its_own() -> None:
-    text = SafeText()
+    text = LogDecoder()
     assert text.feed(b"words") == "words"
     text.begin_line()
     assert text.feed(b"[agentjobs] x") == "[agentjobs\\] x"
 
 
 def test_words_of_the_service_stay_on_one_line() -> None:
-    assert on_one_line("a\n[agentjobs] b\r\n\x1b[2Jc") == "a [agentjobs] b \ufffd[2Jc"
+    assert service_line("a\n[agentjobs] b\r\n\x1b[2Jc") == "a [agentjobs] b \ufffd[2Jc"
 
 
 PARTS = st.one_of(
