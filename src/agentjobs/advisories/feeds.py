@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.advisories.lease import LEASE_SECONDS
 from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 
-_LEASE_MS = LEASE_SECONDS * SECOND_MS
+_DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
 _MAX_WARNINGS = 100
 _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
@@ -71,28 +71,28 @@ async def claim_feed(db: Database, ecosystem: str) -> Feed | None:
     return await db.transact(_claim, [ecosystem], now_too=True)
 
 
-class Claim:
-    """Held by the one whose `due_at` is stored."""
+class FeedClaim:
+    """The right to synchronize one feed, for the time of a lease."""
 
     def __init__(self, db: Database, feed: Feed) -> None:
         self._db = db
         self._ecosystem = feed.ecosystem
-        self._due_at = feed.due_at
+        self._lease = Lease(db, _DUE, feed.ecosystem, feed.due_at)
 
     async def renew(self) -> bool:
-        until = await self._db.transact(_renew, self._ecosystem, self._due_at)
-        self._due_at = until or self._due_at
-        return until is not None
+        return await self._lease.renew()
 
     async def succeed(self, synced: Synced, next_in_seconds: float) -> None:
-        await self._db.transact(_succeed, self._ecosystem, self._due_at, synced, next_in_seconds)
+        await self._db.transact(
+            _succeed, self._ecosystem, self._lease.until, synced, next_in_seconds
+        )
 
     async def fail(self, reason: str, at_most_seconds: float) -> None:
-        await self._db.transact(_fail, self._ecosystem, self._due_at, reason, at_most_seconds)
+        await self._db.transact(_fail, self._ecosystem, self._lease.until, reason, at_most_seconds)
 
     async def give_back(self) -> None:
-        """Due at once: we were stopped in the middle."""
-        await self._db.transact(_give_back, self._ecosystem, self._due_at)
+        """Due at once, for another process: this one was stopped."""
+        await self._lease.release(0)
 
 
 async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
@@ -128,25 +128,12 @@ async def _claim(tx: Transaction, ecosystems: Sequence[str], *, now_too: bool) -
     )
     if row is None:
         return None
-    until = now + _LEASE_MS
     await tx.execute(
-        "UPDATE advisory_feeds SET due_at = :until, checked_at = NULL WHERE ecosystem = :ecosystem",
+        "UPDATE advisory_feeds SET checked_at = NULL WHERE ecosystem = :ecosystem",
         ecosystem=row["ecosystem"],
-        until=until,
     )
+    until = await _DUE.claim(tx, row["ecosystem"])
     return msgspec.structs.replace(_feed(row), due_at=until)
-
-
-async def _renew(tx: Transaction, ecosystem: str, due_at: int) -> int | None:
-    until = await tx.clock_ms() + _LEASE_MS
-    changed = await tx.execute(
-        "UPDATE advisory_feeds SET due_at = :until WHERE ecosystem = :ecosystem"
-        " AND due_at = :due_at AND checked_at IS NULL",
-        ecosystem=ecosystem,
-        due_at=due_at,
-        until=until,
-    )
-    return until if changed else None
 
 
 async def _succeed(
@@ -178,8 +165,8 @@ async def _fail(
     row = await tx.fetch_one(
         "SELECT failures FROM advisory_feeds WHERE ecosystem = :ecosystem", ecosystem=ecosystem
     )
-    failures = 0 if row is None else min(row["failures"], 20)
-    backoff = min(_FIRST_BACKOFF_MS * 2**failures, int(at_most_seconds * SECOND_MS))
+    failures = 0 if row is None else row["failures"]
+    backoff = backoff_ms(failures, _FIRST_BACKOFF_MS, int(at_most_seconds * SECOND_MS))
     await tx.execute(
         "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
         " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
@@ -188,14 +175,6 @@ async def _fail(
         reason=reason.replace("\0", " ")[:2_000],
         now=now,
         next=now + backoff,
-    )
-
-
-async def _give_back(tx: Transaction, ecosystem: str, due_at: int) -> None:
-    await tx.execute(
-        "UPDATE advisory_feeds SET due_at = 0 WHERE ecosystem = :ecosystem AND due_at = :due_at",
-        ecosystem=ecosystem,
-        due_at=due_at,
     )
 
 

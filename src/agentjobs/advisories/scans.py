@@ -12,7 +12,6 @@ import msgspec
 
 from agentjobs.advisories.exposure import Finding, Package, find
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.advisories.lease import LEASE_SECONDS
 from agentjobs.advisories.matching import by_package
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import advisories_for
@@ -20,8 +19,9 @@ from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import SECOND_MS
 from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.leases import DueColumn, Lease
 
-_LEASE_MS = LEASE_SECONDS * SECOND_MS
+_DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
 _BACKOFF_MS = 5 * 60 * SECOND_MS
 # For jobs to leave the queue; and a scan may ask registries again.
 _LATER_MS = 15 * 60 * SECOND_MS
@@ -48,15 +48,15 @@ class ScanClaim:
     def __init__(self, db: Database, scan: DueScan) -> None:
         self._db = db
         self._repo_id = scan.repo_id
-        self._until = scan.until
+        self._lease = Lease(db, _DUE, scan.repo_id, scan.until)
 
     async def renew(self) -> bool:
-        """Also while a further scan is wanted: this one is not in vain."""
-        self._until = await self._db.transact(_renew, self._repo_id, self._until)
+        """True even if another scan was requested meanwhile: this one is still worth finishing."""
+        await self._lease.renew()
         return True
 
     async def finish(self) -> None:
-        await self._db.transact(_finish, self._repo_id, self._until)
+        await self._lease.release(None)
 
     async def fail(self, reason: str) -> None:
         await self._db.transact(_fail, self._repo_id, reason)
@@ -151,11 +151,7 @@ async def _claim(tx: Transaction) -> DueScan | None:
     )
     if row is None:
         return None
-    until = now + _LEASE_MS
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :until WHERE id = :id", id=row["id"], until=until
-    )
-    return DueScan(row["id"], row["organization_id"], until)
+    return DueScan(row["id"], row["organization_id"], await _DUE.claim(tx, row["id"]))
 
 
 async def _make_all_due(tx: Transaction) -> None:
@@ -166,17 +162,6 @@ async def _make_all_due(tx: Transaction) -> None:
         now=await tx.clock_ms(),
     )
     tx.announce("scan")
-
-
-async def _renew(tx: Transaction, repo_id: str, until: int) -> int:
-    later = await tx.clock_ms() + _LEASE_MS
-    changed = await tx.execute(
-        "UPDATE repos SET scan_due_at = :later WHERE id = :id AND scan_due_at = :until",
-        id=repo_id,
-        until=until,
-        later=later,
-    )
-    return later if changed else until
 
 
 async def _store(
@@ -199,14 +184,6 @@ async def _store(
         now=await tx.clock_ms(),
     )
     tx.announce("findings")
-
-
-async def _finish(tx: Transaction, repo_id: str, until: int) -> None:
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = NULL WHERE id = :id AND scan_due_at = :until",
-        id=repo_id,
-        until=until,
-    )
 
 
 async def _scan_later(tx: Transaction, repo_id: str) -> None:

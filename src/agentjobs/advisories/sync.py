@@ -12,8 +12,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.feeds import Claim, Feed, Synced, ensure_feeds, forget_feed
-from agentjobs.advisories.lease import while_held
+from agentjobs.advisories.feeds import Feed, FeedClaim, Synced, ensure_feeds, forget_feed
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.parse import id_of_path, look, newest, read
 from agentjobs.advisories.scans import mark_for_scan
@@ -29,6 +28,7 @@ from agentjobs.advisories.sources.source import (
     moment,
 )
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import run_renewing
 
 # A few milliseconds of a writer that everybody waits for.
 _ROWS_AT_ONCE = 40
@@ -37,6 +37,7 @@ _MAX_NEWS = 2_000
 # Records appear in a bucket somewhat later than their time says.
 _OVERLAP = timedelta(hours=1)
 # A list of changes does not tell what was deleted, so each so many times everything is read.
+_RENEW_SECONDS = 15.0
 _EVERYTHING_EACH = 28
 # If we die in the middle, what we changed is looked at after this.
 _SCAN_AFTER_CRASH_MS = 10 * 60 * 1_000
@@ -60,10 +61,11 @@ async def sync_claimed(
     note: Note = lambda _done, _total: None,
 ) -> SyncResult:
     """Raises SourceError, which is stored with the feed, or ClaimLost."""
-    claim = Claim(db, feed)
+    claim = FeedClaim(db, feed)
     every_seconds = refresh_hours * 3_600
     try:
-        synced, result = await while_held(_Sync(db, feed, source, note).run(), claim.renew)
+        work = _Sync(db, feed, source, note).run()
+        synced, result = await run_renewing(work, claim.renew, _RENEW_SECONDS)
     except SourceError as error:
         await claim.fail(str(error), every_seconds)
         raise

@@ -4,9 +4,8 @@ What an index finds is stored by `index_rows`; how it is found is `index`'s busi
 """
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -14,11 +13,12 @@ from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.git.refs import resolve
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
-from agentjobs.inventory.index.wire import Request, Result
+from agentjobs.inventory.index.wire import Request
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.rows import prepare, store_ahead, store_result, store_unchanged
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import backoff_ms, run_renewing
 
 __all__ = [
     "IndexFailure",
@@ -86,7 +86,9 @@ async def index_repository(
         return Indexed(commit, None)
     request = _request("index", git_dir, commit, settings, repo)
     running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
-    result = await _noting_progress(db, repo.id, running, progress)
+    result = await run_renewing(
+        running, lambda: _renew_with_progress(db, repo.id, progress), _PROGRESS_SECONDS
+    )
     # Thousands of rows are made where nobody waits for them.
     rows = await asyncio.to_thread(prepare, repo.id, result)
     rows = await store_ahead(db, repo.id, rows)
@@ -102,7 +104,7 @@ async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> D
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
-    backoff = min(_FIRST_BACKOFF_MS * 2**repo.failures, _MAX_BACKOFF_MS)
+    backoff = backoff_ms(repo.failures, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
     await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
 
 
@@ -139,20 +141,10 @@ class _Progress:
         self.done, self.total = done, total
 
 
-async def _noting_progress(
-    db: Database, repo_id: str, work: Coroutine[Any, Any, Result], progress: _Progress
-) -> Result:
-    """Writing down how far it is, now and then, also keeps the claim."""
-    running = asyncio.create_task(work)
-    try:
-        while not running.done():
-            await asyncio.wait({running}, timeout=_PROGRESS_SECONDS)
-            if not running.done():
-                await db.transact(_store_progress, repo_id, progress.done, progress.total)
-        return await running
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
+async def _renew_with_progress(db: Database, repo_id: str, progress: _Progress) -> bool:
+    """Storing the progress extends the lease, too."""
+    await db.transact(_store_progress, repo_id, progress.done, progress.total)
+    return True
 
 
 async def _claim_due(tx: Transaction) -> DueRepo | None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import aiohttp
 
 from agentjobs.advisories.feeds import Feed, claim_due_feed
-from agentjobs.advisories.lease import ClaimLost
 from agentjobs.advisories.sources import open_source
 from agentjobs.advisories.sources.source import Source, SourceError
 from agentjobs.advisories.sync import sync_claimed, want_feeds
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 60.0

@@ -8,12 +8,13 @@ from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, claim_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerCard
-from agentjobs.jobs.run.outcomes import Abandoned, ClaimLost, Completed, Failed, Outcome, Released
+from agentjobs.jobs.run.outcomes import Abandoned, Completed, Failed, Outcome, Released
 from agentjobs.jobs.run.retry import as_long_as_leased
 from agentjobs.jobs.run.run import Run
 from agentjobs.jobs.run.tools import JobTools
 from agentjobs.loops.loop import first_of
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0

@@ -7,8 +7,6 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -18,6 +16,7 @@ from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.leases import run_renewing
 
 MOST_AT_ONCE = 8
 # Nobody's platform, however slow, may keep the others' waiting.
@@ -100,8 +99,8 @@ class ForgeLoop:
         claim = SyncClaim(self._db, due)
         fields = {"repo_id": due.repo.id}
         try:
-            async with _held(claim):
-                await self._sync.sync(claim)
+            # A first fetch may take longer than the lease.
+            await run_renewing(self._sync.sync(claim), lambda: _renew(claim), _RENEW_SECONDS)
         except StoreUnavailable as error:
             _log.warning("a repository was not looked at: %s", error, extra={"fields": fields})
         except Exception:  # noqa: BLE001 - one must not keep the others waiting
@@ -122,21 +121,9 @@ class ForgeLoop:
             await asyncio.wait(tasks)
 
 
-@asynccontextmanager
-async def _held(claim: SyncClaim) -> AsyncIterator[None]:
-    """A first fetch may take longer than a claim lasts."""
-    renewing = asyncio.create_task(_renew(claim))
+async def _renew(claim: SyncClaim) -> bool:
     try:
-        yield
-    finally:
-        renewing.cancel()
-        await asyncio.wait({renewing})
-
-
-async def _renew(claim: SyncClaim) -> None:
-    while True:
-        await asyncio.sleep(_RENEW_SECONDS)
-        try:
-            await claim.renew()
-        except StoreUnavailable as error:
-            _log.warning("a claim was not renewed: %s", error)
+        await claim.renew()
+    except StoreUnavailable as error:
+        _log.warning("a claim was not renewed: %s", error)
+    return True

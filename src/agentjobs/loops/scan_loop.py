@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Awaitable, Callable
 
-from agentjobs.advisories.lease import while_held
 from agentjobs.advisories.scans import (
     ChoosesVersion,
     DueScan,
@@ -13,9 +12,11 @@ from agentjobs.advisories.scans import (
     scan_repository,
 )
 from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.leases import run_renewing
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
+_RENEW_SECONDS = 15.0
 
 
 class ScanLoop:
@@ -51,7 +52,7 @@ class ScanLoop:
             return False
         claim = ScanClaim(self._db, scan)
         try:
-            await while_held(self._scan(scan), claim.renew)
+            await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one repository must not keep the others waiting

@@ -10,8 +10,9 @@ import msgspec
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 
-LEASE_MS = 300 * SECOND_MS
+DUE = DueColumn("repos", "id", "sync_due_at", 300 * SECOND_MS)
 
 _FIRST_BACKOFF_MS = 30 * SECOND_MS
 _MOST_BACKOFF_MS = 3_600 * SECOND_MS
@@ -47,6 +48,7 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
 
     repo: PlatformRepo
     claimed_at: int
+    lease_until: int
     failures: int
     error: str | None
     connection_error: str | None
@@ -83,22 +85,22 @@ class SyncClaim:
     def __init__(self, db: Database, due: DueSync) -> None:
         self.due = due
         self._db = db
-        self._until = due.claimed_at + LEASE_MS
+        self._lease = Lease(db, DUE, due.repo.id, due.lease_until)
 
-    async def renew(self) -> None:
-        until = now_ms() + LEASE_MS
-        if await self._db.transact(_renew, self.due.repo.id, self._until, until):
-            self._until = until
+    async def renew(self) -> bool:
+        """True even if the repository was made due meanwhile: the sync goes on."""
+        await self._lease.renew()
+        return True
 
     async def finish(
         self, whole_due_at: int, note: str | None, *, again_at: int | None = None
     ) -> None:
         """`note`: what is in the way though all went well; `again_at`: earlier than the whole."""
         due_at = whole_due_at if again_at is None else min(again_at, whole_due_at)
-        await self._db.transact(_finish, self.due, self._until, whole_due_at, due_at, note)
+        await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
 
     async def fail(self, reason: str) -> None:
-        await self._db.transact(_fail, self.due, self._until, reason)
+        await self._db.transact(_fail, self.due, self._lease.until, reason)
 
 
 def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
@@ -106,9 +108,9 @@ def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
     return now + int(poll_seconds * SECOND_MS) * (_TOLD_FACTOR if is_told else 1)
 
 
-def backoff_ms(failures: int) -> int:
-    """After so many failures in a row, this one not counted."""
-    return int(min(_FIRST_BACKOFF_MS * 2 ** min(failures, 10), _MOST_BACKOFF_MS))
+def sync_backoff_ms(failures: int) -> int:
+    """The wait after a failure that `failures` others preceded in a row."""
+    return backoff_ms(failures, _FIRST_BACKOFF_MS, _MOST_BACKOFF_MS)
 
 
 async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSync | None:
@@ -134,16 +136,14 @@ async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSyn
     )
     if row is None:
         return None
-    await tx.execute(
-        "UPDATE repos SET sync_due_at = :until WHERE id = :id", id=row["id"], until=now + LEASE_MS
-    )
-    return _due(row, now)
+    return _due(row, now, await DUE.claim(tx, row["id"]))
 
 
-def _due(row: Row, now: int) -> DueSync:
+def _due(row: Row, now: int, lease_until: int) -> DueSync:
     return DueSync(
         repo=PlatformRepo(**{name: row[name] for name in PlatformRepo.__struct_fields__}),
         claimed_at=now,
+        lease_until=lease_until,
         failures=row["sync_failures"],
         error=row["sync_error"],
         connection_error=row["connection_error"],
@@ -152,16 +152,6 @@ def _due(row: Row, now: int) -> DueSync:
         is_told=row["told_at"] is not None,
         has_told_pulls=bool(row["has_told_pulls"]),
     )
-
-
-async def _renew(tx: Transaction, repo_id: str, held: int, until: int) -> bool:
-    changed = await tx.execute(
-        "UPDATE repos SET sync_due_at = :until WHERE id = :id AND sync_due_at = :held",
-        id=repo_id,
-        held=held,
-        until=until,
-    )
-    return bool(changed)
 
 
 async def _finish(
@@ -210,7 +200,7 @@ async def _fail(tx: Transaction, due: DueSync, held: int, reason: str) -> None:
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
         held=held,
-        due_at=now_ms() + backoff_ms(due.failures),
+        due_at=now_ms() + sync_backoff_ms(due.failures),
         reason=cut,
     )
     # One that was never indexed waits for a first look that goes well.

@@ -1,7 +1,7 @@
 """What goes for all repositories of a connection: its platform is away, or does not know us."""
 
 from agentjobs.clock import now_ms
-from agentjobs.platform_sync.claims import DueSync, backoff_ms
+from agentjobs.platform_sync.claims import DueSync, sync_backoff_ms
 from agentjobs.store.database import Database, Transaction
 
 _MOST_ERROR_LENGTH = 1_000
@@ -33,7 +33,7 @@ async def _rest(tx: Transaction, due: DueSync) -> None:
         "UPDATE forge_connections SET away_failures = away_failures + 1, resting_until = :until"
         " WHERE id = :id",
         id=due.repo.connection_id,
-        until=now_ms() + backoff_ms(row["away_failures"]),
+        until=now_ms() + sync_backoff_ms(row["away_failures"]),
     )
 
 
@@ -45,7 +45,7 @@ async def _fail_together(tx: Transaction, due: DueSync, reason: str) -> None:
         connection_id=due.repo.connection_id,
         failures=due.failures + 1,
         reason=reason,
-        due_at=now + backoff_ms(due.failures),
+        due_at=now + sync_backoff_ms(due.failures),
     )
     await tx.execute(
         "UPDATE forge_connections SET error = :reason, checked_at = :now"

@@ -8,14 +8,14 @@ import aiohttp
 import pytest
 
 from agentjobs.advisories import feeds, rows, sync
-from agentjobs.advisories.feeds import Claim, Feed, claim_due_feed, claim_feed, list_feeds
-from agentjobs.advisories.lease import ClaimLost, while_held
+from agentjobs.advisories.feeds import Feed, FeedClaim, claim_due_feed, claim_feed, list_feeds
 from agentjobs.advisories.sources.local import LocalSource
 from agentjobs.advisories.sources.source import SourceError
 from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost, run_renewing
 from tests.support.findings import add_repo, due_scans
 from tests.support.osv_records import LATER, packed, record, write_bucket
 
@@ -228,21 +228,19 @@ async def test_only_one_at_a_time_synchronizes_a_feed(house: House) -> None:
     await house.db.transact(_expire)
     theirs = await claim_feed(house.db, "PyPI")
     assert theirs is not None
-    claim = Claim(house.db, ours)
+    claim = FeedClaim(house.db, ours)
     assert not await claim.renew()
     await claim.fail("too late to tell", 60)
     assert (await house.feed()).error is None
-    assert await Claim(house.db, theirs).renew()
+    assert await FeedClaim(house.db, theirs).renew()
 
 
-async def test_work_whose_claim_is_lost_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.advisories.lease._RENEW_SECONDS", 0.001)
-
+async def test_work_whose_claim_is_lost_is_cancelled() -> None:
     async def lost() -> bool:
         return False
 
     with pytest.raises(ClaimLost):
-        await while_held(asyncio.Event().wait(), lost)
+        await run_renewing(asyncio.Event().wait(), lost, 0.001)
 
 
 async def test_who_is_stopped_in_the_middle_leaves_the_feed_due(house: House) -> None:

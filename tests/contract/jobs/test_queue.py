@@ -20,12 +20,13 @@ from agentjobs.jobs.queue.leases import (
 )
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.outcomes import Cancelled, ClaimLost, Completed, Failed, Released
+from agentjobs.jobs.run.outcomes import Cancelled, Completed, Failed, Released
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database
+from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
 from tests.support.jobs import AGENTS, World
 

@@ -13,7 +13,7 @@ from agentjobs.forges.hooks import Hint
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
 from agentjobs.platform_sync import pulls, sync
-from agentjobs.platform_sync.claims import LEASE_MS, claim_sync_due
+from agentjobs.platform_sync.claims import DUE, claim_sync_due
 from agentjobs.platform_sync.hook_events import note_delivery
 from agentjobs.platform_sync.pulls import HeardLater
 from agentjobs.settings import load
@@ -447,7 +447,7 @@ async def test_a_claim_comes_back_when_its_process_died(at: PlatformHouse) -> No
     due = await claim_sync_due(at.db)
     assert due is not None
     assert await claim_sync_due(at.db) is None
-    assert round(await at.wait_seconds()) == LEASE_MS // SECOND_MS
+    assert round(await at.wait_seconds()) == DUE.lease_ms // SECOND_MS
     await at.execute("UPDATE repos SET sync_due_at = :past", past=now_ms() - 1)
     assert await claim_sync_due(at.db, busy=[due.repo.id]) is None
     for crowded in (at.connection.id, at.connection.organization_id):
@@ -466,7 +466,7 @@ async def test_a_look_that_was_cut_off_is_done_again(at: PlatformHouse) -> None:
     # What was done stays done; the rest comes when the claim is over.
     assert row["head_commit"]
     assert (await at.pull(1))["comment_seen"] == 10
-    assert round(await at.wait_seconds()) == LEASE_MS // SECOND_MS
+    assert round(await at.wait_seconds()) == DUE.lease_ms // SECOND_MS
     at.deaf.clear()
     at.restart()
     await at.look()

@@ -159,9 +159,9 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     import asyncio
 
     from agentjobs.advisories.feeds import claim_feed
-    from agentjobs.advisories.lease import ClaimLost
     from agentjobs.advisories.sources.source import SourceError
     from agentjobs.advisories.sync import sync_claimed
+    from agentjobs.store.leases import ClaimLost
 
     is_told = False
     while (feed := await claim_feed(admin.db, ecosystem)) is None:

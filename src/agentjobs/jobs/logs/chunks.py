@@ -3,8 +3,8 @@
 from agentjobs.clock import now_ms
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.outcomes import ClaimLost
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost
 
 
 async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list[LogChunk]:

@@ -17,8 +17,8 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARK, LogDecoder, service_line
 from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.outcomes import ClaimLost
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
+from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2

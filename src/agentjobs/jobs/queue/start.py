@@ -5,9 +5,9 @@ from typing import Any
 from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.transition import Change, apply
-from agentjobs.jobs.run.outcomes import ClaimLost
 from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost
 
 
 async def start_job(

@@ -30,10 +30,6 @@ class Abandoned(msgspec.Struct, frozen=True):
 Outcome = Completed | Failed | Cancelled | Released | Abandoned
 
 
-class ClaimLost(Exception):
-    """This worker's claim was taken over or ended; nothing it does may count any more."""
-
-
 class Stopped(Exception):
     """Ends a run with an outcome already known."""
 

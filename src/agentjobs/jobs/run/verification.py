@@ -4,9 +4,9 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.jobs.run.outcomes import ClaimLost
 from agentjobs.json_fields import Count, doc
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,94 @@
+"""Leases: work is claimed for a limited time, and the claim is renewed while the work goes on.
+
+A `DueColumn` is queue, lease and backoff in one column: a row is due once the time in it has
+passed, a claim moves that time to the end of the lease, and the stored time identifies the claim.
+Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentjobs.store.database import Database, Transaction
+
+T = TypeVar("T")
+
+
+class ClaimLost(Exception):
+    """The claim ended or belongs to another process now; its former holder may write nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueColumn:
+    """`key` is the column that identifies a row of `table`."""
+
+    table: str
+    key: str
+    column: str
+    lease_ms: int
+
+    async def claim(self, tx: Transaction, row_id: str) -> int:
+        """Claim a row that the caller has locked; returns when the lease ends."""
+        until = await tx.clock_ms() + self.lease_ms
+        await tx.execute(
+            f"UPDATE {self.table} SET {self.column} = :until WHERE {self.key} = :id",
+            id=row_id,
+            until=until,
+        )
+        return until
+
+    async def move(self, tx: Transaction, row_id: str, held_until: int, due_at: int | None) -> bool:
+        """False if the claim is lost, or the row was made due again meanwhile."""
+        changed = await tx.execute(
+            f"UPDATE {self.table} SET {self.column} = :due_at"
+            f" WHERE {self.key} = :id AND {self.column} = :held_until",
+            id=row_id,
+            held_until=held_until,
+            due_at=due_at,
+        )
+        return bool(changed)
+
+
+class Lease:
+    """One claim on one row, held until `until`."""
+
+    def __init__(self, db: Database, due: DueColumn, row_id: str, until: int) -> None:
+        self.until = until
+        self._db = db
+        self._due = due
+        self._row_id = row_id
+
+    async def renew(self) -> bool:
+        until = await self._db.transact(self._renew)
+        self.until = until or self.until
+        return until is not None
+
+    async def release(self, due_at: int | None) -> None:
+        """Due again at that time; a row that was made due meanwhile stays due."""
+        await self._db.transact(self._due.move, self._row_id, self.until, due_at)
+
+    async def _renew(self, tx: Transaction) -> int | None:
+        until = await tx.clock_ms() + self._due.lease_ms
+        return until if await self._due.move(tx, self._row_id, self.until, until) else None
+
+
+async def run_renewing(
+    work: Coroutine[Any, Any, T], renew: Callable[[], Awaitable[bool]], every_seconds: float
+) -> T:
+    """The result of the work. It is cancelled with ClaimLost once `renew` returns False."""
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=every_seconds)
+            if not task.done() and not await renew():
+                raise ClaimLost
+        return await task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def backoff_ms(failures: int, first_ms: int, max_ms: int) -> int:
+    """The wait after a failure that `failures` others preceded in a row."""
+    return int(min(first_ms * 2 ** min(failures, 20), max_ms))

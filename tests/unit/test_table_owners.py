@@ -1,0 +1,145 @@
+"""Each table is written by one package, the one that docs/architecture.md names.
+
+Where a row has a second writer, the page lists the columns that this package may update.
+"""
+
+import ast
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.paths import PROJECT
+
+SOURCE = PROJECT / "src" / "agentjobs"
+# Both databases belong to the index process alone and live outside the store.
+CACHE_TABLES = {"facts", "states"}
+
+_WRITE = re.compile(
+    r"\b(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|DELETE\s+FROM|(?<!DO )(?<!FOR )(?<!KEY )UPDATE)\s+(\w+)"
+    r"(?:\s+(?:AS\s+)?(?!SET\b)\w+)?(\s+SET\s.*)?",
+    re.DOTALL,
+)
+
+
+class Write(NamedTuple):
+    """`columns` are those of an UPDATE; None if rows are inserted or deleted."""
+
+    place: str
+    package: str
+    table: str
+    columns: frozenset[str] | None
+
+
+def test_every_table_is_written_by_its_owner_alone() -> None:
+    owners, shared = _documented()
+    wrong = [
+        f"{write.place}: {write.package} writes {write.table}, which belongs to "
+        f"{owners.get(write.table, 'nobody')}"
+        for write in _writes()
+        if owners.get(write.table) != write.package
+        and not (
+            write.columns is not None
+            and write.columns <= shared.get((write.table, write.package), frozenset())
+        )
+    ]
+    assert wrong == []
+
+
+def test_the_architecture_names_an_owner_for_every_table(sqlite_template: Path) -> None:
+    with closing(sqlite3.connect(sqlite_template)) as database:
+        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = {name for (name,) in rows if not name.startswith(("sqlite_", "alembic_"))}
+    owners, _ = _documented()
+    assert tables == set(owners)
+
+
+def test_no_column_is_listed_for_a_package_that_does_not_write_it() -> None:
+    _, shared = _documented()
+    for (table, package), columns in shared.items():
+        written = {
+            column
+            for write in _writes()
+            if (write.table, write.package) == (table, package)
+            for column in write.columns or ()
+        }
+        assert columns == written, (table, package)
+
+
+def test_writes_are_found_in_the_forms_they_have() -> None:
+    sql = "UPDATE jobs SET a = CASE WHEN b = 1 THEN 2 END, c = (SELECT d FROM e) WHERE f = 1"
+    assert list(_writes_in(sql)) == [("jobs", frozenset({"a", "c"}))]
+    upsert = "INSERT INTO jobs (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET a = excluded.a"
+    assert list(_writes_in(upsert)) == [("jobs", None)]
+    assert list(_writes_in("DELETE FROM jobs WHERE id = 1")) == [("jobs", None)]
+    assert list(_writes_in("SELECT 1 FROM jobs /*postgresql FOR NO KEY UPDATE OF jobs */")) == []
+
+
+def _documented() -> tuple[dict[str, str], dict[tuple[str, str], frozenset[str]]]:
+    text = (PROJECT / "docs" / "architecture.md").read_text()
+    section = text.partition("## Tables\n")[2].partition("\n## ")[0]
+    owners: dict[str, str] = {}
+    shared: dict[tuple[str, str], frozenset[str]] = {}
+    for line in section.splitlines():
+        cells = [re.findall(r"`(\w+)`", cell) for cell in line.strip("|").split("|")]
+        if len(cells) == 2 and len(cells[0]) == 1:
+            owners |= dict.fromkeys(cells[1], cells[0][0])
+        elif len(cells) == 3 and len(cells[0]) == 1:
+            shared[cells[0][0], cells[1][0]] = frozenset(cells[2])
+    return owners, shared
+
+
+def _writes() -> Iterator[Write]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).parts
+        if parts[:2] == ("store", "migrations"):
+            continue
+        for line, text in _strings(ast.parse(path.read_text())):
+            for table, columns in _writes_in(text):
+                if table not in CACHE_TABLES:
+                    place = f"{'/'.join(parts)}:{line}"
+                    yield Write(place, parts[0], table, columns)
+
+
+def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every string of a module as one text; what an f-string inserts is a `?`."""
+    if isinstance(tree, ast.Constant):
+        if isinstance(tree.value, str):
+            yield tree.lineno, tree.value
+    elif isinstance(tree, ast.JoinedStr):
+        parts = (str(part.value) if isinstance(part, ast.Constant) else "?" for part in tree.values)
+        yield tree.lineno, "".join(parts)
+    else:
+        for child in ast.iter_child_nodes(tree):
+            yield from _strings(child)
+
+
+def _writes_in(text: str) -> Iterator[tuple[str, frozenset[str] | None]]:
+    for match in _WRITE.finditer(text):
+        table, assignments = match.groups()
+        if assignments is None:
+            is_update = match[0].lstrip().startswith("UPDATE")
+            if not is_update:
+                yield table, None
+        else:
+            yield table, frozenset(_assigned(assignments))
+
+
+def _assigned(clause: str) -> Iterator[str]:
+    """The columns of a SET clause, whatever expressions they are set to."""
+    depth, start, text = 0, 0, clause.partition("SET")[2] + " WHERE "
+    for match in re.finditer(r"[(),]|\s(?:WHERE|FROM|RETURNING)\s|CASE|END", text):
+        token = match[0].strip()
+        if token in {"(", "CASE"}:
+            depth += 1
+        elif token in {")", "END"}:
+            depth -= 1
+        elif depth == 0:
+            column, equals, _ = text[start : match.start()].partition("=")
+            if equals:
+                yield column.strip()
+            start = match.end()
+            if token != ",":
+                return
