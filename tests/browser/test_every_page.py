@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page
 
-from agentjobs.web.dashboard.routes import PLACES
+from agentjobs.web.dashboard.routes import ROUTES
 from tests.browser.conftest import OpenPage
 from tests.browser.page_checks import (
     MOST_SHIFT,
@@ -29,7 +29,7 @@ _FOR_GUESTS = ("/sign-in", "/invitation")
 
 def pages_of(things: Things) -> list[str]:
     """From the dashboard's own list, so that a new page is looked at without further ado."""
-    paths = [place.path for place in PLACES if place.method == "GET"]
+    paths = [place.path for place in ROUTES if place.method == "GET"]
     pages = [path for path in paths if not path.endswith(_NO_PAGES) and path not in _FOR_GUESTS]
     return [
         *(things.address_of(path) for path in pages),

@@ -1,5 +1,7 @@
-"""Everyone who comes to the dashboard passes here: who it is, whether they may, and whether a
-change was really asked for by them. Knows no page from the inside."""
+"""Guards every dashboard route: session, role, origin and form token.
+
+A handler runs only after these checks pass. This module knows nothing about individual pages.
+"""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -27,157 +29,165 @@ from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.error_pages import not_signed_in, wants_page
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.repo_addresses import let_routes_read_names
-from agentjobs.web.dashboard.request_context import Guest, Visit
+from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute, Routes
+from agentjobs.web.dashboard.repo_addresses import register_repo_convertor
+from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 
-_Answer = Callable[[Request], Awaitable[Response]]
-_NO_FORM = Form([])
-_SENT_BEFORE = "This form was already submitted, so nothing was created or changed again."
+_Handler = Callable[[Request], Awaitable[Response]]
+_EMPTY_FORM = Form([])
+_ALREADY_SUBMITTED = "This form was already submitted, so nothing was created or changed again."
+_MAX_USER_AGENT_LENGTH = 300
 
 
-def routes_of(context: WebContext, places: list[Place | OpenPlace]) -> list[BaseRoute]:
-    """One route per address, so that a wrong method is told which there are."""
-    let_routes_read_names()
-    pages = {place.path for place in places if place.method == "GET"}
-    door = _Door(context, pages)
-    by_path: dict[str, dict[str, Place | OpenPlace]] = {}
-    for place in places:
-        by_path.setdefault(place.path, {})[place.method] = place
+def guarded_routes(context: WebContext, routes: Routes) -> list[BaseRoute]:
+    """One Starlette route per path, so that a 405 response lists every allowed method."""
+    register_repo_convertor()
+    page_paths = {route.path for route in routes if route.method == "GET"}
+    gate = _AuthGate(context, page_paths)
+    by_path: dict[str, dict[str, PageRoute | PublicRoute]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, {})[route.method] = route
     return [
-        Route(path, door.answer_for(methods), methods=list(methods))
+        Route(path, gate.handler_for(methods), methods=list(methods))
         for path, methods in by_path.items()
     ]
 
 
-class _Door:
-    def __init__(self, context: WebContext, pages: set[str]) -> None:
+class _AuthGate:
+    def __init__(self, context: WebContext, page_paths: set[str]) -> None:
         self._context = context
-        self._pages = pages
+        self._page_paths = page_paths
         self._settings = context.settings
         self._addresses = ClientAddresses(context.settings.trusted_proxies)
 
-    def answer_for(self, methods: dict[str, Place | OpenPlace]) -> _Answer:
-        async def answer(request: Request) -> Response:
-            place = methods["GET" if request.method == "HEAD" else request.method]
-            return await self._answer(place, request)
+    def handler_for(self, methods: dict[str, PageRoute | PublicRoute]) -> _Handler:
+        async def handle(http: Request) -> Response:
+            route = methods["GET" if http.method == "HEAD" else http.method]
+            return await self._handle(route, http)
 
-        return answer
+        return handle
 
-    async def _answer(self, place: Place | OpenPlace, request: Request) -> Response:
-        if request.method == "POST":
-            check_origin(request, self._settings)
+    async def _handle(self, route: PageRoute | PublicRoute, http: Request) -> Response:
+        if http.method == "POST":
+            check_origin(http, self._settings)
             if self._context.stopping.is_set():
                 raise stopping()
-        if isinstance(place, OpenPlace):
-            check_sign_in_is_safe(request, self._settings, self._addresses)
-            guest = await self._guest(request)
-            with acting_as(Actor("service", "agentjobs", address=guest.origin.address)):
-                return await place.handler(guest)
-        visit = await self._visit(place, request)
-        if not visit.may(place.role):
+        if isinstance(route, PublicRoute):
+            return await self._handle_public(route, http)
+        request = await self._authenticate(route, http)
+        if not request.may(route.role):
             raise Problem(
                 "role_required",
-                f"This needs the role {place.role}, and yours in {visit.organization} is "
-                f"{visit.viewer.role}. An administrator of the organization can change that.",
+                f"This requires the role {route.role}; your role in {request.organization} is "
+                f"{request.viewer.role}. An admin of the organization can change it.",
             )
-        viewer = visit.viewer
-        with acting_as(Actor("user", viewer.called, viewer.user_id, visit.origin.address)):
-            if request.method == "POST":
-                return await self._answer_form(place, visit)
-            return await place.handler(visit)
+        viewer = request.viewer
+        with acting_as(Actor("user", viewer.called, viewer.user_id, request.origin.address)):
+            if http.method == "POST":
+                return await self._submit_form(route, request)
+            return await route.handler(request)
 
-    async def _answer_form(self, place: Place, visit: Visit) -> Response:
-        """A form that was accepted is not accepted again, such as when its answer is reloaded."""
-        token, address = visit.form.text("csrf"), visit.request.url.path
-        if not await use_token(visit.db, token, address):
-            return visit.redirect(self._page_of(place, visit), said=_SENT_BEFORE, tone="warn")
+    async def _handle_public(self, route: PublicRoute, http: Request) -> Response:
+        check_sign_in_is_safe(http, self._settings, self._addresses)
+        request = await self._read(http)
+        with acting_as(Actor("service", "agentjobs", address=request.origin.address)):
+            return await route.handler(request)
+
+    async def _submit_form(self, route: PageRoute, request: PageRequest) -> Response:
+        """Accepts each form once; reloading the response does not repeat its effect."""
+        token, address = request.form.text("csrf"), request.http.url.path
+        if not await use_token(request.db, token, address):
+            page = self._page_of_form(route, request)
+            return request.redirect(page, banner=_ALREADY_SUBMITTED, tone="warn")
         is_accepted = False
         try:
-            response = await place.handler(visit)
+            response = await route.handler(request)
             is_accepted = response.status_code < HTTPStatus.BAD_REQUEST
             return response
         finally:
             if not is_accepted:
                 with contextlib.suppress(StoreUnavailable):
-                    await return_token(visit.db, token, address)
+                    await return_token(request.db, token, address)
 
-    def _page_of(self, place: Place, visit: Visit) -> str:
-        """The page that a form belongs to: the nearest one above its address."""
-        path, address = place.path, visit.request.url.path
-        while path and path not in self._pages:
+    def _page_of_form(self, route: PageRoute, request: PageRequest) -> str:
+        """The nearest page above the form's address."""
+        path, address = route.path, request.http.url.path
+        while path and path not in self._page_paths:
             path, address = path.rpartition("/")[0], address.rpartition("/")[0]
         return address or "/"
 
-    async def _visit(self, place: Place, request: Request) -> Visit:
-        viewer = await self._viewer(place, request)
-        request.scope[CALLER] = viewer.caller
-        guest = await self._guest(request)
-        if request.method == "POST" and not is_token_of(viewer.csrf, guest.form.text("csrf")):
+    async def _authenticate(self, route: PageRoute, http: Request) -> PageRequest:
+        viewer = await self._viewer(route, http)
+        http.scope[CALLER] = viewer.caller
+        anonymous = await self._read(http)
+        if http.method == "POST" and not is_token_of(viewer.csrf, anonymous.form.text("csrf")):
             raise Problem(
                 "form_expired",
                 "This form belongs to another session, so nothing was changed. Go back, reload "
                 "the page and submit it again.",
             )
-        visit = Visit(guest.context, guest.request, guest.origin, guest.form, viewer)
-        return await self._in_named_organization(visit)
+        request = PageRequest(self._context, http, anonymous.origin, anonymous.form, viewer)
+        await self._enter_named_organization(request)
+        return request
 
-    async def _viewer(self, place: Place, request: Request) -> Viewer:
-        if place.takes_keys and request.headers.get("authorization"):
-            return _viewer_by_key(await caller_of(request))
-        token = read_cookie(request, self._settings, SESSION)
+    async def _viewer(self, route: PageRoute, http: Request) -> Viewer:
+        if route.takes_keys and http.headers.get("authorization"):
+            return _viewer_of_key(await caller_of(http))
+        token = read_cookie(http, self._settings, SESSION)
         viewer = await find_viewer(self._context.db, self._settings, token) if token else None
         if viewer is None:
-            raise not_signed_in(request, takes_keys=place.takes_keys)
+            raise not_signed_in(http, takes_keys=route.takes_keys)
         return viewer
 
-    async def _in_named_organization(self, visit: Visit) -> Visit:
-        """Some addresses name an organization: it must be one of the viewer's own.
+    async def _enter_named_organization(self, request: PageRequest) -> None:
+        """Some paths name an organization; the viewer must be a member of it.
 
-        Who opens a page of it stands there from now on: its links name no organization. What a
-        page fetches by itself must not move the viewer, who may look at another one meanwhile.
+        Opening such a page switches the session to that organization, because the page's links
+        do not name it. Requests made by a page's script do not switch: the viewer may be looking
+        at another organization in a second window.
         """
-        named = visit.request.path_params.get("org", visit.organization)
-        if named == visit.organization:
-            return visit
-        theirs = await memberships_of(visit.db, visit.viewer.user_id)
-        found = next((each for each in theirs if each.organization == named), None)
-        if found is None or not visit.viewer.session:
+        name = request.http.path_params.get("org", request.organization)
+        if name == request.organization:
+            return
+        memberships = await memberships_of(request.db, request.viewer.user_id)
+        membership = next((each for each in memberships if each.organization == name), None)
+        if membership is None or not request.viewer.session:
             raise Problem("not_found", "There is no such page in your organizations.")
-        visit.viewer = msgspec.structs.replace(
-            visit.viewer,
-            organization=found.organization,
-            organization_id=found.organization_id,
-            role=found.role,
-            plan=(await find_organization(visit.db, named)).plan,
+        request.viewer = msgspec.structs.replace(
+            request.viewer,
+            organization=membership.organization,
+            organization_id=membership.organization_id,
+            role=membership.role,
+            plan=(await find_organization(request.db, name)).plan,
         )
-        visit.request.scope[CALLER] = visit.viewer.caller
-        if _is_opened(visit.request):
-            await self._switch(visit)
-        return visit
+        request.http.scope[CALLER] = request.viewer.caller
+        if _is_navigation(request.http):
+            await self._switch_organization(request)
 
-    async def _switch(self, visit: Visit) -> None:
-        token = read_cookie(visit.request, self._settings, SESSION)
-        # A store that is full can still be looked at.
+    async def _switch_organization(self, request: PageRequest) -> None:
+        token = read_cookie(request.http, self._settings, SESSION)
+        # A store that refuses writes can still serve the page.
         with contextlib.suppress(StoreUnavailable):
-            await switch_organization(visit.db, token, visit.viewer.user_id, visit.organization)
+            await switch_organization(
+                request.db, token, request.viewer.user_id, request.organization
+            )
 
-    async def _guest(self, request: Request) -> Guest:
-        form = await read_form(request) if request.method == "POST" else _NO_FORM
-        agent = request.headers.get("user-agent", "")
-        origin = Origin(self._addresses.of(request.scope), agent[:300])
-        return Guest(self._context, request, origin, form)
-
-
-def _is_opened(request: Request) -> bool:
-    """By a person, as a page: not what a page's script fetches for a part of itself."""
-    is_navigation = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-    is_part = "x-part" in request.headers
-    return request.method == "GET" and is_navigation and not is_part and wants_page(request)
+    async def _read(self, http: Request) -> AnonymousRequest:
+        form = await read_form(http) if http.method == "POST" else _EMPTY_FORM
+        user_agent = http.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
+        origin = Origin(self._addresses.of(http.scope), user_agent)
+        return AnonymousRequest(self._context, http, origin, form)
 
 
-def _viewer_by_key(caller: Caller) -> Viewer:
-    """Of a script or a person with a key: they may look, forms are for those who signed in."""
+def _is_navigation(http: Request) -> bool:
+    """Whether a person opened the page, rather than the page's script fetching a part of it."""
+    is_navigation = http.headers.get("sec-fetch-mode", "navigate") == "navigate"
+    is_part = "x-part" in http.headers
+    return http.method == "GET" and is_navigation and not is_part and wants_page(http)
+
+
+def _viewer_of_key(caller: Caller) -> Viewer:
+    """Read-only access with an API key. Forms require a session."""
     return Viewer(
         user_id=caller.key_id,
         email="",

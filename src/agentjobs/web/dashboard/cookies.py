@@ -9,7 +9,7 @@ from starlette.responses import Response
 from agentjobs.settings import Settings
 
 SESSION = "session"
-SAID = "said"
+BANNER = "said"
 ZONE = "zone"
 OPENID = "openid"
 
@@ -54,19 +54,19 @@ def set_cookie(
     )
 
 
-def drop_cookie(response: Response, settings: Settings, what: str) -> None:
+def delete_cookie(response: Response, settings: Settings, what: str) -> None:
     set_cookie(response, settings, what, "", 0)
 
 
-def say_next(response: Response, settings: Settings, banner: Banner) -> None:
+def set_banner(response: Response, settings: Settings, banner: Banner) -> None:
     """A sentence for the page that follows a redirect."""
     # Browsers drop a cookie that is too long as a whole.
     text = quote(banner.text)[:_MOST_SAID_LENGTH]
-    set_cookie(response, settings, SAID, f"{banner.tone}.{text}", 60)
+    set_cookie(response, settings, BANNER, f"{banner.tone}.{text}", 60)
 
 
-def said_before(request: Request, settings: Settings) -> Banner | None:
-    tone, _, text = read_cookie(request, settings, SAID).partition(".")
+def read_banner(request: Request, settings: Settings) -> Banner | None:
+    tone, _, text = read_cookie(request, settings, BANNER).partition(".")
     for known in get_args(Tone):
         if tone == known and text:
             return Banner(known, unquote(text))

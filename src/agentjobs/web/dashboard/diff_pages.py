@@ -14,15 +14,15 @@ from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import DiffView, Ends, FileView, file_view_of, view_of
 
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-async def whole_diff(visit: Visit, ends: Ends) -> DiffView:
-    git_dir = git_dir_of(visit, ends.repo_id)
+async def whole_diff(request: PageRequest, ends: Ends) -> DiffView:
+    git_dir = git_dir_of(request, ends.repo_id)
     return await view(await diff_between(git_dir, ends.base, ends.head), ends)
 
 
@@ -30,36 +30,36 @@ async def view(diff: Diff, ends: Ends) -> DiffView:
     return await asyncio.to_thread(view_of, diff, ends)
 
 
-async def show_file(visit: Visit, repo_id: str, back: str) -> Response:
+async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
     """One file alone, between the commits that the page named: as a page, or as a part of it."""
-    base, head = visit.query("base"), visit.query("head")
+    base, head = request.query_param("base"), request.query_param("head")
     # As it is: a name may begin or end with a space.
-    path = visit.request.query_params.get("path", "")
+    path = request.http.query_params.get("path", "")
     if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
         raise Problem("not_found", "There is no such file; load the page of the change again.")
     ends = Ends(repo_id, base, head)
-    file = await _file(visit, ends, path)
-    if visit.request.headers.get("x-part"):
-        return visit.part(await visit.fragment("changes/file_part.html", file=file))
-    return await visit.page("changes/file.html", file=file, back=back)
+    file = await _file(request, ends, path)
+    if request.http.headers.get("x-part"):
+        return request.part(await request.fragment("changes/file_part.html", file=file))
+    return await request.render("changes/file.html", file=file, back=back)
 
 
 def addresses_of_files(
-    visit: Visit, shown: DiffView, ends: Ends, place: str
+    request: PageRequest, shown: DiffView, ends: Ends, place: str
 ) -> Callable[[int], str]:
     """For each file of a diff, by its number on the page."""
     paths = {file.index: file.path for file in shown.files}
 
     def address(index: int) -> str:
         query = {"path": paths[index], "base": ends.base, "head": ends.head}
-        return f"{prefix_of(visit.settings)}{place}?{urlencode(query)}"
+        return f"{prefix_of(request.settings)}{place}?{urlencode(query)}"
 
     return address
 
 
-def git_dir_of(visit: Visit, repo_id: str) -> Path:
+def git_dir_of(request: PageRequest, repo_id: str) -> Path:
     try:
-        return present_path(visit.settings.data_path, repo_id)
+        return present_path(request.settings.data_path, repo_id)
     except Problem as problem:
         raise unreadable(problem, repo_id) from None
 
@@ -73,8 +73,8 @@ def unreadable(problem: Problem, what: str) -> Problem:
     )
 
 
-async def _file(visit: Visit, ends: Ends, path: str) -> FileView:
-    git_dir = git_dir_of(visit, ends.repo_id)
+async def _file(request: PageRequest, ends: Ends, path: str) -> FileView:
+    git_dir = git_dir_of(request, ends.repo_id)
     file = await file_diff_between(git_dir, ends.base, ends.head, path)
     if file is None:
         raise Problem("not_found", "This change does not touch that file; load its page again.")

@@ -10,24 +10,24 @@ from agentjobs.organizations.invitations import (
 from agentjobs.organizations.sessions import Viewer, find_viewer, start_session
 from agentjobs.organizations.users import get_user
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Guest
+from agentjobs.web.dashboard.page_route import PublicRoute, Routes
+from agentjobs.web.dashboard.request_context import AnonymousRequest
 from agentjobs.web.dashboard.sign_in import current_token, signed_in
 
 
-async def show(guest: Guest) -> Response:
-    return await _page(guest, guest.query("token"))
+async def show(request: AnonymousRequest) -> Response:
+    return await _page(request, request.query_param("token"))
 
 
-async def accept(guest: Guest) -> Response:
+async def accept(request: AnonymousRequest) -> Response:
     """Nobody can be made to join: who is signed in joins only as the address that was invited."""
-    token, form = guest.form.text("token"), guest.form
+    token, form = request.form.text("token"), request.form
     try:
-        invitation = await find_invitation(guest.db, token)
-        viewer = await _viewer(guest)
+        invitation = await find_invitation(request.db, token)
+        viewer = await _viewer(request)
         if viewer is not None and viewer.email == invitation.email:
-            user = await get_user(guest.db, viewer.user_id)
-            await accept_invitation(guest.db, token, user)
+            user = await get_user(request.db, viewer.user_id)
+            await accept_invitation(request.db, token, user)
         elif invitation.has_account:
             raise Problem(
                 "other_invitation",
@@ -37,45 +37,45 @@ async def accept(guest: Guest) -> Response:
             if form.raw("password") != form.raw("again"):
                 raise Problem("weak_password", "The password was not typed the same way twice.")
             user = await accept_as_new(
-                guest.db, token, name=form.text("name"), password=form.raw("password")
+                request.db, token, name=form.text("name"), password=form.raw("password")
             )
     except Problem as problem:
-        return await _page(guest, token, problem)
+        return await _page(request, token, problem)
     session = await start_session(
-        guest.db,
-        guest.settings,
+        request.db,
+        request.settings,
         user.id,
-        guest.origin,
+        request.origin,
         organization_id=invitation.organization_id,
-        replacing=current_token(guest),
+        replacing=current_token(request),
         how="invitation",
     )
-    return signed_in(guest, session, "/", said=f"Welcome to {invitation.organization}.")
+    return signed_in(request, session, "/", banner=f"Welcome to {invitation.organization}.")
 
 
-async def _page(guest: Guest, token: str, problem: Problem | None = None) -> Response:
+async def _page(request: AnonymousRequest, token: str, problem: Problem | None = None) -> Response:
     invitation = None
     try:
-        invitation = await find_invitation(guest.db, token)
+        invitation = await find_invitation(request.db, token)
     except Problem as not_valid:
         problem = not_valid
-    return await guest.page(
+    return await request.render(
         "invitation.html",
         problem=problem,
         token=token,
         invitation=invitation,
-        name=guest.form.text("name"),
-        signed_in_as=await _viewer(guest),
-        provider=guest.settings.oidc_name if guest.context.openid else "",
+        name=request.form.text("name"),
+        signed_in_as=await _viewer(request),
+        provider=request.settings.oidc_name if request.context.openid else "",
     )
 
 
-async def _viewer(guest: Guest) -> Viewer | None:
-    token = current_token(guest)
-    return await find_viewer(guest.db, guest.settings, token) if token else None
+async def _viewer(request: AnonymousRequest) -> Viewer | None:
+    token = current_token(request)
+    return await find_viewer(request.db, request.settings, token) if token else None
 
 
-PLACES: list[Place | OpenPlace] = [
-    OpenPlace("GET", "/invitation", show),
-    OpenPlace("POST", "/invitation", accept),
+ROUTES: Routes = [
+    PublicRoute("GET", "/invitation", show),
+    PublicRoute("POST", "/invitation", accept),
 ]

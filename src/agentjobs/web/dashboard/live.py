@@ -15,7 +15,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 # By the id of the element whose content each is.
 Parts = Mapping[str, str]
@@ -41,15 +41,15 @@ class EventStream(Response):
     """Server-sent events while `follow` runs and the viewer stays: who is signed out, or loses
     the membership, hears nothing more."""
 
-    def __init__(self, visit: Visit, follow: Callable[[Say], Awaitable[None]]) -> None:
+    def __init__(self, request: PageRequest, follow: Callable[[Say], Awaitable[None]]) -> None:
         super().__init__()
-        if visit.context.stopping.is_set():
+        if request.context.stopping.is_set():
             raise stopping()
-        if visit.context.streams[visit.viewer.session] >= _MOST_STREAMS:
+        if request.context.streams[request.viewer.session] >= _MOST_STREAMS:
             raise Problem(
                 "too_many_streams", "Too many pages are live in this session; close some of them."
             )
-        self._visit = visit
+        self._visit = request
         self._follow = follow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +91,7 @@ def event(name: str, value: object) -> bytes:
 
 
 def live_parts(
-    visit: Visit,
+    request: PageRequest,
     topics: tuple[str, ...],
     render: Callable[[], Awaitable[Parts]],
     *,
@@ -101,7 +101,7 @@ def live_parts(
 
     async def follow(say: Say) -> None:
         shown: dict[str, str] = {}
-        with visit.db.changes.listen(*topics) as signal:
+        with request.db.changes.listen(*topics) as signal:
             while True:
                 parts = await render()
                 for element, html in parts.items():
@@ -116,7 +116,7 @@ def live_parts(
                 if not await signal.wait(_LOOK_SECONDS):
                     await say(_HEARTBEAT)
 
-    return EventStream(visit, follow)
+    return EventStream(request, follow)
 
 
 def on_page(parts: Parts) -> dict[str, dict[str, Markup | str]]:
@@ -131,14 +131,14 @@ def digest_of(html: str) -> str:
     return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-async def until_signed_out(visit: Visit) -> None:
+async def until_signed_out(request: PageRequest) -> None:
     """Ends when the session is over, or its viewer is elsewhere or somebody else there."""
-    token = read_cookie(visit.request, visit.settings, SESSION)
-    with visit.db.changes.listen("sessions") as signal:
+    token = read_cookie(request.http, request.settings, SESSION)
+    with request.db.changes.listen("sessions") as signal:
         while True:
             await signal.wait(_LOOK_SECONDS)
-            viewer = await find_viewer(visit.db, visit.settings, token, is_request=False)
-            if viewer is None or _place(viewer) != _place(visit.viewer):
+            viewer = await find_viewer(request.db, request.settings, token, is_request=False)
+            if viewer is None or _place(viewer) != _place(request.viewer):
                 return
 
 

@@ -13,11 +13,11 @@ from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import happened_in
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
@@ -90,31 +90,31 @@ _PICTURES = (
 )
 
 
-async def show(visit: Visit) -> Response:
-    span = _span(visit)
-    repos = await list_repos(visit.db, visit.organization_id, limit=1)
-    return await visit.page(
-        "overview.html", span=span, spans=list(_SPANS), has_repos=bool(repos), **await _now(visit)
+async def show(request: PageRequest) -> Response:
+    span = _span(request)
+    repos = await list_repos(request.db, request.organization_id, limit=1)
+    return await request.render(
+        "overview.html", span=span, spans=list(_SPANS), has_repos=bool(repos), **await _now(request)
     )
 
 
-async def stream(visit: Visit) -> Response:
-    span = _span(visit)
+async def stream(request: PageRequest) -> Response:
+    span = _span(request)
 
     async def parts() -> Parts:
-        facts = await _now(visit)
+        facts = await _now(request)
         return {
-            "tiles": await visit.fragment("overview/tiles.html", span=span, **facts),
-            "plots": await visit.fragment("overview/plots.html", span=span, **facts),
-            "latest": await visit.fragment("overview/latest.html", span=span, **facts),
+            "tiles": await request.fragment("overview/tiles.html", span=span, **facts),
+            "plots": await request.fragment("overview/plots.html", span=span, **facts),
+            "latest": await request.fragment("overview/latest.html", span=span, **facts),
         }
 
-    return live_parts(visit, (happened_in(visit.organization_id),), parts)
+    return live_parts(request, (happened_in(request.organization_id),), parts)
 
 
-async def _now(visit: Visit) -> dict[str, Any]:
-    overview = await visit.context.statistics.overview(visit.organization_id, _span(visit))
-    latest = await list_lines(visit.db, visit.organization_id, JobFilter(), limit=_SHOWN)
+async def _now(request: PageRequest) -> dict[str, Any]:
+    overview = await request.context.statistics.overview(request.organization_id, _span(request))
+    latest = await list_lines(request.db, request.organization_id, JobFilter(), limit=_SHOWN)
     return {
         "overview": overview,
         "days": _DAYS[overview.span],
@@ -123,8 +123,8 @@ async def _now(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _span(visit: Visit) -> Span:
-    return _SPANS.get(visit.query("span"), "24h")
+def _span(request: PageRequest) -> Span:
+    return _SPANS.get(request.query_param("span"), "24h")
 
 
 def _drawings(overview: Overview) -> list[Drawing]:
@@ -142,7 +142,7 @@ def _label(bucket: Figures, span: Span) -> str:
     return at.strftime("%H:%M") if span == "24h" else at.strftime("%b %d")
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/", "viewer", show),
-    Place("GET", "/stream", "viewer", stream),
+ROUTES: Routes = [
+    PageRoute("GET", "/", "viewer", show),
+    PageRoute("GET", "/stream", "viewer", stream),
 ]

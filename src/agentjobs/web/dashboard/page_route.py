@@ -1,4 +1,4 @@
-"""An address of the dashboard: what may be done there, and by whom at least."""
+"""The dashboard's own route types: an address, its handler, and the role it requires."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,28 +6,31 @@ from typing import Literal
 
 from starlette.responses import Response
 
-from agentjobs.web.dashboard.request_context import Guest, Visit
+from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 
+Method = Literal["GET", "POST"]
 Role = Literal["viewer", "member", "admin"]
-GuestHandler = Callable[[Guest], Awaitable[Response]]
-VisitHandler = Callable[[Visit], Awaitable[Response]]
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """For people who are signed in. `takes_keys`: an API key may read it, too."""
+class PageRoute:
+    """Requires a signed-in user with at least `role`. With `takes_keys`, an API key can read it."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     role: Role
-    handler: VisitHandler
+    handler: PageHandler
     takes_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPlace:
-    """For anybody: it has to see for itself who comes."""
+class PublicRoute:
+    """Open to everyone; the handler checks who is asking."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
-    handler: GuestHandler
+    handler: Callable[[AnonymousRequest], Awaitable[Response]]
+
+
+Routes = list[PageRoute | PublicRoute]

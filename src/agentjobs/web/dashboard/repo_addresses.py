@@ -16,6 +16,6 @@ class _FullName(Convertor[str]):
         return value
 
 
-def let_routes_read_names() -> None:
+def register_repo_convertor() -> None:
     """Before the first route with such a name is made."""
     register_url_convertor("repo", _FullName())

@@ -1,4 +1,4 @@
-"""A person's request on its way to a page: who asks, what was sent, and how to answer."""
+"""What a page handler receives: the request, its form and viewer, and ways to respond."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +16,12 @@ from agentjobs.store.database import Database
 from agentjobs.web.api.errors import status_of
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import (
-    SAID,
+    BANNER,
     Banner,
     Tone,
-    drop_cookie,
-    said_before,
-    say_next,
+    delete_cookie,
+    read_banner,
+    set_banner,
 )
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.notices import notices_for
@@ -29,11 +29,11 @@ from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, ren
 
 
 @dataclass(slots=True)
-class Guest:
-    """Whoever it is. `form` is what a POST sent, already read."""
+class AnonymousRequest:
+    """A request from anyone. `form` holds the parsed body of a POST."""
 
     context: WebContext
-    request: Request
+    http: Request
     origin: Origin
     form: Form
 
@@ -45,15 +45,15 @@ class Guest:
     def db(self) -> Database:
         return self.context.db
 
-    def path(self, name: str) -> str:
-        value: str = self.request.path_params[name]
+    def path_param(self, name: str) -> str:
+        value: str = self.http.path_params[name]
         return value
 
-    def query(self, name: str) -> str:
-        """Of the address; the empty text when it is missing."""
-        return self.request.query_params.get(name, "").replace("\0", "").strip()
+    def query_param(self, name: str) -> str:
+        """The empty string if the parameter is missing."""
+        return self.http.query_params.get(name, "").replace("\0", "").strip()
 
-    async def page(
+    async def render(
         self,
         template: str,
         *,
@@ -61,60 +61,62 @@ class Guest:
         problem: Problem | None = None,
         **values: Any,
     ) -> Response:
-        """`problem` is what came in the way of a form on this page; it decides the status."""
+        """A whole page. `problem` is the error of a form on it, and determines the status."""
         status = status if problem is None else status_of(problem)
-        said = said_before(self.request, self.settings)
-        shown = {"problem": problem, "said": said, **await self._surroundings(), **values}
-        response = html_response(await render(template, shown), status)
+        banner = read_banner(self.http, self.settings)
+        shared = await self._layout_values()
+        html = await render(template, {"problem": problem, "said": banner, **shared, **values})
+        response = html_response(html, status)
         if problem is not None and problem.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(problem.retry_after_seconds)
-        if said:
-            drop_cookie(response, self.settings, SAID)
+        if banner:
+            delete_cookie(response, self.settings, BANNER)
         return response
 
     async def fragment(self, template: str, **values: Any) -> str:
-        """A part of a page, as the page itself shows it."""
-        return await render(template, {**self._self(), **values})
+        """A part of a page, rendered exactly as the page renders it."""
+        return await render(template, {**self._base_values(), **values})
 
     def part(self, html: str) -> Response:
-        """A part of a page that the script asked for."""
+        """The response to a script that fetched a part of a page."""
         return html_response(html)
 
-    def redirect(self, path: str, *, said: str = "", tone: Tone = "good", **query: str) -> Response:
-        """To a page of ours, which shows `said` once in a banner of this tone."""
+    def redirect(
+        self, path: str, *, banner: str = "", tone: Tone = "good", **query: str
+    ) -> Response:
+        """To another page of the dashboard, which shows `banner` once."""
         address = prefix_of(self.settings) + path
         if query:
             address += f"?{urlencode(query)}"
         response = RedirectResponse(address, status_code=303, headers=HEADERS)
-        if said:
-            say_next(response, self.settings, Banner(tone, said))
+        if banner:
+            set_banner(response, self.settings, Banner(tone, banner))
         return response
 
-    def _self(self) -> dict[str, Any]:
-        place = self.request.url.path
+    def _base_values(self) -> dict[str, Any]:
         return {
             "prefix": prefix_of(self.settings),
-            "place": place,
+            "place": self.http.url.path,
             "viewer": None,
             "csrf": "",
             "form_nonce": "",
         }
 
-    async def _surroundings(self) -> dict[str, Any]:
-        return {**self._self(), "notices": []}
+    async def _layout_values(self) -> dict[str, Any]:
+        return {**self._base_values(), "notices": []}
 
 
 @dataclass(slots=True)
-class Visit(Guest):
-    """Of somebody who is signed in."""
+class PageRequest(AnonymousRequest):
+    """A request from a signed-in user, or with an API key."""
 
     viewer: Viewer
-    # All forms of a page share one. A stream names that of the page it belongs to, so that the
-    # parts it sends stay the same.
+    # Shared by all forms of a page. A live stream passes the nonce of its page, so that the parts
+    # it sends equal those already shown.
     form_nonce: str = field(default_factory=new_nonce)
 
     def __post_init__(self) -> None:
-        self.form_nonce = nonce_from(self.query("form")) or self.form_nonce
+        self.form_nonce = nonce_from(self.query_param("form")) or self.form_nonce
 
     @property
     def organization_id(self) -> str:
@@ -127,15 +129,15 @@ class Visit(Guest):
     def may(self, role: str) -> bool:
         return allows(self.viewer.role, role)
 
-    def _self(self) -> dict[str, Any]:
+    def _base_values(self) -> dict[str, Any]:
         return {
-            **Guest._self(self),
+            **AnonymousRequest._base_values(self),
             "viewer": self.viewer,
             "csrf": form_token(self.viewer.csrf, self.form_nonce),
             "form_nonce": self.form_nonce,
             "may": self.may,
         }
 
-    async def _surroundings(self) -> dict[str, Any]:
+    async def _layout_values(self) -> dict[str, Any]:
         notices = await notices_for(self.db, self.viewer) if self.may("member") else []
-        return {**self._self(), "notices": notices}
+        return {**self._base_values(), "notices": notices}

@@ -9,9 +9,9 @@ from starlette.types import Scope
 
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
-from agentjobs.web.dashboard.auth_gate import routes_of
+from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
 from agentjobs.web.dashboard.repos import dependencies, graph
@@ -36,41 +36,41 @@ from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 
 _STATIC = Path(__file__).with_name("static")
 
-PLACES: list[Place | OpenPlace] = [
-    *sign_in.PLACES,
-    *invitation.PLACES,
-    *account.PLACES,
-    *overview.PLACES,
+ROUTES: Routes = [
+    *sign_in.ROUTES,
+    *invitation.ROUTES,
+    *account.ROUTES,
+    *overview.ROUTES,
     # Those with a name of their own before those that take any.
-    *listing.PLACES,
-    *creation.PLACES,
-    *log.PLACES,
-    *changes.PLACES,
-    *detail.PLACES,
-    *repos.PLACES,
-    *dependencies.PLACES,
-    *graph.PLACES,
+    *listing.ROUTES,
+    *creation.ROUTES,
+    *log.ROUTES,
+    *changes.ROUTES,
+    *detail.ROUTES,
+    *repos.ROUTES,
+    *dependencies.ROUTES,
+    *graph.ROUTES,
     # After those of its other pages, whose addresses would fit it, too.
-    *repo.PLACES,
-    *vulnerabilities.PLACES,
-    *vulnerability.PLACES,
-    *agents.PLACES,
-    *members.PLACES,
-    *api_keys.PLACES,
-    *forges.PLACES,
-    *forge.PLACES,
-    *forge_repositories.PLACES,
-    *trackers.PLACES,
-    *secrets.PLACES,
-    *budgets.PLACES,
-    *organization.PLACES,
-    *audit_log.PLACES,
+    *repo.ROUTES,
+    *vulnerabilities.ROUTES,
+    *vulnerability.ROUTES,
+    *agents.ROUTES,
+    *members.ROUTES,
+    *api_keys.ROUTES,
+    *forges.ROUTES,
+    *forge.ROUTES,
+    *forge_repositories.ROUTES,
+    *trackers.ROUTES,
+    *secrets.ROUTES,
+    *budgets.ROUTES,
+    *organization.ROUTES,
+    *audit_log.ROUTES,
     # Before webhooks: an endpoint's address would fit it, too.
-    *delivery_log.PLACES,
-    *webhooks.PLACES,
+    *delivery_log.ROUTES,
+    *webhooks.ROUTES,
     # Last: their addresses begin with an organization's name.
-    *pulls.PLACES,
-    *pull.PLACES,
+    *pulls.ROUTES,
+    *pull.ROUTES,
 ]
 
 
@@ -87,5 +87,5 @@ class _OwnFiles(StaticFiles):
 def routes(context: WebContext) -> list[BaseRoute]:
     return [
         Mount("/static", _OwnFiles(directory=_STATIC, check_dir=False), name="static"),
-        *routes_of(context, PLACES),
+        *guarded_routes(context, ROUTES),
     ]

@@ -14,18 +14,18 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations.session_changes import session_id
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Database
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.routes import PLACES
+from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute
+from agentjobs.web.dashboard.routes import ROUTES
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.platform_data import ACCEPTED, SEEN
 from tests.unit.web.dashboard.sample_data import DRAFT, OPEN, SECRET, Things
 
-SIGNED_IN = [place for place in PLACES if isinstance(place, Place)]
+SIGNED_IN = [place for place in ROUTES if isinstance(place, PageRoute)]
 GETS = [place for place in SIGNED_IN if place.method == "GET"]
 POSTS = [place for place in SIGNED_IN if place.method == "POST"]
-OPEN_PLACES = [place for place in PLACES if isinstance(place, OpenPlace)]
+PUBLIC_ROUTES = [place for place in ROUTES if isinstance(place, PublicRoute)]
 
 _PASSWORD = "correct horse battery"
 # By the beginning of the path, the longer before the shorter.
@@ -75,16 +75,16 @@ _FIELDS: Mapping[str, dict[str, str]] = {
 }
 
 
-def named(place: Place | OpenPlace) -> str:
+def named(place: PageRoute | PublicRoute) -> str:
     return f"{place.method} {place.path}"
 
 
-def is_about_somebodys(place: Place | OpenPlace) -> bool:
+def is_about_somebodys(place: PageRoute | PublicRoute) -> bool:
     """What an address names is an organization's, or a person's; advisories are everybody's."""
     return "{" in place.path.replace("{advisory_id}", "")
 
 
-def address_of(place: Place | OpenPlace, things: Things) -> str:
+def address_of(place: PageRoute | PublicRoute, things: Things) -> str:
     filled = re.sub(
         r"{(\w+)(?::\w+)?}", lambda found: _value(place.path, found[1], things), place.path
     )
@@ -95,7 +95,7 @@ def address_of(place: Place | OpenPlace, things: Things) -> str:
     return filled
 
 
-def fields_of(place: Place | OpenPlace) -> dict[str, str]:
+def fields_of(place: PageRoute | PublicRoute) -> dict[str, str]:
     return _FIELDS.get(place.path, {})
 
 
@@ -118,7 +118,7 @@ def with_session_of(things: Things, browser: Browser) -> Things:
 async def ask(
     house: Dashboard,
     browser: Browser,
-    place: Place | OpenPlace,
+    place: PageRoute | PublicRoute,
     address: str,
     csrf: str | None = None,
 ) -> httpx.Response:

@@ -14,8 +14,8 @@ from agentjobs.web.dashboard.text.visible_text import visible
 from tests.support.users import make_passwords_cheap, write
 from tests.unit.web.dashboard.addresses import (
     GETS,
-    OPEN_PLACES,
     POSTS,
+    PUBLIC_ROUTES,
     address_of,
     csrf_of,
     fields_of,
@@ -253,7 +253,7 @@ async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
         *("ecosystem", "kind", "manifest", "vulnerable", "severity", "level"),
     )
     query = urlencode(dict.fromkeys(names, SOUP))
-    for place in (*GETS, *OPEN_PLACES):
+    for place in (*GETS, *PUBLIC_ROUTES):
         if place.method == "GET" and not place.path.endswith(("/stream", "/log")):
             address = address_of(place, hostile.things["acme"]).partition("?")[0]
             page = await hostile.admin.open(f"{address}?{query}")
@@ -263,7 +263,7 @@ async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
 
 async def test_a_form_with_anything_in_it_is_answered_harmlessly(hostile):
     csrf = await csrf_of(hostile.admin)
-    for place in (*POSTS, *OPEN_PLACES):
+    for place in (*POSTS, *PUBLIC_ROUTES):
         # A ping would be sent; signing out ends the walk.
         ends = place.path.startswith(("/sign-out", "/account/sessions"))
         if place.method == "GET" or ends or place.path.endswith("/test"):

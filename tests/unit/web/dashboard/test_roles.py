@@ -6,13 +6,13 @@ import pytest
 
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.memberships import ROLES, allows
-from agentjobs.web.dashboard.page_route import Place
-from agentjobs.web.dashboard.routes import PLACES
+from agentjobs.web.dashboard.page_route import PageRoute
+from agentjobs.web.dashboard.routes import ROUTES
 from tests.support.users import make_passwords_cheap
 from tests.unit.web.dashboard.addresses import (
     GETS,
-    OPEN_PLACES,
     POSTS,
+    PUBLIC_ROUTES,
     SIGNED_IN,
     address_of,
     ask,
@@ -45,12 +45,12 @@ async def furnished(house, tmp_path):
 
 def test_every_address_can_be_made_and_an_unknown_parameter_is_noticed(house):
     things = house[1].things["acme"]
-    addresses = [address_of(place, things) for place in PLACES]
+    addresses = [address_of(place, things) for place in ROUTES]
     assert not any("{" in address for address in addresses)
-    strange = Place("GET", "/things/{thing_id}", "viewer", PLACES[-1].handler)
+    strange = PageRoute("GET", "/things/{thing_id}", "viewer", ROUTES[-1].handler)
     with pytest.raises(AssertionError, match="thing_id"):
         address_of(strange, things)
-    stranger = Place("GET", "/things/{id}", "viewer", PLACES[-1].handler)
+    stranger = PageRoute("GET", "/things/{id}", "viewer", ROUTES[-1].handler)
     with pytest.raises(AssertionError, match="whose identifier"):
         address_of(stranger, things)
 
@@ -101,7 +101,7 @@ async def test_who_is_below_the_role_is_refused_and_changes_nothing(furnished):
             address = address_of(place, furnished.things["acme"])
             answer = await ask(furnished, browser, place, address, csrf)
             assert answer.status_code == 403, f"{role}: {named(place)}"
-            assert f"needs the role {place.role}" in answer.text
+            assert f"requires the role {place.role}" in answer.text
             refused += 1
     assert refused > 30
     assert await stored(furnished.db) == before
@@ -205,7 +205,7 @@ async def test_a_form_without_its_token_or_with_anothers_changes_nothing(furnish
 
 
 async def test_open_places_are_open_and_fail_for_nobody(furnished):
-    for place in OPEN_PLACES:
+    for place in PUBLIC_ROUTES:
         for browser in (furnished.nobody, furnished.viewer):
             answer = await ask(furnished, browser, place, place.path)
             # Who is signed in already is led on from the door.

@@ -12,36 +12,36 @@ from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.diff_pages import addresses_of_files, show_file, whole_diff
 from agentjobs.web.dashboard.jobs.lookup import job_id_of
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import Ends
 
 
-async def show_all(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
-    facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
+async def show_all(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
+    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
     ends = ends_of(facts)
     if ends is None:
         raise Problem("not_found", "This job changed nothing that can be shown here.")
-    if not await _is_here(visit, facts, (ends.base, ends.head)):
-        return await _elsewhere(visit, job_id)
-    view = await whole_diff(visit, ends)
-    lazy_url = addresses_of_files(visit, view, ends, f"/jobs/{job_id}/changes/file")
-    if visit.request.headers.get("x-part"):
-        html = await visit.fragment("changes/all_part.html", view=view, lazy_url=lazy_url)
-        return visit.part(html)
-    return await visit.page(
+    if not await _is_here(request, facts, (ends.base, ends.head)):
+        return await _elsewhere(request, job_id)
+    view = await whole_diff(request, ends)
+    lazy_url = addresses_of_files(request, view, ends, f"/jobs/{job_id}/changes/file")
+    if request.http.headers.get("x-part"):
+        html = await request.fragment("changes/all_part.html", view=view, lazy_url=lazy_url)
+        return request.part(html)
+    return await request.render(
         "changes/all.html", view=view, lazy_url=lazy_url, back=f"/jobs/{job_id}"
     )
 
 
-async def show_one(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
-    facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
+async def show_one(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
+    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
     ends = ends_of(facts)
-    if ends is not None and not await _is_here(visit, facts, (ends.base, ends.head)):
+    if ends is not None and not await _is_here(request, facts, (ends.base, ends.head)):
         raise Problem("not_found", "The platform of this repository shows what the job changed.")
-    return await show_file(visit, facts.repo_id, f"/jobs/{job_id}")
+    return await show_file(request, facts.repo_id, f"/jobs/{job_id}")
 
 
 def ends_of(facts: JobFacts) -> Ends | None:
@@ -51,24 +51,24 @@ def ends_of(facts: JobFacts) -> Ends | None:
     return Ends(facts.repo_id, facts.base_commit, facts.head_commit)
 
 
-async def _is_here(visit: Visit, facts: JobFacts, commits: tuple[str, str]) -> bool:
+async def _is_here(request: PageRequest, facts: JobFacts, commits: tuple[str, str]) -> bool:
     """A repository of the platform `local` has all of its commits, or something is wrong."""
     if facts.platform == "local":
         return True
-    git_dir = git_path(visit.settings.data_path, facts.repo_id)
+    git_dir = git_path(request.settings.data_path, facts.repo_id)
     if not (git_dir / "HEAD").is_file():
         return False
     return all([await has_commit(git_dir, commit) for commit in commits])
 
 
-async def _elsewhere(visit: Visit, job_id: str) -> Response:
-    job = await get_job(visit.context.jobs, visit.organization_id, job_id)
-    if visit.request.headers.get("x-part"):
-        return visit.part(await visit.fragment("changes/elsewhere_part.html", job=job))
-    return await visit.page("changes/elsewhere.html", job=job, back=f"/jobs/{job_id}")
+async def _elsewhere(request: PageRequest, job_id: str) -> Response:
+    job = await get_job(request.context.jobs, request.organization_id, job_id)
+    if request.http.headers.get("x-part"):
+        return request.part(await request.fragment("changes/elsewhere_part.html", job=job))
+    return await request.render("changes/elsewhere.html", job=job, back=f"/jobs/{job_id}")
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/jobs/{job_id}/changes", "viewer", show_all),
-    Place("GET", "/jobs/{job_id}/changes/file", "viewer", show_one),
+ROUTES: Routes = [
+    PageRoute("GET", "/jobs/{job_id}/changes", "viewer", show_all),
+    PageRoute("GET", "/jobs/{job_id}/changes/file", "viewer", show_one),
 ]

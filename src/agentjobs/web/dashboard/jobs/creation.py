@@ -23,8 +23,8 @@ from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
 from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, fault_in, for_people
 from agentjobs.web.dashboard.jobs.lookup import job_id_of
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
@@ -34,57 +34,61 @@ _FIELDS = (
 _FOLDED = _FIELDS[_FIELDS.index("title") :]
 
 
-async def show(visit: Visit) -> Response:
-    typed = {name: visit.query(name) for name in _FIELDS}
-    return await _page(visit, typed)
+async def show(request: PageRequest) -> Response:
+    typed = {name: request.query_param(name) for name in _FIELDS}
+    return await _page(request, typed)
 
 
-async def create(visit: Visit) -> Response:
-    form = visit.form
+async def create(request: PageRequest) -> Response:
+    form = request.form
     typed = {name: form.raw(name) for name in _FIELDS}
     try:
         body = _request(form)
-        faults = request_faults(body, visit.context.catalog)
+        faults = request_faults(body, request.context.catalog)
         if faults:
             raise validation_failed(faults)
         created = await create_job(
-            visit.context.jobs, visit.viewer.caller, create_job_request(body)
+            request.context.jobs, request.viewer.caller, create_job_request(body)
         )
     except Problem as problem:
-        return await _page(visit, typed, for_people(problem))
-    return visit.redirect(f"/jobs/{created.receipt.job_id}")
+        return await _page(request, typed, for_people(problem))
+    return request.redirect(f"/jobs/{created.receipt.job_id}")
 
 
-async def again(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
+async def again(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
     try:
-        created = await run_again(visit.context.jobs, visit.viewer.caller, job_id)
+        created = await run_again(request.context.jobs, request.viewer.caller, job_id)
     except Problem as problem:
-        return await show_job(visit, for_people(problem))
-    return visit.redirect(f"/jobs/{created.receipt.job_id}", said="The same again, as a new job.")
+        return await show_job(request, for_people(problem))
+    return request.redirect(
+        f"/jobs/{created.receipt.job_id}", banner="The same again, as a new job."
+    )
 
 
-async def follow_up(visit: Visit) -> Response:
-    jobs, caller, job_id = visit.context.jobs, visit.viewer.caller, await job_id_of(visit)
-    earlier = await earlier_job(visit.db, visit.organization_id, job_id)
-    prompt = visit.form.raw("prompt")
+async def follow_up(request: PageRequest) -> Response:
+    jobs, caller, job_id = request.context.jobs, request.viewer.caller, await job_id_of(request)
+    earlier = await earlier_job(request.db, request.organization_id, job_id)
+    prompt = request.form.raw("prompt")
     try:
-        faults = follow_up_faults({"prompt": prompt}, earlier, visit.context.catalog)
+        faults = follow_up_faults({"prompt": prompt}, earlier, request.context.catalog)
         if faults:
             raise validation_failed(faults)
         created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     except Problem as problem:
         shown = for_people(problem, {**LABELS, "prompt": "What else shall it do?"})
-        return await show_job(visit, shown, typed=prompt)
-    said = "A job that goes on with the same pull request."
-    return visit.redirect(f"/jobs/{created.receipt.job_id}", said=said)
+        return await show_job(request, shown, typed=prompt)
+    banner = "A job that goes on with the same pull request."
+    return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
 
 
-async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None = None) -> Response:
-    repos = await list_repos(visit.db, visit.organization_id)
-    fleet = await visit.context.jobs.fleet.state()
-    agents = sorted(visit.context.catalog.all(), key=lambda agent: agent.id)
-    return await visit.page(
+async def _page(
+    request: PageRequest, typed: dict[str, str], problem: Problem | None = None
+) -> Response:
+    repos = await list_repos(request.db, request.organization_id)
+    fleet = await request.context.jobs.fleet.state()
+    agents = sorted(request.context.catalog.all(), key=lambda agent: agent.id)
+    return await request.render(
         "jobs/new.html",
         problem=problem,
         typed=typed,
@@ -99,7 +103,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None = N
             )
             for repo in repos
         ],
-        agent_options=[(agent.id, _called(agent), _why_not(visit, agent)) for agent in agents],
+        agent_options=[(agent.id, _called(agent), _why_not(request, agent)) for agent in agents],
         without_worker=[agent.id for agent in agents if not fleet.slots_for(agent.id)],
     )
 
@@ -108,8 +112,8 @@ def _called(agent: Agent) -> str:
     return agent.id if agent.name.lower() == agent.id else f"{agent.id}: {agent.name}"
 
 
-def _why_not(visit: Visit, agent: Agent) -> str | None:
-    if visit.context.plans.allows(visit.viewer.plan, agent.plan_required):
+def _why_not(request: PageRequest, agent: Agent) -> str | None:
+    if request.context.plans.allows(request.viewer.plan, agent.plan_required):
         return None
     return f"needs the plan {agent.plan_required}"
 
@@ -161,9 +165,9 @@ def _more(text: str) -> dict[str, Any]:
     return value
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/jobs/new", "member", show),
-    Place("POST", "/jobs", "member", create),
-    Place("POST", "/jobs/{job_id}/again", "member", again),
-    Place("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
+ROUTES: Routes = [
+    PageRoute("GET", "/jobs/new", "member", show),
+    PageRoute("POST", "/jobs", "member", create),
+    PageRoute("POST", "/jobs/{job_id}/again", "member", again),
+    PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
 ]

@@ -16,8 +16,8 @@ from agentjobs.web.dashboard.jobs.changes import ends_of
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import job_id_of
 from agentjobs.web.dashboard.live import Parts, live_parts, on_page
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import happened_in
 
 # Each is a template of its own.
@@ -28,62 +28,62 @@ _QUEUE_REASONS = {
 }
 
 
-async def show(visit: Visit, problem: Problem | None = None, typed: str = "") -> Response:
+async def show(request: PageRequest, problem: Problem | None = None, typed: str = "") -> Response:
     """`problem` and `typed`: of a form on this page that was refused."""
-    job_id = await job_id_of(visit)
-    facts = await _facts(visit, job_id)
-    return await visit.page(
+    job_id = await job_id_of(request)
+    facts = await _facts(request, job_id)
+    return await request.render(
         "jobs/detail.html",
         problem=problem,
         **facts,
-        parts=on_page(await _parts(visit, facts, typed)),
+        parts=on_page(await _parts(request, facts, typed)),
         # What was typed must not be replaced under the hand.
         live=problem is None and not _is_settled(facts),
-        log=await log_tail(visit.db, job_id),
+        log=await log_tail(request.db, job_id),
     )
 
 
-async def stream(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
+async def stream(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
     state = {"over": False}
 
     async def parts() -> Parts:
-        facts = await _facts(visit, job_id)
+        facts = await _facts(request, job_id)
         state["over"] = _is_settled(facts)
-        return await _parts(visit, facts)
+        return await _parts(request, facts)
 
-    topics = (f"job:{job_id}", happened_in(visit.organization_id))
-    return live_parts(visit, topics, parts, is_over=lambda: state["over"])
+    topics = (f"job:{job_id}", happened_in(request.organization_id))
+    return live_parts(request, topics, parts, is_over=lambda: state["over"])
 
 
-async def _parts(visit: Visit, facts: dict[str, Any], typed: str = "") -> Parts:
+async def _parts(request: PageRequest, facts: dict[str, Any], typed: str = "") -> Parts:
     return {
-        f"job-{name}": await visit.fragment(f"jobs/{name}.html", typed=typed, **facts)
+        f"job-{name}": await request.fragment(f"jobs/{name}.html", typed=typed, **facts)
         for name in _PARTS
     }
 
 
-async def cancel(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
+async def cancel(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
     try:
-        await cancel_job(visit.context.jobs, visit.organization_id, job_id)
+        await cancel_job(request.context.jobs, request.organization_id, job_id)
     except Problem as problem:
         if problem.code != "job_finished":
             raise
-        return visit.redirect(f"/jobs/{job_id}", said=problem.message, tone="warn")
-    return visit.redirect(f"/jobs/{job_id}", said="The job is being cancelled.")
+        return request.redirect(f"/jobs/{job_id}", banner=problem.message, tone="warn")
+    return request.redirect(f"/jobs/{job_id}", banner="The job is being cancelled.")
 
 
-async def _facts(visit: Visit, job_id: str) -> dict[str, Any]:
-    job = await get_job(visit.context.jobs, visit.organization_id, job_id)
-    facts = await job_facts(visit.context.jobs, visit.organization_id, job_id)
+async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
+    job = await get_job(request.context.jobs, request.organization_id, job_id)
+    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
     override = msgspec.json.encode(facts.config_override)
     return {
         "job": job,
         "facts": facts,
-        "events": await event_deliveries(visit.db, visit.organization_id, job_id),
+        "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
-        "why_no_follow_up": await _why_no_follow_up(visit, job, facts),
+        "why_no_follow_up": await _why_no_follow_up(request, job, facts),
         "settings_json": msgspec.json.format(override, indent=2).decode(),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "asked": _asked(job, facts),
@@ -91,13 +91,13 @@ async def _facts(visit: Visit, job_id: str) -> dict[str, Any]:
     }
 
 
-async def _why_no_follow_up(visit: Visit, job: JobView, facts: JobFacts) -> str | None:
+async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobFacts) -> str | None:
     """None: it can be had. Empty: nobody would ask for one."""
     if job.status != COMPLETED or job.pr_state is None or facts.repo_now is None:
         return ""
     if job.pr_state != "open":
         return f"The pull request is {job.pr_state}, so no job can go on with it."
-    other = await active_job_on(visit.db, visit.organization_id, facts.repo_id, facts.branch)
+    other = await active_job_on(request.db, request.organization_id, facts.repo_id, facts.branch)
     return None if other is None else "A job is at work on this pull request already."
 
 
@@ -118,8 +118,8 @@ def _asked(job: JobView, facts: JobFacts) -> str:
     return f"{job.agent} on {job.repo}"
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/jobs/{job_id}", "viewer", show),
-    Place("GET", "/jobs/{job_id}/stream", "viewer", stream),
-    Place("POST", "/jobs/{job_id}/cancel", "member", cancel),
+ROUTES: Routes = [
+    PageRoute("GET", "/jobs/{job_id}", "viewer", show),
+    PageRoute("GET", "/jobs/{job_id}/stream", "viewer", stream),
+    PageRoute("POST", "/jobs/{job_id}/cancel", "member", cancel),
 ]

@@ -13,9 +13,9 @@ from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.date_fields import first_ms_of
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import happened_in
 
 _PER_PAGE = 50
@@ -23,19 +23,19 @@ _FIELDS = ("q", "status", "repo", "agent", "ticket", "since", "until")
 _JOB_ID = re.compile("job_[0-9a-z]{26}")
 
 
-async def show(visit: Visit) -> Response:
-    kept, problem = _kept(visit), None
+async def show(request: PageRequest) -> Response:
+    kept, problem = _kept(request), None
     try:
-        page = await _page(visit, _filter(kept))
+        page = await _page(request, _filter(kept))
     except Problem as refused:
         page, problem = JobPage([], None, None), refused
-    repos = await list_repos(visit.db, visit.organization_id)
-    agents = sorted(agent.id for agent in visit.context.catalog.all())
-    return await visit.page(
+    repos = await list_repos(request.db, request.organization_id)
+    agents = sorted(agent.id for agent in request.context.catalog.all())
+    return await request.render(
         "jobs/list.html",
         problem=problem,
         page=page,
-        **_places(visit, kept, page, is_live=problem is None),
+        **_places(request, kept, page, is_live=problem is None),
         kept=kept,
         is_filtered=any(kept.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
@@ -45,27 +45,27 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def stream(visit: Visit) -> Response:
-    kept = _kept(visit)
+async def stream(request: PageRequest) -> Response:
+    kept = _kept(request)
     # Before the stream begins: a browser comes back to one that breaks off, for ever.
     wanted = _filter(kept)
 
     async def parts() -> Parts:
-        page = await _page(visit, wanted)
-        places = _places(visit, kept, page)
-        rows = await visit.fragment(
+        page = await _page(request, wanted)
+        places = _places(request, kept, page)
+        rows = await request.fragment(
             "jobs/rows.html", page=page, is_filtered=any(kept.values()), **places
         )
         return {"job-rows": rows}
 
-    return live_parts(visit, (happened_in(visit.organization_id),), parts)
+    return live_parts(request, (happened_in(request.organization_id),), parts)
 
 
-async def _page(visit: Visit, wanted: JobFilter) -> JobPage:
-    before = visit.query("before")
+async def _page(request: PageRequest, wanted: JobFilter) -> JobPage:
+    before = request.query_param("before")
     return await list_lines(
-        visit.db,
-        visit.organization_id,
+        request.db,
+        request.organization_id,
         wanted,
         limit=_PER_PAGE,
         before=before if _JOB_ID.fullmatch(before) else None,
@@ -87,16 +87,16 @@ def _filter(kept: dict[str, str]) -> JobFilter:
     )
 
 
-def _kept(visit: Visit) -> dict[str, str]:
-    return {name: visit.query(name)[:300] for name in _FIELDS}
+def _kept(request: PageRequest) -> dict[str, str]:
+    return {name: request.query_param(name)[:300] for name in _FIELDS}
 
 
 def _places(
-    visit: Visit, kept: dict[str, str], page: JobPage, *, is_live: bool = True
+    request: PageRequest, kept: dict[str, str], page: JobPage, *, is_live: bool = True
 ) -> dict[str, Any]:
-    here = f"{prefix_of(visit.settings)}/jobs"
+    here = f"{prefix_of(request.settings)}/jobs"
     given = {name: value for name, value in kept.items() if value}
-    before = visit.query("before")
+    before = request.query_param("before")
     return {
         "older": _address(here, {**given, "before": page.next_before or ""}),
         "newest": _address(here, given) if before else "",
@@ -112,7 +112,7 @@ def _address(place: str, query: dict[str, str]) -> str:
     return f"{place}?{urlencode(query)}" if query else place
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/jobs", "viewer", show),
-    Place("GET", "/jobs/stream", "viewer", stream),
+ROUTES: Routes = [
+    PageRoute("GET", "/jobs", "viewer", show),
+    PageRoute("GET", "/jobs/stream", "viewer", stream),
 ]

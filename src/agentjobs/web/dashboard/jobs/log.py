@@ -15,8 +15,8 @@ from agentjobs.store.database import Database
 from agentjobs.web.api.logs import LogText
 from agentjobs.web.dashboard.jobs.lookup import job_id_of
 from agentjobs.web.dashboard.live import EventStream, Say, event
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines
 
 _CHUNKS_AT_ONCE = 16
@@ -60,24 +60,24 @@ def _newest(text: str) -> tuple[str, bool]:
     return (text if is_whole else "\n".join(lines[1:])), is_whole
 
 
-async def as_text(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
-    return LogText(visit.context, job_id, None)
+async def as_text(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
+    return LogText(request.context, job_id, None)
 
 
-async def stream(visit: Visit) -> Response:
-    job_id = await job_id_of(visit)
-    after = visit.query("after")
+async def stream(request: PageRequest) -> Response:
+    job_id = await job_id_of(request)
+    after = request.query_param("after")
     is_number = after.isascii() and after.isdecimal() and len(after) <= _MOST_SEQUENCE_DIGITS
-    follower = _Follower(visit, job_id, int(after) if is_number else 0)
-    return EventStream(visit, follower.follow)
+    follower = _Follower(request, job_id, int(after) if is_number else 0)
+    return EventStream(request, follower.follow)
 
 
 class _Follower:
     """Sends the lines that come after those that a page shows."""
 
-    def __init__(self, visit: Visit, job_id: str, after: int) -> None:
-        self._visit = visit
+    def __init__(self, request: PageRequest, job_id: str, after: int) -> None:
+        self._visit = request
         self._job_id = job_id
         self._after = after
         self._lines = AnsiLines()
@@ -122,7 +122,7 @@ def _text(chunks: Sequence[LogChunk]) -> str:
     return "".join(chunk.text for chunk in chunks)
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/jobs/{job_id}/log", "viewer", as_text),
-    Place("GET", "/jobs/{job_id}/log/stream", "viewer", stream),
+ROUTES: Routes = [
+    PageRoute("GET", "/jobs/{job_id}/log", "viewer", as_text),
+    PageRoute("GET", "/jobs/{job_id}/log/stream", "viewer", stream),
 ]

@@ -15,7 +15,7 @@ from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import proposal_of, tips_of
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.diff_pages import unreadable, view
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import DiffView, Ends
 
 MAX_LENGTH = 16 * 1024 * 1024
@@ -67,17 +67,17 @@ class Proposals:
             self._length -= self._kept.popitem(last=False)[1][1]
 
 
-async def proposed_by(visit: Visit, pull: Pull) -> Proposed:
+async def proposed_by(request: PageRequest, pull: Pull) -> Proposed:
     try:
-        tips = await tips_of(present_path(visit.settings.data_path, pull.repo_id), pull)
+        tips = await tips_of(present_path(request.settings.data_path, pull.repo_id), pull)
         known = _shared().find(Ends(pull.repo_id, tips.base, tips.head))
-        return known or await _read(visit, pull)
+        return known or await _read(request, pull)
     except Problem as problem:
         raise unreadable(problem, f"pull request {pull.path}") from None
 
 
-async def _read(visit: Visit, pull: Pull) -> Proposed:
-    proposal = await proposal_of(visit.settings.data_path, pull)
+async def _read(request: PageRequest, pull: Pull) -> Proposed:
+    proposal = await proposal_of(request.settings.data_path, pull)
     # Its own tips: the branches may have moved meanwhile.
     ends = Ends(pull.repo_id, proposal.tips.base, proposal.tips.head)
     shown = await view(proposal.diff, ends)

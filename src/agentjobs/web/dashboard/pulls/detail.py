@@ -16,10 +16,10 @@ from agentjobs.pulls.comments import Comment, add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull, close_pull, get_pull
 from agentjobs.web.dashboard.diff_pages import addresses_of_files, show_file
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.comparison_cache import proposed_by
 from agentjobs.web.dashboard.repo_addresses import REPO
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 
 _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -27,53 +27,55 @@ _SHOWN_COMMENTS_LENGTH = 256 * 1024
 _PLACE = f"/{{org}}/{REPO}/pulls/{{number}}"
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit, await _pull(visit))
+async def show(request: PageRequest) -> Response:
+    return await _page(request, await _pull(request))
 
 
-async def show_one_file(visit: Visit) -> Response:
-    pull = await _pull(visit)
+async def show_one_file(request: PageRequest) -> Response:
+    pull = await _pull(request)
     if pull.url is not None:
         raise Problem("not_found", "The platform of this pull request shows what it changes.")
-    return await show_file(visit, pull.repo_id, pull.path)
+    return await show_file(request, pull.repo_id, pull.path)
 
 
-async def comment(visit: Visit) -> Response:
-    pull, body = await _pull(visit), visit.form.raw("body")
+async def comment(request: PageRequest) -> Response:
+    pull, body = await _pull(request), request.form.raw("body")
     try:
-        await add_comment(visit.db, visit.organization, pull.repo, pull.number, body)
+        await add_comment(request.db, request.organization, pull.repo, pull.number, body)
     except Problem as problem:
-        return await _page(visit, pull, problem, typed=body)
-    return visit.redirect(f"{pull.path}", said="Your comment is added.")
+        return await _page(request, pull, problem, typed=body)
+    return request.redirect(f"{pull.path}", banner="Your comment is added.")
 
 
-async def merge(visit: Visit) -> Response:
-    pull = await _pull(visit)
-    try:
-        async with _turn(pull):
-            await merge_pull(visit.db, visit.settings, visit.organization, pull.repo, pull.number)
-    except Problem as problem:
-        return await _page(visit, pull, _in_plain_words(problem))
-    return visit.redirect(pull.path, said=f"Merged into {pull.base_branch}.")
-
-
-async def close(visit: Visit) -> Response:
-    pull = await _pull(visit)
+async def merge(request: PageRequest) -> Response:
+    pull = await _pull(request)
     try:
         async with _turn(pull):
-            await close_pull(visit.db, visit.organization, pull.repo, pull.number)
+            await merge_pull(
+                request.db, request.settings, request.organization, pull.repo, pull.number
+            )
     except Problem as problem:
-        return await _page(visit, pull, problem)
-    return visit.redirect(pull.path, said="Closed without merging. Its branch stays.")
+        return await _page(request, pull, _in_plain_words(problem))
+    return request.redirect(pull.path, banner=f"Merged into {pull.base_branch}.")
 
 
-async def ready(visit: Visit) -> Response:
-    pull = await _pull(visit)
+async def close(request: PageRequest) -> Response:
+    pull = await _pull(request)
     try:
-        await mark_ready(visit.db, visit.organization, pull.repo, pull.number)
+        async with _turn(pull):
+            await close_pull(request.db, request.organization, pull.repo, pull.number)
     except Problem as problem:
-        return await _page(visit, pull, problem)
-    return visit.redirect(pull.path, said="Ready for review.")
+        return await _page(request, pull, problem)
+    return request.redirect(pull.path, banner="Closed without merging. Its branch stays.")
+
+
+async def ready(request: PageRequest) -> Response:
+    pull = await _pull(request)
+    try:
+        await mark_ready(request.db, request.organization, pull.repo, pull.number)
+    except Problem as problem:
+        return await _page(request, pull, problem)
+    return request.redirect(pull.path, banner="Ready for review.")
 
 
 def _turn(pull: Pull) -> asyncio.Lock:
@@ -81,13 +83,13 @@ def _turn(pull: Pull) -> asyncio.Lock:
     return _turns.setdefault(pull.path, asyncio.Lock())
 
 
-async def _pull(visit: Visit) -> Pull:
-    full_name = visit.path("full_name")
-    number = visit.path("number")
+async def _pull(request: PageRequest) -> Pull:
+    full_name = request.path_param("full_name")
+    number = request.path_param("number")
     # 0, which no pull request has, for what is not a number or absurdly large.
     at = int(number) if re.fullmatch("[0-9]{1,15}", number) else 0
     try:
-        return await get_pull(visit.db, visit.organization, full_name, at)
+        return await get_pull(request.db, request.organization, full_name, at)
     except Problem:
         raise Problem(
             "pull_not_found",
@@ -96,17 +98,17 @@ async def _pull(visit: Visit) -> Pull:
 
 
 async def _page(
-    visit: Visit, pull: Pull, problem: Problem | None = None, typed: str = ""
+    request: PageRequest, pull: Pull, problem: Problem | None = None, typed: str = ""
 ) -> Response:
-    jobs = await lines_of_pull(visit.db, pull.repo_id, pull.number)
+    jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
     if pull.url is not None:
-        return await visit.page("pulls/elsewhere.html", problem=problem, pull=pull, jobs=jobs)
-    proposed = await proposed_by(visit, pull)
-    every = await list_comments(visit.db, pull)
+        return await request.render("pulls/elsewhere.html", problem=problem, pull=pull, jobs=jobs)
+    proposed = await proposed_by(request, pull)
+    every = await list_comments(request.db, pull)
     comments = _newest(every)
     texts = [pull.body.strip(), *(each.body for each in comments)]
     body, *said = await asyncio.to_thread(markdown.render_all, texts)
-    return await visit.page(
+    return await request.render(
         "pulls/detail.html",
         problem=problem,
         pull=pull,
@@ -116,7 +118,7 @@ async def _page(
         jobs=jobs,
         proposal=proposed,
         view=proposed.view,
-        lazy_url=addresses_of_files(visit, proposed.view, proposed.ends, f"{pull.path}/file"),
+        lazy_url=addresses_of_files(request, proposed.view, proposed.ends, f"{pull.path}/file"),
         typed=typed,
     )
 
@@ -147,11 +149,11 @@ def _in_plain_words(problem: Problem) -> Problem:
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", _PLACE, "viewer", show, takes_keys=True),
-    Place("GET", f"{_PLACE}/file", "viewer", show_one_file, takes_keys=True),
-    Place("POST", f"{_PLACE}/comments", "member", comment),
-    Place("POST", f"{_PLACE}/merge", "member", merge),
-    Place("POST", f"{_PLACE}/close", "member", close),
-    Place("POST", f"{_PLACE}/ready", "member", ready),
+ROUTES: Routes = [
+    PageRoute("GET", _PLACE, "viewer", show, takes_keys=True),
+    PageRoute("GET", f"{_PLACE}/file", "viewer", show_one_file, takes_keys=True),
+    PageRoute("POST", f"{_PLACE}/comments", "member", comment),
+    PageRoute("POST", f"{_PLACE}/merge", "member", merge),
+    PageRoute("POST", f"{_PLACE}/close", "member", close),
+    PageRoute("POST", f"{_PLACE}/ready", "member", ready),
 ]

@@ -10,30 +10,30 @@ from starlette.responses import Response
 
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import PullPlace, list_pulls
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _PER_PAGE = 50
 _STATES = ("open", "merged", "closed")
 
 
-async def show_all(visit: Visit) -> Response:
-    return await _page(visit, None, "/pulls")
+async def show_all(request: PageRequest) -> Response:
+    return await _page(request, None, "/pulls")
 
 
-async def show_of_repo(visit: Visit) -> Response:
-    full_name = visit.path("full_name")
-    return await _page(visit, full_name, f"/{visit.organization}/{full_name}/pulls")
+async def show_of_repo(request: PageRequest) -> Response:
+    full_name = request.path_param("full_name")
+    return await _page(request, full_name, f"/{request.organization}/{full_name}/pulls")
 
 
-async def _page(visit: Visit, repo: str | None, here: str) -> Response:
-    state = visit.query("state") if visit.query("state") in _STATES else None
-    before = _decoded(visit.query("before"))
+async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
+    state = request.query_param("state") if request.query_param("state") in _STATES else None
+    before = _decoded(request.query_param("before"))
     try:
         pulls = await list_pulls(
-            visit.db, visit.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
+            request.db, request.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
         )
     except Problem:
         raise Problem(
@@ -41,22 +41,22 @@ async def _page(visit: Visit, repo: str | None, here: str) -> Response:
         ) from None
     shown = pulls[:_PER_PAGE]
     more = len(pulls) > _PER_PAGE
-    return await visit.page(
+    return await request.render(
         "pulls/list.html",
         repo=repo,
         pulls=shown,
         here=here,
         state=state or "",
         states=_STATES,
-        older=_address(visit, here, state, _encoded(shown[-1].place)) if more else "",
-        newest=_address(visit, here, state) if before else "",
+        older=_address(request, here, state, _encoded(shown[-1].place)) if more else "",
+        newest=_address(request, here, state) if before else "",
     )
 
 
-def _address(visit: Visit, here: str, state: str | None, before: str = "") -> str:
+def _address(request: PageRequest, here: str, state: str | None, before: str = "") -> str:
     given: dict[str, Any] = {"state": state, "before": before}
     query = {name: value for name, value in given.items() if value}
-    return prefix_of(visit.settings) + here + (f"?{urlencode(query)}" if query else "")
+    return prefix_of(request.settings) + here + (f"?{urlencode(query)}" if query else "")
 
 
 def _encoded(place: PullPlace) -> str:
@@ -76,7 +76,7 @@ def _decoded(text: str) -> PullPlace | None:
     return (created_at, repo, number) if is_sane else None
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/pulls", "viewer", show_all),
-    Place("GET", f"/{{org}}/{REPO}/pulls", "viewer", show_of_repo, takes_keys=True),
+ROUTES: Routes = [
+    PageRoute("GET", "/pulls", "viewer", show_all),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show_of_repo, takes_keys=True),
 ]

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
 from agentjobs.inventory.dependencies import DependencyView, count_dependencies, list_dependencies
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.detail import page_of_repo
 from agentjobs.web.dashboard.repos.lookup import repo_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 
 _PER_PAGE = 100
@@ -50,22 +50,22 @@ class _Line(msgspec.Struct, frozen=True):
     graph: str
 
 
-async def show(visit: Visit) -> Response:
-    repo = await repo_of(visit)
-    query = _query(visit)
-    here = f"{prefix_of(visit.settings)}/repos/{repo.full_name}"
-    found = await list_dependencies(visit.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
+async def show(request: PageRequest) -> Response:
+    repo = await repo_of(request)
+    query = _query(request)
+    here = f"{prefix_of(request.settings)}/repos/{repo.full_name}"
+    found = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
     shown = found[:_PER_PAGE]
-    known = await advisories_of(visit.db, repo.id, shown)
-    counts = await count_dependencies(visit.db, repo.id)
+    known = await advisories_of(request.db, repo.id, shown)
+    counts = await count_dependencies(request.db, repo.id)
     is_more = len(found) > _PER_PAGE
     place = f"{here}/dependencies"
-    return await visit.page(
+    return await request.render(
         "repos/dependencies.html",
         repo=repo,
         query=query,
         counts=counts,
-        is_looked_for=await is_looked_for(visit),
+        is_looked_for=await is_looked_for(request),
         lines=[_line(one, known.get(one.position, []), here) for one in shown],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "through others")],
@@ -75,8 +75,8 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _query(visit: Visit) -> _Query:
-    kept = {name: visit.query(name)[:1_000] for name in _Query.__struct_fields__}
+def _query(request: PageRequest) -> _Query:
+    kept = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
     kept["kind"] = kept["kind"] if kept["kind"] in _KINDS else ""
     kept["vulnerable"] = "yes" if kept["vulnerable"] else ""
     after = kept["after"]
@@ -114,4 +114,4 @@ def _line(one: DependencyView, advisories: list[DependencyAdvisory], here: str) 
     )
 
 
-PLACES: list[Place | OpenPlace] = [page_of_repo("dependencies", show)]
+ROUTES: Routes = [page_of_repo("dependencies", show)]

@@ -13,7 +13,7 @@ from agentjobs.inventory.model import ModuleGraph
 from agentjobs.inventory.package_neighbors import package_neighbours
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.plots.graph import Node
 from agentjobs.web.dashboard.repos.detail import page_of_repo
@@ -25,7 +25,7 @@ from agentjobs.web.dashboard.repos.graph_views import (
     package_view,
 )
 from agentjobs.web.dashboard.repos.lookup import repo_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 
 _LISTED = 500
@@ -44,63 +44,65 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     q: str = ""
 
 
-async def show(visit: Visit) -> Response:
-    repo = await repo_of(visit)
-    asked = _asked(visit)
+async def show(request: PageRequest) -> Response:
+    repo = await repo_of(request)
+    asked = _asked(request)
     if asked.package:
-        return await _package_page(visit, repo, asked)
-    graph = await shared().load(visit.db, repo.id)
+        return await _package_page(request, repo, asked)
+    graph = await shared().load(request.db, repo.id)
     if graph is None:
-        return await _page(visit, repo, asked)
+        return await _page(request, repo, asked)
     if asked.node or asked.external:
-        return await _module_page(visit, repo, asked, graph)
+        return await _module_page(request, repo, asked, graph)
     if asked.q:
-        return await _results_page(visit, repo, asked, graph)
-    return await _page(visit, repo, asked, **await _overview(visit, repo, graph))
+        return await _results_page(request, repo, asked, graph)
+    return await _page(request, repo, asked, **await _overview(request, repo, graph))
 
 
-async def _module_page(visit: Visit, repo: RepoView, asked: _Asked, graph: ModuleGraph) -> Response:
+async def _module_page(
+    request: PageRequest, repo: RepoView, asked: _Asked, graph: ModuleGraph
+) -> Response:
     name, external = asked.node or asked.external, not asked.node
     found = await asyncio.to_thread(around, graph, name, external=external, most=_LISTED)
     if found is None:
         problem = Problem("not_found", "The indexed commit has no module of this name.")
-        overview = await _overview(visit, repo, graph)
-        return await _page(visit, repo, asked, problem=problem, **overview)
-    view = await asyncio.to_thread(module_view, _here(visit, repo), found)
-    return await _page(visit, repo, asked, view=view)
+        overview = await _overview(request, repo, graph)
+        return await _page(request, repo, asked, problem=problem, **overview)
+    view = await asyncio.to_thread(module_view, _here(request, repo), found)
+    return await _page(request, repo, asked, view=view)
 
 
-async def _package_page(visit: Visit, repo: RepoView, asked: _Asked) -> Response:
-    found = await package_neighbours(visit.db, repo.id, asked.ecosystem, asked.package)
+async def _package_page(request: PageRequest, repo: RepoView, asked: _Asked) -> Response:
+    found = await package_neighbours(request.db, repo.id, asked.ecosystem, asked.package)
     if found is None:
         problem = Problem("not_found", "No manifest of the indexed commit leads to this package.")
-        return await _page(visit, repo, asked, problem=problem)
+        return await _page(request, repo, asked, problem=problem)
     rows = (*found.itself, *found.asked)
-    known = await advisories_of(visit.db, repo.id, rows)
+    known = await advisories_of(request.db, repo.id, rows)
     bad = frozenset(one.name for one in rows if one.position in known)
-    here = _here(visit, repo)
+    here = _here(request, repo)
     view = await asyncio.to_thread(package_view, here, asked.ecosystem, asked.package, found, bad)
     itself = [(one, known.get(one.position, [])) for one in found.itself]
-    return await _page(visit, repo, asked, view=view, itself=itself[:_FOUND])
+    return await _page(request, repo, asked, view=view, itself=itself[:_FOUND])
 
 
 async def _results_page(
-    visit: Visit, repo: RepoView, asked: _Asked, graph: ModuleGraph
+    request: PageRequest, repo: RepoView, asked: _Asked, graph: ModuleGraph
 ) -> Response:
-    here = _here(visit, repo)
+    here = _here(request, repo)
     modules = await asyncio.to_thread(search_modules, graph, asked.q, most=_FOUND)
-    packages = await list_dependencies(visit.db, repo.id, search=asked.q, limit=10 * _FOUND)
+    packages = await list_dependencies(request.db, repo.id, search=asked.q, limit=10 * _FOUND)
     named = dict.fromkeys((one.ecosystem, one.name) for one in packages)
     results = [
         *_modules(here, modules),
         *(Node(name, address_of_package(here, eco, name), note=eco) for eco, name in named),
     ]
-    return await _page(visit, repo, asked, results=results[: 2 * _FOUND])
+    return await _page(request, repo, asked, results=results[: 2 * _FOUND])
 
 
-async def _overview(visit: Visit, repo: RepoView, graph: ModuleGraph) -> dict[str, Any]:
+async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) -> dict[str, Any]:
     """What is imported most: where somebody who knows nothing yet begins."""
-    here = _here(visit, repo)
+    here = _here(request, repo)
     files = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED)
     others = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED, external=True)
     return {
@@ -117,23 +119,30 @@ async def _overview(visit: Visit, repo: RepoView, graph: ModuleGraph) -> dict[st
 
 
 async def _page(
-    visit: Visit, repo: RepoView, asked: _Asked, *, problem: Problem | None = None, **shown: Any
+    request: PageRequest,
+    repo: RepoView,
+    asked: _Asked,
+    *,
+    problem: Problem | None = None,
+    **shown: Any,
 ) -> Response:
     itself: list[tuple[DependencyView, list[DependencyAdvisory]]] = []
     values = {"view": None, "results": None, "graph": None, "most": [], "itself": itself, **shown}
-    return await visit.page("repos/graph.html", problem=problem, repo=repo, asked=asked, **values)
+    return await request.render(
+        "repos/graph.html", problem=problem, repo=repo, asked=asked, **values
+    )
 
 
-def _asked(visit: Visit) -> _Asked:
+def _asked(request: PageRequest) -> _Asked:
     """Names as they are: a file may begin with a space."""
-    given = visit.request.query_params
+    given = request.http.query_params
     names = ("node", "external", "ecosystem", "package")
     kept = {name: given.get(name, "").replace("\0", "")[:_LONGEST_NAME] for name in names}
-    return _Asked(**kept, q=visit.query("q")[:300])
+    return _Asked(**kept, q=request.query_param("q")[:300])
 
 
-def _here(visit: Visit, repo: RepoView) -> str:
-    return f"{prefix_of(visit.settings)}/repos/{repo.full_name}/graph"
+def _here(request: PageRequest, repo: RepoView) -> str:
+    return f"{prefix_of(request.settings)}/repos/{repo.full_name}/graph"
 
 
 def _modules(here: str, modules: list[Module]) -> list[Node]:
@@ -148,4 +157,4 @@ def _modules(here: str, modules: list[Module]) -> list[Node]:
     ]
 
 
-PLACES: list[Place | OpenPlace] = [page_of_repo("graph", show)]
+ROUTES: Routes = [page_of_repo("graph", show)]

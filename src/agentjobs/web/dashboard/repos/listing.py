@@ -9,8 +9,8 @@ from agentjobs.problems import Problem
 from agentjobs.repos.imports.rows import dismiss, list_imports
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 
 HERE = "/repos"
 
@@ -22,51 +22,53 @@ _FIELD_OF = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
+async def show(request: PageRequest) -> Response:
+    return await _page(request)
 
 
-async def stream(visit: Visit) -> Response:
+async def stream(request: PageRequest) -> Response:
     async def parts() -> Parts:
-        return {"repo-rows": await visit.fragment("repos/rows.html", **await _rows(visit))}
+        return {"repo-rows": await request.fragment("repos/rows.html", **await _rows(request))}
 
-    return live_parts(visit, ("index", "repos"), parts)
+    return live_parts(request, ("index", "repos"), parts)
 
 
-async def connect(visit: Visit) -> Response:
+async def connect(request: PageRequest) -> Response:
     """By a tenant: an https address through the guard. Paths are the operator's command line's."""
-    form = visit.form
+    form = request.form
     typed = {name: form.text(name) for name in ("address", "name", "user")}
     try:
-        started = await visit.context.imports.start(
-            await find_organization(visit.db, visit.organization),
+        started = await request.context.imports.start(
+            await find_organization(request.db, request.organization),
             typed["address"],
             name=typed["name"] or None,
             user=typed["user"],
             token=form.text("token"),
         )
     except Problem as problem:
-        return await _page(visit, _for_people(problem), **typed)
-    return visit.redirect(HERE, said=f"{started.full_name} is being fetched.")
+        return await _page(request, _for_people(problem), **typed)
+    return request.redirect(HERE, banner=f"{started.full_name} is being fetched.")
 
 
-async def cancel_import(visit: Visit) -> Response:
-    full_name = await visit.context.imports.cancel(visit.organization_id, visit.path("id"))
-    return visit.redirect(HERE, said=f"{full_name} is not being fetched any more.")
+async def cancel_import(request: PageRequest) -> Response:
+    full_name = await request.context.imports.cancel(
+        request.organization_id, request.path_param("id")
+    )
+    return request.redirect(HERE, banner=f"{full_name} is not being fetched any more.")
 
 
-async def forget_import(visit: Visit) -> Response:
-    await dismiss(visit.db, visit.organization_id, visit.path("id"))
-    return visit.redirect(HERE)
+async def forget_import(request: PageRequest) -> Response:
+    await dismiss(request.db, request.organization_id, request.path_param("id"))
+    return request.redirect(HERE)
 
 
-async def _page(visit: Visit, problem: Problem | None = None, **typed: str) -> Response:
+async def _page(request: PageRequest, problem: Problem | None = None, **typed: str) -> Response:
     shown: dict[str, Any] = {"address": "", "name": "", "user": "", **typed}
     faults = dict.fromkeys(_FIELD_OF.values(), "")
     if problem and problem.code in _FIELD_OF:
         faults[_FIELD_OF[problem.code]] = problem.message
-    return await visit.page(
-        "repos/list.html", problem=problem, faults=faults, **await _rows(visit), **shown
+    return await request.render(
+        "repos/list.html", problem=problem, faults=faults, **await _rows(request), **shown
     )
 
 
@@ -80,17 +82,17 @@ def _for_people(problem: Problem) -> Problem:
     return Problem(problem.code, message)
 
 
-async def _rows(visit: Visit) -> dict[str, Any]:
+async def _rows(request: PageRequest) -> dict[str, Any]:
     return {
-        "repos": await list_repos(visit.db, visit.organization_id),
-        "imports": await list_imports(visit.db, visit.organization_id),
+        "repos": await list_repos(request.db, request.organization_id),
+        "imports": await list_imports(request.db, request.organization_id),
     }
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", HERE, "viewer", show),
-    Place("GET", f"{HERE}/stream", "viewer", stream),
-    Place("POST", HERE, "admin", connect),
-    Place("POST", f"{HERE}/imports/{{id}}/cancel", "admin", cancel_import),
-    Place("POST", f"{HERE}/imports/{{id}}/dismiss", "admin", forget_import),
+ROUTES: Routes = [
+    PageRoute("GET", HERE, "viewer", show),
+    PageRoute("GET", f"{HERE}/stream", "viewer", stream),
+    PageRoute("POST", HERE, "admin", connect),
+    PageRoute("POST", f"{HERE}/imports/{{id}}/cancel", "admin", cancel_import),
+    PageRoute("POST", f"{HERE}/imports/{{id}}/dismiss", "admin", forget_import),
 ]

@@ -9,8 +9,8 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import ApiKey, CreatedKey, create_key, list_keys, revoke_key
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/api-keys"
 _SOON_MS = 7 * DAY_MS
@@ -46,30 +46,30 @@ class _Line(msgspec.Struct, frozen=True):
         return self.state in {"expired", "revoked"}
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit, _Typed())
+async def show(request: PageRequest) -> Response:
+    return await _page(request, _Typed())
 
 
-async def create(visit: Visit) -> Response:
-    typed = _typed(visit.form)
+async def create(request: PageRequest) -> Response:
+    typed = _typed(request.form)
     try:
         created = await create_key(
-            visit.db,
-            visit.organization,
+            request.db,
+            request.organization,
             name=_name(typed),
             scope=typed.scope,
             git_write=typed.git_write,
-            expires_days=_days(typed, visit.form),
+            expires_days=_days(typed, request.form),
         )
     except Problem as problem:
-        return await _page(visit, typed, problem=problem)
+        return await _page(request, typed, problem=problem)
     # Not a redirect: this answer is the only place where the key itself ever stands.
-    return await _page(visit, _Typed(), created=created)
+    return await _page(request, _Typed(), created=created)
 
 
-async def revoke(visit: Visit) -> Response:
+async def revoke(request: PageRequest) -> Response:
     try:
-        revoked = await revoke_key(visit.db, visit.organization, visit.path("id"))
+        revoked = await revoke_key(request.db, request.organization, request.path_param("id"))
     except Problem as problem:
         if problem.code != "key_not_found":
             raise
@@ -77,24 +77,24 @@ async def revoke(visit: Visit) -> Response:
             "not_found",
             "Your organization has no such key; Settings, API keys lists those there are.",
         ) from None
-    return visit.redirect(_PATH, said=f"The key {revoked.name} is revoked.")
+    return request.redirect(_PATH, banner=f"The key {revoked.name} is revoked.")
 
 
 async def _page(
-    visit: Visit,
+    request: PageRequest,
     typed: _Typed,
     *,
     created: CreatedKey | None = None,
     problem: Problem | None = None,
 ) -> Response:
-    keys = await list_keys(visit.db, visit.organization)
+    keys = await list_keys(request.db, request.organization)
     lines = [_Line(key, _state(key, now_ms())) for key in reversed(keys)]
-    return await visit.page(
+    return await request.render(
         "settings/api_keys.html",
         problem=problem,
         typed=typed,
         created=created,
-        example=None if created is None else _example(visit, created.key),
+        example=None if created is None else _example(request, created.key),
         active=[line for line in lines if not line.is_over],
         ended=[line for line in lines if line.is_over],
         expiries=[(value, text, "") for value, text in _EXPIRIES],
@@ -141,13 +141,13 @@ def _state(key: ApiKey, now: int) -> str:
     return "expires soon" if key.expires_at - now < _SOON_MS else "active"
 
 
-def _example(visit: Visit, key: str) -> str:
-    address = shlex.quote(f"{visit.settings.effective_public_url}/v1/agents")
+def _example(request: PageRequest, key: str) -> str:
+    address = shlex.quote(f"{request.settings.effective_public_url}/v1/agents")
     return f'curl -sS {address} -H "Authorization: Bearer {key}"'
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", _PATH, "admin", show),
-    Place("POST", _PATH, "admin", create),
-    Place("POST", f"{_PATH}/{{id}}/revoke", "admin", revoke),
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "admin", show),
+    PageRoute("POST", _PATH, "admin", create),
+    PageRoute("POST", f"{_PATH}/{{id}}/revoke", "admin", revoke),
 ]

@@ -6,9 +6,9 @@ from starlette.responses import Response
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.audit_csv import MOST_ROWS, csv_of
 from agentjobs.web.dashboard.settings.audit_query import AuditQuery, filter_of, read_query
 from agentjobs.web.dashboard.settings.audit_text import (
@@ -32,33 +32,33 @@ class _Line(msgspec.Struct, frozen=True):
     actor_query: str
 
 
-async def show(visit: Visit) -> Response:
-    query = read_query(visit)
+async def show(request: PageRequest) -> Response:
+    query = read_query(request)
     try:
         wanted = filter_of(query)
     except Problem as problem:
-        return await _page(visit, query, [], problem=problem)
-    if visit.query("format") == "csv":
-        return await _file(visit, wanted)
+        return await _page(request, query, [], problem=problem)
+    if request.query_param("format") == "csv":
+        return await _file(request, wanted)
     records = await list_entries(
-        visit.db,
-        visit.organization_id,
+        request.db,
+        request.organization_id,
         wanted,
         limit=_PAGE + 1,
         before=query.before or None,
     )
-    return await _page(visit, query, records)
+    return await _page(request, query, records)
 
 
-async def _file(visit: Visit, wanted: AuditFilter) -> Response:
-    text = await csv_of(visit.db, visit.organization_id, wanted)
-    name = f"audit-log-{visit.organization}-{iso_utc(now_ms())[:10]}.csv"
+async def _file(request: PageRequest, wanted: AuditFilter) -> Response:
+    text = await csv_of(request.db, request.organization_id, wanted)
+    name = f"audit-log-{request.organization}-{iso_utc(now_ms())[:10]}.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, media_type="text/csv", headers={**HEADERS, **disposition})
 
 
 async def _page(
-    visit: Visit,
+    request: PageRequest,
     query: AuditQuery,
     records: list[AuditRecord],
     *,
@@ -66,7 +66,7 @@ async def _page(
 ) -> Response:
     shown = records[:_PAGE]
     older = query.address(before=shown[-1].id) if len(records) > _PAGE else None
-    return await visit.page(
+    return await request.render(
         "settings/audit_log.html",
         problem=problem,
         query=query,
@@ -105,4 +105,4 @@ def _all_of(record: AuditRecord) -> AuditQuery:
     return AuditQuery(actor=record.actor)
 
 
-PLACES: list[Place | OpenPlace] = [Place("GET", _PATH, "admin", show)]
+ROUTES: Routes = [PageRoute("GET", _PATH, "admin", show)]

@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.clock import DAY_MS
 from agentjobs.organizations.audit import AuditFilter
 from agentjobs.web.dashboard.date_fields import first_ms_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
 _is_actor_id = re.compile(r"[a-z]{1,10}_[0-9A-Za-z]{1,64}").fullmatch
@@ -35,16 +35,16 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         return urlencode({name: text for name, text in fields.items() if text})
 
 
-def read_query(visit: Visit) -> AuditQuery:
-    before, action = visit.query("before"), visit.query("action")
-    actor_id = visit.query("actor_id")
+def read_query(request: PageRequest) -> AuditQuery:
+    before, action = request.query_param("before"), request.query_param("action")
+    actor_id = request.query_param("actor_id")
     return AuditQuery(
         # PostgreSQL has no text with a zero byte; nobody is called so either.
-        actor=visit.query("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        actor=request.query_param("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
         actor_id=actor_id if _is_actor_id(actor_id) else "",
         action=action if _is_action(action) else "",
-        since=visit.query("since"),
-        until=visit.query("until"),
+        since=request.query_param("since"),
+        until=request.query_param("until"),
         before=before if _is_id(before) else "",
     )
 

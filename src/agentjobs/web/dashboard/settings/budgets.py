@@ -16,9 +16,9 @@ from agentjobs.organizations.budgets import (
 from agentjobs.organizations.spending import DaySpent, spent_by_day
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries, bars
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/budgets"
 _DAYS = 30
@@ -39,25 +39,27 @@ class _Today(msgspec.Struct, frozen=True):
     share: float | None
 
 
-async def show(visit: Visit) -> Response:
-    budget = await find_budget(visit.db, visit.organization_id)
+async def show(request: PageRequest) -> Response:
+    budget = await find_budget(request.db, request.organization_id)
     typed = _Typed(usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or "")
-    return await _page(visit, budget, typed)
+    return await _page(request, budget, typed)
 
 
-async def change(visit: Visit) -> Response:
-    typed = _Typed(visit.form.text("daily"), visit.form.text("job"))
+async def change(request: PageRequest) -> Response:
+    typed = _Typed(request.form.text("daily"), request.form.text("job"))
     try:
         await set_budget(
-            visit.db,
-            visit.organization,
-            daily=_limit(visit.form, "daily", "Each day"),
-            job=_limit(visit.form, "job", "Each job"),
+            request.db,
+            request.organization,
+            daily=_limit(request.form, "daily", "Each day"),
+            job=_limit(request.form, "job", "Each job"),
         )
     except Problem as problem:
-        budget = await find_budget(visit.db, visit.organization_id)
-        return await _page(visit, budget, typed, problem=problem)
-    return visit.redirect(_PATH, said="The budgets are saved. Jobs that start now keep to them.")
+        budget = await find_budget(request.db, request.organization_id)
+        return await _page(request, budget, typed, problem=problem)
+    return request.redirect(
+        _PATH, banner="The budgets are saved. Jobs that start now keep to them."
+    )
 
 
 def today_of(budget: Budget, spent_nanousd: int) -> _Today:
@@ -68,13 +70,13 @@ def today_of(budget: Budget, spent_nanousd: int) -> _Today:
 
 
 async def _page(
-    visit: Visit, budget: Budget, typed: _Typed, *, problem: Problem | None = None
+    request: PageRequest, budget: Budget, typed: _Typed, *, problem: Problem | None = None
 ) -> Response:
     days = await spent_by_day(
-        visit.db, visit.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
+        request.db, request.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
     )
     dated = [_dated(day) for day in days]
-    return await visit.page(
+    return await request.render(
         "settings/budgets.html",
         problem=problem,
         budget=budget,
@@ -116,7 +118,7 @@ def _plot(days: list[tuple[str, int]]) -> Plot:
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", _PATH, "member", show),
-    Place("POST", _PATH, "admin", change),
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "member", show),
+    PageRoute("POST", _PATH, "admin", change),
 ]

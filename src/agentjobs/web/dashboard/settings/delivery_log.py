@@ -9,9 +9,9 @@ from starlette.responses import Response
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.endpoints import list_endpoints
 from agentjobs.webhooks.log import (
     STATUSES,
@@ -32,19 +32,19 @@ _NOT_FOUND = "There is no such delivery in the log; it may be older than what is
 _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
-async def show_list(visit: Visit) -> Response:
-    wanted = _filter(visit)
-    before = visit.query("before")
+async def show_list(request: PageRequest) -> Response:
+    wanted = _filter(request)
+    before = request.query_param("before")
     page = await list_deliveries(
-        visit.db,
-        visit.organization_id,
+        request.db,
+        request.organization_id,
         wanted,
         limit=_PER_PAGE,
         before=before if _DELIVERY_ID.fullmatch(before) else None,
     )
-    kept = {name: visit.query(name) for name in ("status", "endpoint", "job", "days")}
-    endpoints = await list_endpoints(visit.db, visit.organization)
-    return await visit.page(
+    kept = {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
+    endpoints = await list_endpoints(request.db, request.organization)
+    return await request.render(
         "settings/delivery_log.html",
         deliveries=page.deliveries,
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
@@ -53,65 +53,67 @@ async def show_list(visit: Visit) -> Response:
         spans=_SPANS,
         kept=kept,
         is_filtered=any(kept.values()),
-        older=_address(visit, kept, before=page.deliveries[-1].id) if page.more else "",
-        newest=_address(visit, kept) if before else "",
+        older=_address(request, kept, before=page.deliveries[-1].id) if page.more else "",
+        newest=_address(request, kept) if before else "",
     )
 
 
-async def show_one(visit: Visit) -> Response:
-    return await _detail_page(visit, _delivery_id(visit))
+async def show_one(request: PageRequest) -> Response:
+    return await _detail_page(request, _delivery_id(request))
 
 
-async def again(visit: Visit) -> Response:
-    delivery_id = _delivery_id(visit)
-    owner = await find_organization(visit.db, visit.organization)
+async def again(request: PageRequest) -> Response:
+    delivery_id = _delivery_id(request)
+    owner = await find_organization(request.db, request.organization)
     try:
-        await redeliver(visit.db, owner, delivery_id)
+        await redeliver(request.db, owner, delivery_id)
     except Problem as problem:
-        return await _detail_page(visit, delivery_id, _in_plain_words(problem))
-    said = "It is being sent again, with the same webhook-id."
-    return visit.redirect(f"{HERE}/{delivery_id}", said=said)
+        return await _detail_page(request, delivery_id, _in_plain_words(problem))
+    banner = "It is being sent again, with the same webhook-id."
+    return request.redirect(f"{HERE}/{delivery_id}", banner=banner)
 
 
-async def all_failed_again(visit: Visit) -> Response:
-    days = visit.form.text("days")
+async def all_failed_again(request: PageRequest) -> Response:
+    days = request.form.text("days")
     if days not in _SPANS:
         raise Problem("invalid_number", "Choose how far back to go, and send the form again.")
     since = now_ms() - int(days) * DAY_MS
-    endpoint_id = visit.form.optional("endpoint")
+    endpoint_id = request.form.optional("endpoint")
     done = await redeliver_failed(
-        visit.db, visit.organization_id, since, endpoint_id, most=_MOST_AT_ONCE
+        request.db, request.organization_id, since, endpoint_id, most=_MOST_AT_ONCE
     )
-    said = f"{done.count:,} failed deliveries are being sent again."
+    banner = f"{done.count:,} failed deliveries are being sent again."
     if done.skipped:
-        said += f" {done.skipped:,} were left alone: their endpoints are disabled or removed."
+        banner += f" {done.skipped:,} were left alone: their endpoints are disabled or removed."
     if done.left:
-        said += f" {done.left:,} are left: send the form again for them."
-    return visit.redirect(HERE, said=said)
+        banner += f" {done.left:,} are left: send the form again for them."
+    return request.redirect(HERE, banner=banner)
 
 
-async def _detail_page(visit: Visit, delivery_id: str, problem: Problem | None = None) -> Response:
-    owner = await find_organization(visit.db, visit.organization)
+async def _detail_page(
+    request: PageRequest, delivery_id: str, problem: Problem | None = None
+) -> Response:
+    owner = await find_organization(request.db, request.organization)
     try:
-        detail = await get_delivery(visit.db, owner, delivery_id)
+        detail = await get_delivery(request.db, owner, delivery_id)
     except Problem as refused:
         raise _in_plain_words(refused) from None
-    return await visit.page("settings/delivery.html", problem=problem, **_shown(detail))
+    return await request.render("settings/delivery.html", problem=problem, **_shown(detail))
 
 
-def _filter(visit: Visit) -> DeliveryFilter:
-    status = next((each for each in STATUSES if each == visit.query("status")), None)
-    days = visit.query("days")
+def _filter(request: PageRequest) -> DeliveryFilter:
+    status = next((each for each in STATUSES if each == request.query_param("status")), None)
+    days = request.query_param("days")
     return DeliveryFilter(
         status=status,
-        job_id=visit.query("job") or None,
-        endpoint_id=visit.query("endpoint") or None,
+        job_id=request.query_param("job") or None,
+        endpoint_id=request.query_param("endpoint") or None,
         since_ms=now_ms() - int(days) * DAY_MS if days in _SPANS else None,
     )
 
 
-def _delivery_id(visit: Visit) -> str:
-    delivery_id = visit.path("id")
+def _delivery_id(request: PageRequest) -> str:
+    delivery_id = request.path_param("id")
     if not _DELIVERY_ID.fullmatch(delivery_id):
         raise Problem("delivery_not_found", _NOT_FOUND)
     return delivery_id
@@ -138,14 +140,14 @@ def _shown(detail: DeliveryDetail) -> dict[str, Any]:
     }
 
 
-def _address(visit: Visit, kept: dict[str, str], **more: str) -> str:
+def _address(request: PageRequest, kept: dict[str, str], **more: str) -> str:
     query = {name: value for name, value in {**kept, **more}.items() if value}
-    return f"{prefix_of(visit.settings)}{HERE}?{urlencode(query)}"
+    return f"{prefix_of(request.settings)}{HERE}?{urlencode(query)}"
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", HERE, "member", show_list),
-    Place("POST", f"{HERE}/redeliver-failed", "member", all_failed_again),
-    Place("GET", f"{HERE}/{{id}}", "member", show_one),
-    Place("POST", f"{HERE}/{{id}}/redeliver", "member", again),
+ROUTES: Routes = [
+    PageRoute("GET", HERE, "member", show_list),
+    PageRoute("POST", f"{HERE}/redeliver-failed", "member", all_failed_again),
+    PageRoute("GET", f"{HERE}/{{id}}", "member", show_one),
+    PageRoute("POST", f"{HERE}/{{id}}/redeliver", "member", again),
 ]

@@ -16,8 +16,8 @@ from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
 from agentjobs.platform_sync.state import repos_of_connection
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import (
     PLATFORMS,
     for_people,
@@ -29,70 +29,70 @@ from agentjobs.web.dashboard.settings.platform_access import in_time, persons_pa
 HERE = "/settings/forges"
 
 
-async def show(visit: Visit) -> Response:
-    return await detail_page(visit, await connection_of(visit))
+async def show(request: PageRequest) -> Response:
+    return await detail_page(request, await connection_of(request))
 
 
-async def check(visit: Visit) -> Response:
-    connection = await connection_of(visit)
+async def check(request: PageRequest) -> Response:
+    connection = await connection_of(request)
     try:
-        account = await _asked(visit, connection)
+        account = await _asked(request, connection)
     except Problem as problem:
         # What was found out stands with the connection now.
-        return await detail_page(visit, await connection_of(visit), problem=for_people(problem))
-    return await detail_page(visit, await connection_of(visit), account=account)
+        return await detail_page(request, await connection_of(request), problem=for_people(problem))
+    return await detail_page(request, await connection_of(request), account=account)
 
 
-async def replace(visit: Visit) -> Response:
-    connection = await connection_of(visit)
+async def replace(request: PageRequest) -> Response:
+    connection = await connection_of(request)
     is_app = connection.kind == "app"
-    given = visit.form.text("private_key" if is_app else "token")
+    given = request.form.text("private_key" if is_app else "token")
     try:
         async with in_time(connection.name, "The old credential is still in use."):
             replaced, account = await replace_checked(
-                visit.db,
-                visit.context.keys,
-                platforms_of(visit),
-                visit.organization,
+                request.db,
+                request.context.keys,
+                platforms_of(request),
+                request.organization,
                 connection.id,
                 f"{given}\n" if is_app else given,
                 persons_patience(),
             )
     except Problem as problem:
         return await detail_page(
-            visit, connection, problem=for_people(problem), opened="credential"
+            request, connection, problem=for_people(problem), opened="credential"
         )
-    return await detail_page(visit, replaced, account=account, is_replaced=True)
+    return await detail_page(request, replaced, account=account, is_replaced=True)
 
 
-async def rotate(visit: Visit) -> Response:
-    connection = await connection_of(visit)
+async def rotate(request: PageRequest) -> Response:
+    connection = await connection_of(request)
     secret = await rotate_hook_secret(
-        visit.db, visit.context.keys, visit.organization, connection.id
+        request.db, request.context.keys, request.organization, connection.id
     )
-    return await detail_page(visit, await connection_of(visit), secret=secret)
+    return await detail_page(request, await connection_of(request), secret=secret)
 
 
-async def remove(visit: Visit) -> Response:
-    connection = await connection_of(visit)
+async def remove(request: PageRequest) -> Response:
+    connection = await connection_of(request)
     try:
-        await remove_connection(visit.db, visit.organization, connection.id)
+        await remove_connection(request.db, request.organization, connection.id)
     except Problem as problem:
-        return await detail_page(visit, connection, problem=for_people(problem))
-    said = f"{connection.name} is removed. Revoke its credential on {connection.url}."
-    return visit.redirect(HERE, said=said)
+        return await detail_page(request, connection, problem=for_people(problem))
+    banner = f"{connection.name} is removed. Revoke its credential on {connection.url}."
+    return request.redirect(HERE, banner=banner)
 
 
-async def connection_of(visit: Visit) -> Connection:
+async def connection_of(request: PageRequest) -> Connection:
     """The one that the address names."""
     try:
-        return await find_connection(visit.db, visit.organization, visit.path("id"))
+        return await find_connection(request.db, request.organization, request.path_param("id"))
     except Problem:
         raise not_found() from None
 
 
 async def detail_page(
-    visit: Visit,
+    request: PageRequest,
     connection: Connection,
     *,
     problem: Problem | None = None,
@@ -102,7 +102,7 @@ async def detail_page(
     opened: str = "",
 ) -> Response:
     """`opened` is the form that was refused, which stays open."""
-    return await visit.page(
+    return await request.render(
         "settings/forge.html",
         problem=problem,
         connection=connection,
@@ -112,27 +112,27 @@ async def detail_page(
         account=account,
         is_replaced=is_replaced,
         opened=opened,
-        hook_url=hook_address(visit.settings.effective_public_url, connection),
-        connected=await repos_of_connection(visit.db, connection.id),
+        hook_url=hook_address(request.settings.effective_public_url, connection),
+        connected=await repos_of_connection(request.db, connection.id),
     )
 
 
-async def _asked(visit: Visit, connection: Connection) -> Account:
+async def _asked(request: PageRequest, connection: Connection) -> Account:
     try:
         async with in_time(connection.name, "Try again later."):
             return await check_connection(
-                visit.db, platforms_of(visit), connection.id, persons_patience()
+                request.db, platforms_of(request), connection.id, persons_patience()
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
-            await note_check(visit.db, connection.id, error=problem.message)
+            await note_check(request.db, connection.id, error=problem.message)
         raise
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", f"{HERE}/{{id}}", "member", show),
-    Place("POST", f"{HERE}/{{id}}/check", "admin", check),
-    Place("POST", f"{HERE}/{{id}}/credential", "admin", replace),
-    Place("POST", f"{HERE}/{{id}}/hook-secret", "admin", rotate),
-    Place("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+ROUTES: Routes = [
+    PageRoute("GET", f"{HERE}/{{id}}", "member", show),
+    PageRoute("POST", f"{HERE}/{{id}}/check", "admin", check),
+    PageRoute("POST", f"{HERE}/{{id}}/credential", "admin", replace),
+    PageRoute("POST", f"{HERE}/{{id}}/hook-secret", "admin", rotate),
+    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
 ]

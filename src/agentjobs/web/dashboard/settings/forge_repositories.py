@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from agentjobs.connections.repositories import Connected, SeenHere, connect_from, list_seen
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge import HERE, connection_of
 from agentjobs.web.dashboard.settings.forge_text import for_people
 from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
@@ -28,37 +28,37 @@ class _Results(msgspec.Struct, frozen=True):
     refused: list[tuple[str, str]]
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
+async def show(request: PageRequest) -> Response:
+    return await _page(request)
 
 
-async def connect(visit: Visit) -> Response:
-    connection = await connection_of(visit)
-    names = _names(visit)
+async def connect(request: PageRequest) -> Response:
+    connection = await connection_of(request)
+    names = _names(request)
     try:
-        if not names and not visit.form.flag(_ALL):
+        if not names and not request.form.flag(_ALL):
             raise Problem("invalid_name", "Choose repositories, or write their names.")
         async with in_time(connection.name, "Some may be connected; Repositories shows which."):
             found = await connect_from(
-                visit.db,
-                platforms_of(visit),
-                visit.organization,
+                request.db,
+                platforms_of(request),
+                request.organization,
                 connection.id,
                 names or None,
                 persons_patience(),
             )
     except Problem as problem:
-        return await _page(visit, problem=for_people(problem), typed=visit.form.raw("typed"))
+        return await _page(request, problem=for_people(problem), typed=request.form.raw("typed"))
     results = _results(found, is_all=not names)
     if not results.refused:
-        said = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
-        return visit.redirect(f"{HERE}/{connection.id}", said=f"{said} They are fetched now.")
-    return await _page(visit, results=results)
+        banner = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
+        return request.redirect(f"{HERE}/{connection.id}", banner=f"{banner} They are fetched now.")
+    return await _page(request, results=results)
 
 
-def _names(visit: Visit) -> list[str]:
-    typed = visit.form.raw("typed").replace(",", " ").split()
-    return list(dict.fromkeys([*visit.form.all("repo"), *typed]))
+def _names(request: PageRequest) -> list[str]:
+    typed = request.form.raw("typed").replace(",", " ").split()
+    return list(dict.fromkeys([*request.form.all("repo"), *typed]))
 
 
 def _results(found: list[Connected], *, is_all: bool) -> _Results:
@@ -72,25 +72,25 @@ def _results(found: list[Connected], *, is_all: bool) -> _Results:
 
 
 async def _page(
-    visit: Visit,
+    request: PageRequest,
     problem: Problem | None = None,
     *,
     results: _Results | None = None,
     typed: str = "",
 ) -> Response:
-    connection = await connection_of(visit)
-    query = visit.query("q")[:_MOST_QUERY]
+    connection = await connection_of(request)
+    query = request.query_param("q")[:_MOST_QUERY]
     trouble: Problem | None = None
     seen: list[SeenHere] = []
     try:
         if problem is not None and problem.code == "forge_unavailable":
             # Nobody shall wait for the same thing twice.
             raise problem
-        seen = await _seen(visit, connection.id, connection.name)
+        seen = await _seen(request, connection.id, connection.name)
     except Problem as error:
         trouble = for_people(error)
     wanted = await asyncio.to_thread(_matching, seen, query)
-    return await visit.page(
+    return await request.render(
         "settings/forge_repositories.html",
         # Who came to look is told why there is nothing to see; a form's own refusal goes first.
         problem=problem or trouble,
@@ -107,12 +107,12 @@ async def _page(
     )
 
 
-async def _seen(visit: Visit, connection_id: str, name: str) -> list[SeenHere]:
+async def _seen(request: PageRequest, connection_id: str, name: str) -> list[SeenHere]:
     async with in_time(name, _TOO_SLOW):
         return await list_seen(
-            visit.db,
-            platforms_of(visit),
-            visit.organization,
+            request.db,
+            platforms_of(request),
+            request.organization,
             connection_id,
             persons_patience(),
         )
@@ -125,7 +125,7 @@ def _matching(seen: list[SeenHere], query: str) -> list[SeenHere]:
     return sorted(found, key=lambda one: (bool(one.connected_as), bool(one.problem)))
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", f"{HERE}/{{id}}/repositories", "member", show),
-    Place("POST", f"{HERE}/{{id}}/repositories", "admin", connect),
+ROUTES: Routes = [
+    PageRoute("GET", f"{HERE}/{{id}}/repositories", "member", show),
+    PageRoute("POST", f"{HERE}/{{id}}/repositories", "admin", connect),
 ]

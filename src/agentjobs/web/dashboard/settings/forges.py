@@ -8,8 +8,8 @@ from agentjobs.connections.verify import add_checked
 from agentjobs.platform_sync.state import count_by_connection
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge import HERE, detail_page
 from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field, for_people
 from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
@@ -29,28 +29,28 @@ class _Typed(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.app_id or self.installation_id)
 
 
-async def show_list(visit: Visit) -> Response:
-    return await _page(visit, _Typed())
+async def show_list(request: PageRequest) -> Response:
+    return await _page(request, _Typed())
 
 
-async def add(visit: Visit) -> Response:
-    typed = _typed(visit.form)
+async def add(request: PageRequest) -> Response:
+    typed = _typed(request.form)
     try:
-        new = _new(typed, visit.form)
+        new = _new(typed, request.form)
         async with in_time(PLATFORMS[new.platform], "Nothing was connected; try again later."):
             checked = await add_checked(
-                visit.db,
-                visit.context.keys,
-                platforms_of(visit),
-                visit.organization,
+                request.db,
+                request.context.keys,
+                platforms_of(request),
+                request.organization,
                 new,
                 persons_patience(),
             )
     except Problem as problem:
-        return await _page(visit, typed, for_people(problem), is_app=_is_app(visit.form))
+        return await _page(request, typed, for_people(problem), is_app=_is_app(request.form))
     # Not a redirect: this answer is the only place where the secret ever stands.
     return await detail_page(
-        visit, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
+        request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
     )
 
 
@@ -86,14 +86,14 @@ def _new(typed: _Typed, form: Form) -> NewConnection:
 
 
 async def _page(
-    visit: Visit, typed: _Typed, problem: Problem | None = None, *, is_app: bool = False
+    request: PageRequest, typed: _Typed, problem: Problem | None = None, *, is_app: bool = False
 ) -> Response:
-    return await visit.page(
+    return await request.render(
         "settings/forges.html",
         problem=problem,
         faults=faults_by_field(problem, is_app=is_app),
-        connections=await list_connections(visit.db, visit.organization),
-        counts=await count_by_connection(visit.db, visit.organization_id),
+        connections=await list_connections(request.db, request.organization),
+        counts=await count_by_connection(request.db, request.organization_id),
         platforms=PLATFORMS,
         platform_options=list(PLATFORMS.items()),
         typed=typed,
@@ -101,7 +101,7 @@ async def _page(
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", HERE, "member", show_list),
-    Place("POST", HERE, "admin", add),
+ROUTES: Routes = [
+    PageRoute("GET", HERE, "member", show_list),
+    PageRoute("POST", HERE, "admin", add),
 ]

@@ -8,9 +8,9 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import organization_threshold, set_organization_threshold
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.threshold_text import OFF, organization_options
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/organization"
 
@@ -20,35 +20,37 @@ class _Offer(msgspec.Struct, frozen=True):
     is_available: bool
 
 
-async def enter(visit: Visit) -> Response:
+async def enter(request: PageRequest) -> Response:
     """The first page that the role may see."""
-    first = "/settings/api-keys" if visit.may("admin") else "/settings/webhooks"
-    return visit.redirect(first)
+    first = "/settings/api-keys" if request.may("admin") else "/settings/webhooks"
+    return request.redirect(first)
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
+async def show(request: PageRequest) -> Response:
+    return await _page(request)
 
 
-async def set_threshold(visit: Visit) -> Response:
+async def set_threshold(request: PageRequest) -> Response:
     try:
-        await set_organization_threshold(visit.db, visit.organization, visit.form.text("level"))
+        await set_organization_threshold(
+            request.db, request.organization, request.form.text("level")
+        )
     except Problem as problem:
-        return await _page(visit, problem)
-    return visit.redirect(
-        _PATH, said="It is saved. Repositories that say nothing themselves keep to it."
+        return await _page(request, problem)
+    return request.redirect(
+        _PATH, banner="It is saved. Repositories that say nothing themselves keep to it."
     )
 
 
-async def _page(visit: Visit, problem: Problem | None = None) -> Response:
-    organization = await find_organization(visit.db, visit.organization)
-    plans, settings = visit.context.plans, visit.settings
-    agents = sorted(visit.context.catalog.all(), key=lambda agent: agent.name.lower())
+async def _page(request: PageRequest, problem: Problem | None = None) -> Response:
+    organization = await find_organization(request.db, request.organization)
+    plans, settings = request.context.plans, request.settings
+    agents = sorted(request.context.catalog.all(), key=lambda agent: agent.name.lower())
     address = settings.effective_public_url
-    return await visit.page(
+    return await request.render(
         "settings/organization.html",
         problem=problem,
-        threshold=await organization_threshold(visit.db, visit.organization_id) or OFF,
+        threshold=await organization_threshold(request.db, request.organization_id) or OFF,
         threshold_options=organization_options(),
         organization=organization,
         concurrent_jobs=plans.concurrent_jobs(organization.plan),
@@ -62,8 +64,8 @@ async def _page(visit: Visit, problem: Problem | None = None) -> Response:
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", "/settings", "member", enter),
-    Place("GET", _PATH, "member", show),
-    Place("POST", f"{_PATH}/auto-trigger", "admin", set_threshold),
+ROUTES: Routes = [
+    PageRoute("GET", "/settings", "member", enter),
+    PageRoute("GET", _PATH, "member", show),
+    PageRoute("POST", f"{_PATH}/auto-trigger", "admin", set_threshold),
 ]

@@ -11,17 +11,17 @@ from agentjobs.forges.http.client import Patience
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 MOST_SECONDS = 10.0
 # So that the last word of a platform in trouble still arrives.
 _PATIENCE_SECONDS = 7.0
 
 
-def platforms_of(visit: Visit) -> Platforms:
-    if visit.context.platforms is None:
+def platforms_of(request: PageRequest) -> Platforms:
+    if request.context.platforms is None:
         raise Problem("unavailable", "This service reaches no platform; tell the operator.")
-    return visit.context.platforms
+    return request.context.platforms
 
 
 def persons_patience() -> Patience:
@@ -40,8 +40,8 @@ async def in_time(name: str, otherwise: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def session_of(visit: Visit) -> AsyncIterator[aiohttp.ClientSession]:
+async def session_of(request: PageRequest) -> AsyncIterator[aiohttp.ClientSession]:
     """By the operator's settings, as all that this service asks of others."""
-    allowed = Allowed.parse(visit.settings.egress_allow)
-    async with new_session(allowed, visit.settings.ca_file) as session:
+    allowed = Allowed.parse(request.settings.egress_allow)
+    async with new_session(allowed, request.settings.ca_file) as session:
         yield session

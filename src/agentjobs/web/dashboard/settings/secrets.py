@@ -9,8 +9,8 @@ from starlette.responses import Response
 from agentjobs.agents.definitions import Agent
 from agentjobs.organizations.secrets import Secret, list_secrets, remove_secret, set_secret
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/secrets"
 _log = logging.getLogger(__name__)
@@ -28,40 +28,42 @@ class _Line(msgspec.Struct, frozen=True):
     agents: list[Agent]
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit, visit.query("name"))
+async def show(request: PageRequest) -> Response:
+    return await _page(request, request.query_param("name"))
 
 
-async def change(visit: Visit) -> Response:
+async def change(request: PageRequest) -> Response:
     # Spaces around a key were never part of it; they come along when it is copied.
-    name, value = visit.form.text("name"), visit.form.raw("value").strip()
+    name, value = request.form.text("name"), request.form.raw("value").strip()
     try:
         if not value:
             raise Problem("invalid_secret", "Paste the secret's value; it cannot be empty.")
-        secret = await set_secret(visit.db, visit.context.keys, visit.organization, name, value)
+        secret = await set_secret(
+            request.db, request.context.keys, request.organization, name, value
+        )
     except Problem as problem:
-        return await _page(visit, name, problem=_for_people(problem))
+        return await _page(request, name, problem=_for_people(problem))
     is_new = secret.created_at == secret.updated_at
-    return visit.redirect(_PATH, said=f"{name} is {'set' if is_new else 'replaced'}.")
+    return request.redirect(_PATH, banner=f"{name} is {'set' if is_new else 'replaced'}.")
 
 
-async def remove(visit: Visit) -> Response:
-    name = visit.form.text("name")
+async def remove(request: PageRequest) -> Response:
+    name = request.form.text("name")
     try:
-        await remove_secret(visit.db, visit.organization, name)
+        await remove_secret(request.db, request.organization, name)
     except Problem as problem:
         if problem.code != "secret_not_found":
             raise
         gone = Problem("not_found", "That secret is not there any more; nothing was removed.")
-        return await _page(visit, "", problem=gone)
-    return visit.redirect(_PATH, said=f"{name} is removed.")
+        return await _page(request, "", problem=gone)
+    return request.redirect(_PATH, banner=f"{name} is removed.")
 
 
-async def _page(visit: Visit, name: str, *, problem: Problem | None = None) -> Response:
-    secrets = await list_secrets(visit.db, visit.organization)
-    users = _agents_by_secret(visit.context.catalog.all())
+async def _page(request: PageRequest, name: str, *, problem: Problem | None = None) -> Response:
+    secrets = await list_secrets(request.db, request.organization)
+    users = _agents_by_secret(request.context.catalog.all())
     known = {secret.name for secret in secrets}
-    return await visit.page(
+    return await request.render(
         "settings/secrets.html",
         problem=problem,
         name=name,
@@ -70,7 +72,7 @@ async def _page(visit: Visit, name: str, *, problem: Problem | None = None) -> R
         needed=[
             _Needed(each, agents)
             for each, agents in sorted(users.items())
-            if each not in known and _one_is_allowed(visit, agents)
+            if each not in known and _one_is_allowed(request, agents)
         ],
     )
 
@@ -83,8 +85,8 @@ def _agents_by_secret(agents: Iterable[Agent]) -> dict[str, list[Agent]]:
     return found
 
 
-def _one_is_allowed(visit: Visit, agents: Iterable[Agent]) -> bool:
-    plans, plan = visit.context.plans, visit.viewer.plan
+def _one_is_allowed(request: PageRequest, agents: Iterable[Agent]) -> bool:
+    plans, plan = request.context.plans, request.viewer.plan
     return any(plans.allows(plan, agent.plan_required) for agent in agents)
 
 
@@ -100,8 +102,8 @@ def _for_people(problem: Problem) -> Problem:
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", _PATH, "admin", show),
-    Place("POST", _PATH, "admin", change),
-    Place("POST", f"{_PATH}/remove", "admin", remove),
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "admin", show),
+    PageRoute("POST", _PATH, "admin", change),
+    PageRoute("POST", f"{_PATH}/remove", "admin", remove),
 ]

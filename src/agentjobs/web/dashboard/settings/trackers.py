@@ -8,8 +8,8 @@ from agentjobs.tickets import trackers
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
 from agentjobs.tickets.verify import add_checked, check_tracker, replace_checked
 from agentjobs.web.dashboard.forms import Form
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import for_people
 from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, session_of
 
@@ -36,100 +36,104 @@ class _Typed(msgspec.Struct, frozen=True, kw_only=True):
     link_back: bool = False
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
+async def show(request: PageRequest) -> Response:
+    return await _page(request)
 
 
-async def add_issues(visit: Visit) -> Response:
-    new = NewTracker(kind="issues", link_back=visit.form.flag("link_back"))
+async def add_issues(request: PageRequest) -> Response:
+    new = NewTracker(kind="issues", link_back=request.form.flag("link_back"))
     try:
-        await trackers.add_tracker(visit.db, visit.context.keys, visit.organization, new)
+        await trackers.add_tracker(request.db, request.context.keys, request.organization, new)
     except Problem as problem:
-        return await _page(visit, problem)
-    said = "Issues are looked up with the connection of each repository."
-    return visit.redirect(HERE, said=said)
+        return await _page(request, problem)
+    banner = "Issues are looked up with the connection of each repository."
+    return request.redirect(HERE, banner=banner)
 
 
-async def add_jira(visit: Visit) -> Response:
-    typed = _typed(visit.form)
+async def add_jira(request: PageRequest) -> Response:
+    typed = _typed(request.form)
     try:
-        new = _new(typed, visit.form.text("token"))
-        async with in_time("Jira", "Nothing was added."), session_of(visit) as session:
+        new = _new(typed, request.form.text("token"))
+        async with in_time("Jira", "Nothing was added."), session_of(request) as session:
             added, known_as = await add_checked(
-                visit.db,
-                visit.context.keys,
+                request.db,
+                request.context.keys,
                 session,
-                visit.organization,
+                request.organization,
                 new,
                 persons_patience(),
             )
     except Problem as problem:
-        return await _page(visit, for_people(problem), typed)
-    return visit.redirect(HERE, said=f"{added.name} is added: {added.url} knows it as {known_as}.")
+        return await _page(request, for_people(problem), typed)
+    return request.redirect(
+        HERE, banner=f"{added.name} is added: {added.url} knows it as {known_as}."
+    )
 
 
-async def check(visit: Visit) -> Response:
-    tracker = await _tracker(visit)
+async def check(request: PageRequest) -> Response:
+    tracker = await _tracker(request)
     try:
-        async with in_time(tracker.name, "Try again later."), session_of(visit) as session:
+        async with in_time(tracker.name, "Try again later."), session_of(request) as session:
             _, known_as = await check_tracker(
-                visit.db,
-                visit.context.keys,
+                request.db,
+                request.context.keys,
                 session,
-                visit.organization,
+                request.organization,
                 tracker.id,
                 persons_patience(),
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
-            await trackers.note_check(visit.db, tracker.id, problem.message)
-        return await _page(visit, for_people(problem))
+            await trackers.note_check(request.db, tracker.id, problem.message)
+        return await _page(request, for_people(problem))
     if known_as is None:
-        said = "Issues have no token of their own; Platforms shows how the connections stand."
-        return visit.redirect(HERE, said=said)
-    return visit.redirect(HERE, said=f"{tracker.url} knows {tracker.name} as {known_as}.")
+        banner = "Issues have no token of their own; Platforms shows how the connections stand."
+        return request.redirect(HERE, banner=banner)
+    return request.redirect(HERE, banner=f"{tracker.url} knows {tracker.name} as {known_as}.")
 
 
-async def set_link_back(visit: Visit) -> Response:
-    tracker = await _tracker(visit)
+async def set_link_back(request: PageRequest) -> Response:
+    tracker = await _tracker(request)
     changed = await trackers.set_link_back(
-        visit.db, visit.organization, tracker.id, visit.form.flag("link_back")
+        request.db, request.organization, tracker.id, request.form.flag("link_back")
     )
     told = "are linked" if changed.link_back else "are not linked"
-    return visit.redirect(HERE, said=f"Pull requests {told} on their tickets from now on.")
+    return request.redirect(HERE, banner=f"Pull requests {told} on their tickets from now on.")
 
 
-async def replace_token(visit: Visit) -> Response:
-    tracker = await _tracker(visit)
+async def replace_token(request: PageRequest) -> Response:
+    tracker = await _tracker(request)
     try:
         async with (
             in_time(tracker.name, "The old token is still in use."),
-            session_of(visit) as session,
+            session_of(request) as session,
         ):
             _, known_as = await replace_checked(
-                visit.db,
-                visit.context.keys,
+                request.db,
+                request.context.keys,
                 session,
-                visit.organization,
+                request.organization,
                 tracker.id,
-                visit.form.text("token"),
+                request.form.text("token"),
                 persons_patience(),
             )
     except Problem as problem:
-        return await _page(visit, for_people(problem), opened=tracker.id)
-    said = f"The new token is in use, as {known_as}; revoke the old one."
-    return visit.redirect(HERE, said=said)
+        return await _page(request, for_people(problem), opened=tracker.id)
+    banner = f"The new token is in use, as {known_as}; revoke the old one."
+    return request.redirect(HERE, banner=banner)
 
 
-async def remove(visit: Visit) -> Response:
-    tracker = await _tracker(visit)
-    await trackers.remove_tracker(visit.db, visit.organization, tracker.id)
-    return visit.redirect(HERE, said=f"{tracker.name} is removed.")
+async def remove(request: PageRequest) -> Response:
+    tracker = await _tracker(request)
+    await trackers.remove_tracker(request.db, request.organization, tracker.id)
+    return request.redirect(HERE, banner=f"{tracker.name} is removed.")
 
 
-async def _tracker(visit: Visit) -> ConfiguredTracker:
+async def _tracker(request: PageRequest) -> ConfiguredTracker:
     try:
-        return await trackers.find_tracker(visit.db, visit.organization, visit.path("id"))
+        return await trackers.find_tracker(
+            request.db, request.organization, request.path_param("id")
+        )
     except Problem:
         raise Problem("not_found", "There is no such tracker; it may have been removed.") from None
 
@@ -159,14 +163,17 @@ def _new(typed: _Typed, token: str) -> NewTracker:
 
 
 async def _page(
-    visit: Visit, problem: Problem | None = None, typed: _Typed | None = None, opened: str = ""
+    request: PageRequest,
+    problem: Problem | None = None,
+    typed: _Typed | None = None,
+    opened: str = "",
 ) -> Response:
     """`opened` is the tracker whose form was refused; `typed` what was, into that for Jira."""
-    found = await trackers.trackers_of(visit.db, visit.organization_id)
+    found = await trackers.trackers_of(request.db, request.organization_id)
     faults = dict.fromkeys(_FIELD_OF.values(), "")
     if problem is not None and typed is not None and problem.code in _FIELD_OF:
         faults[_FIELD_OF[problem.code]] = problem.message
-    return await visit.page(
+    return await request.render(
         "settings/trackers.html",
         problem=problem,
         faults=faults,
@@ -179,12 +186,12 @@ async def _page(
     )
 
 
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", HERE, "member", show),
-    Place("POST", f"{HERE}/issues", "admin", add_issues),
-    Place("POST", f"{HERE}/jira", "admin", add_jira),
-    Place("POST", f"{HERE}/{{id}}/check", "admin", check),
-    Place("POST", f"{HERE}/{{id}}/link-back", "admin", set_link_back),
-    Place("POST", f"{HERE}/{{id}}/token", "admin", replace_token),
-    Place("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+ROUTES: Routes = [
+    PageRoute("GET", HERE, "member", show),
+    PageRoute("POST", f"{HERE}/issues", "admin", add_issues),
+    PageRoute("POST", f"{HERE}/jira", "admin", add_jira),
+    PageRoute("POST", f"{HERE}/{{id}}/check", "admin", check),
+    PageRoute("POST", f"{HERE}/{{id}}/link-back", "admin", set_link_back),
+    PageRoute("POST", f"{HERE}/{{id}}/token", "admin", replace_token),
+    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
 ]

@@ -5,8 +5,8 @@ from typing import Any
 from starlette.responses import Response
 
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOWANCE
 from agentjobs.webhooks.allowed_addresses import stored_allowance
@@ -30,138 +30,140 @@ _MEANINGS = {
 }
 
 
-async def show_list(visit: Visit) -> Response:
-    return await _list_page(visit)
+async def show_list(request: PageRequest) -> Response:
+    return await _list_page(request)
 
 
-async def add(visit: Visit) -> Response:
-    form = visit.form
+async def add(request: PageRequest) -> Response:
+    form = request.form
     typed = {"url": form.text("url"), "description": form.text("description")}
     wanted = form.all("events")
     try:
         created = await add_endpoint(
-            visit.db,
-            visit.context.keys,
-            visit.organization,
+            request.db,
+            request.context.keys,
+            request.organization,
             typed["url"],
             description=typed["description"],
             events=_filter(wanted),
-            allowed=await stored_allowance(visit.db, visit.settings),
-            has_proxy=bool(visit.settings.webhooks_proxy),
+            allowed=await stored_allowance(request.db, request.settings),
+            has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
-        return await _list_page(visit, problem=_for_people(problem), **typed, wanted=wanted)
+        return await _list_page(request, problem=_for_people(problem), **typed, wanted=wanted)
     return await _detail_page(
-        visit, created.endpoint, secret=created.secret, warning=created.warning
+        request, created.endpoint, secret=created.secret, warning=created.warning
     )
 
 
-async def show_one(visit: Visit) -> Response:
-    return await _detail_page(visit, await _endpoint(visit))
+async def show_one(request: PageRequest) -> Response:
+    return await _detail_page(request, await _endpoint(request))
 
 
-async def edit(visit: Visit) -> Response:
-    form, endpoint = visit.form, await _endpoint(visit)
+async def edit(request: PageRequest) -> Response:
+    form, endpoint = request.form, await _endpoint(request)
     typed = {"url": form.text("url"), "description": form.text("description")}
     wanted = form.all("events")
     try:
         _, warning = await update_endpoint(
-            visit.db,
-            visit.organization,
+            request.db,
+            request.organization,
             endpoint.id,
             url=typed["url"],
             description=typed["description"],
             events=_filter(wanted),
-            allowed=await stored_allowance(visit.db, visit.settings),
-            has_proxy=bool(visit.settings.webhooks_proxy),
+            allowed=await stored_allowance(request.db, request.settings),
+            has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
         refused = _for_people(problem)
-        return await _detail_page(visit, endpoint, problem=refused, **typed, wanted=wanted)
+        return await _detail_page(request, endpoint, problem=refused, **typed, wanted=wanted)
     if warning:
-        return visit.redirect(_place(endpoint), said=f"Saved. {warning}", tone="warn")
-    return visit.redirect(_place(endpoint), said="Saved.")
+        return request.redirect(_place(endpoint), banner=f"Saved. {warning}", tone="warn")
+    return request.redirect(_place(endpoint), banner="Saved.")
 
 
-async def ping(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
-    allowed = await stored_allowance(visit.db, visit.settings)
+async def ping(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
+    allowed = await stored_allowance(request.db, request.settings)
     delivery_id, attempt = await send_ping(
-        visit.db, visit.context.keys, visit.settings, endpoint.id, allowed
+        request.db, request.context.keys, request.settings, endpoint.id, allowed
     )
     log = f"{HERE}/delivery-log/{delivery_id}"
     if attempt.succeeded:
-        return visit.redirect(log, said="The ping was delivered.")
-    return visit.redirect(log, said="The ping was not delivered.", tone="bad")
+        return request.redirect(log, banner="The ping was delivered.")
+    return request.redirect(log, banner="The ping was not delivered.", tone="bad")
 
 
-async def rotate(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
+async def rotate(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
     try:
-        hours = visit.form.whole_number("overlap_hours", "Hours")
+        hours = request.form.whole_number("overlap_hours", "Hours")
         rotated, secret = await rotate_secret(
-            visit.db,
-            visit.context.keys,
-            visit.organization,
+            request.db,
+            request.context.keys,
+            request.organization,
             endpoint.id,
             24 if hours is None else hours,
         )
     except Problem as problem:
-        return await _detail_page(visit, endpoint, problem=problem)
-    return await _detail_page(visit, rotated, secret=secret)
+        return await _detail_page(request, endpoint, problem=problem)
+    return await _detail_page(request, rotated, secret=secret)
 
 
-async def promote(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
+async def promote(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
     if not endpoint.has_pending_secret:
-        return visit.redirect(_place(endpoint), said="The newest secret signs alone already.")
-    await promote_secret(visit.db, visit.organization, endpoint.id)
-    return visit.redirect(_place(endpoint), said="The new secret signs alone from now on.")
+        return request.redirect(_place(endpoint), banner="The newest secret signs alone already.")
+    await promote_secret(request.db, request.organization, endpoint.id)
+    return request.redirect(_place(endpoint), banner="The new secret signs alone from now on.")
 
 
-async def disable(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
-    await endpoints.disable_endpoint(visit.db, visit.organization, endpoint.id)
-    return visit.redirect(_place(endpoint), said="Nothing is sent there any more.")
+async def disable(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
+    await endpoints.disable_endpoint(request.db, request.organization, endpoint.id)
+    return request.redirect(_place(endpoint), banner="Nothing is sent there any more.")
 
 
-async def enable(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
-    await endpoints.enable_endpoint(visit.db, visit.organization, endpoint.id)
-    said = "Events are sent there again, from now on. What failed can be redelivered."
-    return visit.redirect(_place(endpoint), said=said)
+async def enable(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
+    await endpoints.enable_endpoint(request.db, request.organization, endpoint.id)
+    banner = "Events are sent there again, from now on. What failed can be redelivered."
+    return request.redirect(_place(endpoint), banner=banner)
 
 
-async def remove(visit: Visit) -> Response:
-    endpoint = await _endpoint(visit)
-    await endpoints.remove_endpoint(visit.db, visit.organization, endpoint.id)
-    return visit.redirect(HERE, said=f"{endpoint.url} is removed.")
+async def remove(request: PageRequest) -> Response:
+    endpoint = await _endpoint(request)
+    await endpoints.remove_endpoint(request.db, request.organization, endpoint.id)
+    return request.redirect(HERE, banner=f"{endpoint.url} is removed.")
 
 
-async def _endpoint(visit: Visit) -> Endpoint:
+async def _endpoint(request: PageRequest) -> Endpoint:
     try:
-        return await find_endpoint(visit.db, visit.organization, visit.path("id"))
+        return await find_endpoint(request.db, request.organization, request.path_param("id"))
     except Problem:
         raise Problem("not_found", "There is no such endpoint; it may have been removed.") from None
 
 
-async def _list_page(visit: Visit, problem: Problem | None = None, **values: Any) -> Response:
+async def _list_page(
+    request: PageRequest, problem: Problem | None = None, **values: Any
+) -> Response:
     shown: dict[str, Any] = {"url": "", "description": "", "wanted": [], **values}
-    return await visit.page(
+    return await request.render(
         "settings/webhooks.html",
         problem=problem,
-        endpoints=await list_endpoints(visit.db, visit.organization),
+        endpoints=await list_endpoints(request.db, request.organization),
         events=_MEANINGS,
         **shown,
     )
 
 
 async def _detail_page(
-    visit: Visit, endpoint: Endpoint, problem: Problem | None = None, **values: Any
+    request: PageRequest, endpoint: Endpoint, problem: Problem | None = None, **values: Any
 ) -> Response:
     recent = await list_deliveries(
-        visit.db,
-        visit.organization_id,
+        request.db,
+        request.organization_id,
         DeliveryFilter(endpoint_id=endpoint.id),
         limit=_SHOWN_DELIVERIES,
     )
@@ -173,7 +175,7 @@ async def _detail_page(
         "wanted": endpoint.events,
         **values,
     }
-    return await visit.page(
+    return await request.render(
         "settings/webhook.html",
         problem=problem,
         endpoint=endpoint,
@@ -219,15 +221,15 @@ def _place(endpoint: Endpoint) -> str:
 
 
 # After those of the delivery log, whose address would be an endpoint's otherwise.
-PLACES: list[Place | OpenPlace] = [
-    Place("GET", HERE, "member", show_list),
-    Place("POST", HERE, "admin", add),
-    Place("GET", f"{HERE}/{{id}}", "member", show_one),
-    Place("POST", f"{HERE}/{{id}}", "admin", edit),
-    Place("POST", f"{HERE}/{{id}}/test", "admin", ping),
-    Place("POST", f"{HERE}/{{id}}/rotate", "admin", rotate),
-    Place("POST", f"{HERE}/{{id}}/promote", "admin", promote),
-    Place("POST", f"{HERE}/{{id}}/disable", "admin", disable),
-    Place("POST", f"{HERE}/{{id}}/enable", "admin", enable),
-    Place("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+ROUTES: Routes = [
+    PageRoute("GET", HERE, "member", show_list),
+    PageRoute("POST", HERE, "admin", add),
+    PageRoute("GET", f"{HERE}/{{id}}", "member", show_one),
+    PageRoute("POST", f"{HERE}/{{id}}", "admin", edit),
+    PageRoute("POST", f"{HERE}/{{id}}/test", "admin", ping),
+    PageRoute("POST", f"{HERE}/{{id}}/rotate", "admin", rotate),
+    PageRoute("POST", f"{HERE}/{{id}}/promote", "admin", promote),
+    PageRoute("POST", f"{HERE}/{{id}}/disable", "admin", disable),
+    PageRoute("POST", f"{HERE}/{{id}}/enable", "admin", enable),
+    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
 ]

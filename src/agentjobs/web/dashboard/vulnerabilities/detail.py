@@ -6,8 +6,8 @@ from starlette.responses import Response
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Fault, find_fault
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.listing import HERE, lines_of
 
 _SHOWN = 100
@@ -27,27 +27,27 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
 
 
-async def show(visit: Visit) -> Response:
-    name = visit.path("advisory_id").replace("\0", "")
-    fault = await find_fault(visit.db, name)
+async def show(request: PageRequest) -> Response:
+    name = request.path_param("advisory_id").replace("\0", "")
+    fault = await find_fault(request.db, name)
     names = fault.names if fault else frozenset((name,))
-    findings = await _findings(visit, name, names)
+    findings = await _findings(request, name, names)
     if fault is None and not findings:
         raise Problem(
             "not_found",
             "No advisory of this name is known here. It may have been withdrawn, or belong to an "
             "ecosystem whose advisories are not kept.",
         )
-    return await visit.page(
+    return await request.render(
         "vulnerabilities/detail.html",
         advisory=_of_fault(fault) if fault else _of_finding(findings[0]),
-        lines=await lines_of(visit, findings[:_SHOWN]),
+        lines=await lines_of(request, findings[:_SHOWN]),
         is_more=len(findings) > _SHOWN,
     )
 
 
-async def _findings(visit: Visit, name: str, names: frozenset[str]) -> list[FindingView]:
-    found = await list_findings(visit.db, visit.organization_id, search=name, limit=2 * _SHOWN)
+async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> list[FindingView]:
+    found = await list_findings(request.db, request.organization_id, search=name, limit=2 * _SHOWN)
     # A search also finds longer names that begin the same.
     return [one for one in found if names & {one.advisory_id, *one.aliases}]
 
@@ -89,4 +89,4 @@ def _of_finding(finding: FindingView) -> _Shown:
     )
 
 
-PLACES: list[Place | OpenPlace] = [Place("GET", f"{HERE}/{{advisory_id}}", "viewer", show)]
+ROUTES: Routes = [PageRoute("GET", f"{HERE}/{{advisory_id}}", "viewer", show)]

@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.advisories.feeds import Feed, list_feeds
 from agentjobs.settings import Settings
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 
 SETTING = "AGENTJOBS_ADVISORIES_SOURCE"
 
@@ -25,9 +25,9 @@ class FeedState(msgspec.Struct, frozen=True):
     failed: tuple[Feed, ...]
 
 
-async def is_looked_for(visit: Visit) -> bool:
+async def is_looked_for(request: PageRequest) -> bool:
     """Whether anything is held against advisories: no finding means something only then."""
-    return bool(visit.settings.advisories_source or await list_feeds(visit.db))
+    return bool(request.settings.advisories_source or await list_feeds(request.db))
 
 
 def feed_state(settings: Settings, feeds: Sequence[Feed]) -> FeedState:

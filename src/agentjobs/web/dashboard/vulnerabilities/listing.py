@@ -12,9 +12,9 @@ from agentjobs.advisories.lookup import find_fault
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard.page_route import OpenPlace, Place
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.request_context import Visit
+from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 
 HERE = "/vulnerabilities"
@@ -50,26 +50,26 @@ class Line(msgspec.Struct, frozen=True):
         return self.finding.fix_version is not None and self.job is None
 
 
-async def show(visit: Visit) -> Response:
-    here = prefix_of(visit.settings) + HERE
-    repos = await list_repos(visit.db, visit.organization_id)
-    query = _query(visit)
+async def show(request: PageRequest) -> Response:
+    here = prefix_of(request.settings) + HERE
+    repos = await list_repos(request.db, request.organization_id)
+    query = _query(request)
     repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
-    counts = await count_by_severity(visit.db, visit.organization_id, repo_id=repo_id)
-    found = [] if query.repo and not repo_id else await _findings(visit, query, repo_id)
+    counts = await count_by_severity(request.db, request.organization_id, repo_id=repo_id)
+    found = [] if query.repo and not repo_id else await _findings(request, query, repo_id)
     shown = found[:_PER_PAGE]
-    lines = await lines_of(visit, shown)
-    return await visit.page(
+    lines = await lines_of(request, shown)
+    return await request.render(
         "vulnerabilities/list.html",
         query=query,
         lines=lines,
-        known_advisory="" if shown or query.after else await _known_advisory(visit, query.q),
+        known_advisory="" if shown or query.after else await _known_advisory(request, query.q),
         counts=[
             (level, count, query.address(here, severity=level, q="", after=""))
             for level, count in counts.items()
         ],
         total=sum(counts.values()),
-        feeds=feed_state(visit.settings, await list_feeds(visit.db)),
+        feeds=feed_state(request.settings, await list_feeds(request.db)),
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
         is_fixable=repo_id is not None and any(one.is_waiting for one in lines),
@@ -80,15 +80,15 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def lines_of(visit: Visit, findings: list[FindingView]) -> list[Line]:
-    jobs = await jobs_for_findings(visit.db, findings)
+async def lines_of(request: PageRequest, findings: list[FindingView]) -> list[Line]:
+    jobs = await jobs_for_findings(request.db, findings)
     return [Line(finding, jobs.get(finding.id)) for finding in findings]
 
 
-async def _findings(visit: Visit, query: _Query, repo_id: str | None) -> list[FindingView]:
+async def _findings(request: PageRequest, query: _Query, repo_id: str | None) -> list[FindingView]:
     return await list_findings(
-        visit.db,
-        visit.organization_id,
+        request.db,
+        request.organization_id,
         repo_id=repo_id,
         severity=query.severity or None,
         search=query.q or None,
@@ -97,23 +97,23 @@ async def _findings(visit: Visit, query: _Query, repo_id: str | None) -> list[Fi
     )
 
 
-async def _known_advisory(visit: Visit, text: str) -> str:
+async def _known_advisory(request: PageRequest, text: str) -> str:
     """Who searches for an advisory wants to know whether it is here, and that it is known."""
     # As people type them: CVE-2021-44228 in small letters, too.
     for name in dict.fromkeys((text, text.upper())):
-        if name and await find_fault(visit.db, name):
+        if name and await find_fault(request.db, name):
             return name
     return ""
 
 
-def _query(visit: Visit) -> _Query:
-    severity, after = visit.query("severity"), visit.query("after")
+def _query(request: PageRequest) -> _Query:
+    severity, after = request.query_param("severity"), request.query_param("after")
     return _Query(
-        q=visit.query("q")[:300],
+        q=request.query_param("q")[:300],
         severity=severity if severity in LEVELS else "",
-        repo=visit.query("repo")[:300],
+        repo=request.query_param("repo")[:300],
         after=after if _is_cursor(after) else "",
     )
 
 
-PLACES: list[Place | OpenPlace] = [Place("GET", HERE, "viewer", show)]
+ROUTES: Routes = [PageRoute("GET", HERE, "viewer", show)]
