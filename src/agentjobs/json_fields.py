@@ -6,7 +6,7 @@ the API reference all read them from there.
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -18,7 +18,7 @@ Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 Count = Annotated[int, Meta(ge=0)]
 
-# Integers beyond these are reported by the bound that they exceed, not as a type msgspec lacks.
+# Larger integers are reported by the bound that they exceed; msgspec has no type for some.
 _MAX_INTEGER = 2**62
 _TYPE_MESSAGES = {
     "str": "must be a string",
@@ -98,21 +98,36 @@ def parse_texts(texts: Mapping[str, str], type_: type) -> dict[str, Any]:
     return {name: _parsed(value, kinds.get(name)) for name, value in texts.items()}
 
 
-def faults_of(body: Mapping[str, Any], type_: type, prefix: str = "") -> list[Fault]:
+def faults_of(body: Mapping[str, Any], type_: type) -> list[Fault]:
     """Every field of `body` that does not fit its declaration, in the order of the declarations.
 
     Fields without a declaration are accepted.
     """
-    faults: list[Fault] = []
+    return list(_faults(body, type_, "", is_converted=_converts(body, type_)))
+
+
+def _faults(
+    body: Mapping[str, Any], type_: type, prefix: str, *, is_converted: bool
+) -> Iterator[Fault]:
     for field in _fields(type_):
         path, value = prefix + field.name, body.get(field.name)
         if value is None and field.required:
-            faults.append({"field": path, "message": "is required"})
+            yield {"field": path, "message": "is required"}
         elif isinstance(value, dict) and field.object_type is not None:
-            faults += faults_of(value, field.object_type, f"{path}.")
-        elif field.name in body and (violation := field.violation(value)):
-            faults.append({"field": path + violation.path, "message": violation.message})
-    return faults
+            yield from _faults(value, field.object_type, f"{path}.", is_converted=is_converted)
+        elif field.name in body:
+            violation = None if is_converted else field.mismatch(value)
+            violation = violation or field.forbidden_text(value)
+            if violation is not None:
+                yield {"field": path + violation.path, "message": violation.message}
+
+
+def _converts(value: Any, hint: Any) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 class _Violation(NamedTuple):
@@ -130,27 +145,28 @@ class _Field:
         self.object_type = self.kind.cls if isinstance(self.kind, inspect.TypedDictType) else None
         self._hint = hint
         self._matching: Rule | None = extra.get("matching")
-        without: Rule | None = extra.get("without")
-        self._without = without
-        self._is_forbidden = re.compile(without.pattern).search if without else None
+        self._without: Rule | None = extra.get("without")
+        self._is_forbidden = re.compile(self._without.pattern if self._without else "").search
 
-    def violation(self, value: Any) -> _Violation | None:
+    def mismatch(self, value: Any) -> _Violation | None:
         try:
             msgspec.convert(_comparable(value), self._hint)
         except msgspec.ValidationError as error:
-            return self._explained(str(error))
-        if self._is_forbidden is None or self._without is None:
+            path = _PATH.search(str(error))
+            return _Violation(path[1] if path else "", self._message(str(error)))
+        return None
+
+    def forbidden_text(self, value: Any) -> _Violation | None:
+        """For a value without a mismatch."""
+        if self._without is None:
             return None
-        if isinstance(value, str) and self._is_forbidden(value):
-            return _Violation("", self._without.message)
-        for index, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(value, str):
+            forbidden = self._is_forbidden(value)
+            return _Violation("", self._without.message) if forbidden else None
+        for index, item in enumerate(value or ()):
             if self._is_forbidden(item):
                 return _Violation(f"[{index}]", self._without.message)
         return None
-
-    def _explained(self, error: str) -> _Violation:
-        found = _PATH.search(error)
-        return _Violation(found[1] if found else "", self._message(error))
 
     def _message(self, error: str) -> str:
         if isinstance(self.kind, inspect.LiteralType):
