@@ -23,7 +23,7 @@ from agentjobs.webhooks import events
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
 _SHORT_ID_LENGTH = 12
-_MOST_TICKET_LENGTH = 60
+_MAX_TICKET_LENGTH = 60
 _NOT_IN_BRANCH = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 
 
@@ -160,7 +160,7 @@ async def surroundings(tx: Transaction, organization_id: str, repo: str) -> Row:
 
 def branch_of(job_id: str, agent: str, ticket_id: str | None = None) -> str:
     """Derived from the job, so that a job run again finds its own work; trackers find theirs."""
-    ticket = _NOT_IN_BRANCH.sub("-", ticket_id or "")[:_MOST_TICKET_LENGTH].strip("-.")
+    ticket = _NOT_IN_BRANCH.sub("-", ticket_id or "")[:_MAX_TICKET_LENGTH].strip("-.")
     name = f"agentjobs/{agent}/{job_id[-_SHORT_ID_LENGTH:]}"
     # No name of a branch may end like that.
     return f"{name}-{ticket.removesuffix('.lock')}" if ticket else name

@@ -16,7 +16,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.api.errors import error_response
 from agentjobs.web.envelope import new_request_id
 
-MOST_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 
 # Of a header line: the colon, a space and the line's end.
@@ -24,7 +24,7 @@ _LINE_EXTRA = 4
 _NO_HTTP = Problem("bad_request", "This is not a valid HTTP request; send it again as one.")
 _TOO_LARGE = Problem(
     "headers_too_large",
-    f"The request line and headers are larger than {MOST_HEAD_BYTES} bytes; send less.",
+    f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes; send less.",
 )
 
 
@@ -60,7 +60,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if not self._has_moved:
             self._pending_bytes += len(data)
-            if self._pending_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(_TOO_LARGE)
         if self._deadline is None and (self._in_head or not self._is_answering()):
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
@@ -71,7 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         received = self._pending_bytes + self._arrived_bytes
-        if received > MOST_HEAD_BYTES and self._head_bytes() > MOST_HEAD_BYTES:
+        if received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:
             self._refusal = _TOO_LARGE
             raise _HeadTooLarge
         self._in_head = False

@@ -13,7 +13,7 @@ from agentjobs.jobs.logs.token_patterns import SHAPES, Shape
 
 REDACTED = b"[redacted]"
 
-_MOST_HEAD_BYTES = 64
+_MAX_HEAD_BYTES = 64
 _MOST_RUN_WITH_AN_END = 16 * 1024
 _MOST_END_BYTES = 64
 _MARKS = tuple((mark, shape.lead) for shape in SHAPES for mark in shape.marks)
@@ -48,8 +48,8 @@ class Redactor:
 
     def _learn(self, values: Iterable[str]) -> None:
         for form in forms_of(values):
-            rests = self._rests.setdefault(form[:_MOST_HEAD_BYTES], set())
-            rests.add(form[_MOST_HEAD_BYTES:])
+            rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
+            rests.add(form[_MAX_HEAD_BYTES:])
         heads = sorted(self._rests, key=len, reverse=True)
         self._marks = (*_MARKS, *((head, 0) for head in heads))
         self._beginnings = {head[:length] for head in heads for length in range(1, len(head))}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agentjobs.problems import Problem
 from agentjobs.web.api.errors import HttpProblem
 
-_MOST_BUCKETS = 10_000
+_MAX_BUCKETS = 10_000
 
 
 class RateLimiter:
@@ -42,7 +42,7 @@ class RateLimiter:
 
     def _drop_full(self, now: float) -> None:
         """A full bucket is as good as none: forget them before there are too many."""
-        if len(self._buckets) >= _MOST_BUCKETS:
+        if len(self._buckets) >= _MAX_BUCKETS:
             self._buckets = {
                 key_id: bucket
                 for key_id, bucket in self._buckets.items()
