@@ -14,11 +14,11 @@ import pytest
 
 from agentjobs.connections.adapters import NewPlatform
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.adapter import Gitea
 from agentjobs.forges.github.adapter import GitHub
 from agentjobs.forges.gitlab.adapter import GitLab
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import (
     Forge,
     ForgeError,
@@ -169,8 +169,8 @@ async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterato
             connection,
             credential,
             session,
-            GitWay(LOOPBACK, server.authorities),
-            Patience(
+            GitTransport(LOOPBACK, server.authorities),
+            RetryBudget(
                 3_600,
                 said.append,
                 clock=hours.now,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 
 
 class HandClock:
@@ -20,11 +20,11 @@ class HandClock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def patience(
+    def retry_budget(
         self, seconds: float = 600.0, time_of_day: Callable[[], float] | None = None
-    ) -> Patience:
+    ) -> RetryBudget:
         """`time_of_day`: where a server looks at it too, and does not know of our sleep."""
-        return Patience(
+        return RetryBudget(
             seconds,
             self.said.append,
             clock=self,

@@ -7,13 +7,13 @@ import aiohttp
 
 from agentjobs.connections.adapters import NewPlatform, Platforms
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import (
     Account,
     ForgeError,
     Platform,
+    RemoteRepository,
     RepoAddress,
-    SeenRepository,
 )
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import Allowed
@@ -24,7 +24,7 @@ from agentjobs.store.database import Database
 class TableOfRepositories:
     """`accepted` are the credentials that are; `fault` is what every question meets, if any."""
 
-    seen: list[SeenRepository] = field(default_factory=list)
+    seen: list[RemoteRepository] = field(default_factory=list)
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
     account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
     fault: ForgeError | None = None
@@ -39,7 +39,7 @@ class TableOfRepositories:
         adapters: dict[str, NewPlatform] = dict.fromkeys(
             ("github", "gitlab", "gitea"), self.adapter
         )
-        return Platforms(db, keys, session, GitWay(Allowed()), adapters)
+        return Platforms(db, keys, session, GitTransport(Allowed()), adapters)
 
 
 class TablePlatform(Platform):
@@ -54,12 +54,12 @@ class TablePlatform(Platform):
         self._meet("check")
         return self._table.account
 
-    async def repositories(self) -> AsyncIterator[SeenRepository]:
+    async def repositories(self) -> AsyncIterator[RemoteRepository]:
         self._meet("repositories")
         for one in self._table.seen:
             yield one
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         self._meet(f"repository {repo.full_name}")
         for one in self._table.seen:
             wanted = repo.external_id or repo.full_name.lower()

@@ -11,33 +11,33 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
-from agentjobs.connections.repositories import connect_from
+from agentjobs.connections.repositories import connect_repositories
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.hooks import Hint
+from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
     Comment,
+    CommentCursor,
     CommentKind,
     ForgeError,
-    Heard,
     Issue,
     Platform,
-    PullNow,
     PullRequest,
     PullRequestRequest,
+    RemotePull,
+    RemoteRepository,
     RepoAddress,
-    SeenRepository,
 )
 from agentjobs.git.remote import Remote
 from agentjobs.local_git import repositories as local_repositories
-from agentjobs.loops.platform_loop import ForgeLoop
+from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.claims import PlatformRepo
-from agentjobs.platform_sync.hook_events import note_delivery
+from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.platform_rows import record_pull
 from agentjobs.settings import Settings
@@ -54,8 +54,8 @@ class TownHall:
 
     remote: Remote
     platform: str = "gitea"
-    seen: dict[str, SeenRepository] = field(default_factory=dict)
-    pulls: dict[int, PullNow] = field(default_factory=dict)
+    seen: dict[str, RemoteRepository] = field(default_factory=dict)
+    pulls: dict[int, RemotePull] = field(default_factory=dict)
     said: list[tuple[int, Comment]] = field(default_factory=list)
     faults: dict[str, ForgeError] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
@@ -69,16 +69,16 @@ class TownHall:
             raise self.faults[method]
 
     @asynccontextmanager
-    async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
+    async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         assert not credential
-        self._ask("reach", repo)
+        self._ask("open_remote", repo)
         yield self.remote
 
-    async def repositories(self) -> AsyncIterator[SeenRepository]:
+    async def repositories(self) -> AsyncIterator[RemoteRepository]:
         for repository in self.seen.values():
             yield repository
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         self._ask("repository", repo)
         for seen in self.seen.values():
             if repo.external_id == seen.external_id:
@@ -87,13 +87,13 @@ class TownHall:
                 return seen
         raise ForgeError("Not Found", "gone")
 
-    async def pull(self, repo: RepoAddress, number: int) -> PullNow:
+    async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         self._ask("pull", repo)
         if number not in self.pulls:
             raise ForgeError("Not Found", "gone")
         return self.pulls[number]
 
-    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
         self._ask("comments", repo)
         after = {"comment": heard.comments, "line": heard.lines, "review": heard.reviews}
         said = {kind: NewerComments(self.platform, seen) for kind, seen in after.items()}
@@ -134,7 +134,7 @@ class PlatformHouse:
     hall: TownHall
     connection: Connection
     hook_secret: str
-    loop: ForgeLoop = field(init=False)
+    loop: PlatformLoop = field(init=False)
     ready: list[int] = field(default_factory=list)
     heard: list[tuple[str, int, str]] = field(default_factory=list)
     deaf: dict[str, BaseException] = field(default_factory=dict)
@@ -145,15 +145,15 @@ class PlatformHouse:
     def restart(self) -> None:
         """As a process that was killed and begins anew."""
         sync = PlatformSync(self.db, self, self.settings, self._on_ready, self._on_comment)
-        self.loop = ForgeLoop(self.db, sync)
+        self.loop = PlatformLoop(self.db, sync)
 
-    async def of(self, connection_id: str, _: object = None, /) -> Platform:
+    async def adapter_for(self, connection_id: str, _: object = None, /) -> Platform:
         assert connection_id.startswith("fcn_")
         return self.hall
 
     async def connect(self, *names: str) -> None:
         """All that the platform shows, unless some are named."""
-        found = await connect_from(
+        found = await connect_repositories(
             self.db, cast("Platforms", self), ORGANIZATION, self.connection.name, names or None
         )
         assert [one.problem for one in found] == [None] * len(found)
@@ -170,10 +170,10 @@ class PlatformHouse:
         assert await self.loop.sync_one()
         return await self.row()
 
-    async def told(self, delivery_id: str, hint: Hint) -> None:
+    async def told(self, delivery_id: str, hint: HookEvent) -> None:
         """By a hook, and worked off."""
-        await note_delivery(self.db, self.connection.id, delivery_id, hint)
-        await self.loop.work_off_hints()
+        await record_hook_delivery(self.db, self.connection.id, delivery_id, hint)
+        await self.loop.process_hook_events()
 
     async def row(self, external_id: str = SHOP) -> Row:
         row = await self.db.fetch_one(
@@ -190,7 +190,7 @@ class PlatformHouse:
 
     async def opened(self, number: int, **facts: Any) -> None:
         """A pull request of ours, here and there."""
-        now = PullNow(number, f"Fix {number}", "open", False, "a" * 40, f"https://x/{number}")
+        now = RemotePull(number, f"Fix {number}", "open", False, "a" * 40, f"https://x/{number}")
         self.hall.pulls[number] = msgspec.structs.replace(now, **facts)
         request = PullRequestRequest(
             head_branch=f"agentjobs/fixer/{number}",
@@ -211,7 +211,7 @@ class PlatformHouse:
         self.hall.said.append((number, Comment(comment_id, "ada", text, "https://x", kind)))
 
     def is_seen_as(self, external_id: str = SHOP, **facts: Any) -> None:
-        was = self.hall.seen.get(external_id, SeenRepository(external_id, "acme/shop", "main"))
+        was = self.hall.seen.get(external_id, RemoteRepository(external_id, "acme/shop", "main"))
         self.hall.seen[external_id] = msgspec.structs.replace(was, **facts)
 
     def copy(self, repo: Row) -> str:

@@ -6,7 +6,7 @@ import aiohttp
 
 from agentjobs.agents.certificates import make_bundle
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.outbound.guard.sessions import new_session
@@ -31,8 +31,8 @@ def session_of(settings: Settings) -> aiohttp.ClientSession:
 def platforms_of(
     db: Database, settings: Settings, session: aiohttp.ClientSession, certificates: Path | None
 ) -> Platforms:
-    gitway = GitWay(allowed_of(settings), certificates)
-    return Platforms(db, SealingKeys.load(settings), session, gitway)
+    git_transport = GitTransport(allowed_of(settings), certificates)
+    return Platforms(db, SealingKeys.load(settings), session, git_transport)
 
 
 def certificates_of(settings: Settings) -> Path | None:

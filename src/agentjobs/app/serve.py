@@ -22,13 +22,13 @@ from agentjobs.local_git.repositories import tidy_repositories
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
-from agentjobs.loops.platform_loop import ForgeLoop
+from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.public_address import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
-from agentjobs.platform_sync.comments import hear_comment
+from agentjobs.platform_sync.comments import handle_comment
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
@@ -127,9 +127,9 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
 
 def _forge_loop(jobs: JobsContext, platforms: Platforms) -> Loop:
     sync = PlatformSync(
-        jobs.db, platforms, jobs.settings, request_review, partial(hear_comment, jobs)
+        jobs.db, platforms, jobs.settings, request_review, partial(handle_comment, jobs)
     )
-    return ForgeLoop(jobs.db, sync)
+    return PlatformLoop(jobs.db, sync)
 
 
 def _serving_loops(

@@ -13,8 +13,8 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection
 from agentjobs.connections.verify import as_problem
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.http.client import Patience
-from agentjobs.forges.protocol import ForgeError, Platform, RepoAddress, SeenRepository
+from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository, RepoAddress
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
@@ -34,21 +34,21 @@ class Connected(msgspec.Struct, frozen=True):
     problem: Problem | None = None
 
 
-class SeenHere(msgspec.Struct, frozen=True):
+class AvailableRepository(msgspec.Struct, frozen=True):
     """`connected_as` is its name here, if it is connected; `problem` why it cannot be."""
 
-    seen: SeenRepository
+    seen: RemoteRepository
     connected_as: str | None = None
     problem: str | None = None
 
 
-async def list_seen(
+async def list_available(
     db: Database,
     platforms: Platforms,
     organization: str,
     connection_name: str,
-    patience: Patience | None = None,
-) -> list[SeenHere]:
+    retry_budget: RetryBudget | None = None,
+) -> list[AvailableRepository]:
     """All that the connection sees, by their names. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     rows = await db.fetch_all(
@@ -58,28 +58,28 @@ async def list_seen(
     )
     connected = {row["external_id"]: row["full_name"] for row in rows}
     try:
-        platform = await platforms.of(connection.id, patience)
+        platform = await platforms.adapter_for(connection.id, retry_budget)
         seen = [one async for one in platform.repositories()]
     except ForgeError as error:
         raise as_problem(error) from None
     return [
-        SeenHere(one, connected.get(one.external_id), why_not_connectable(one))
+        AvailableRepository(one, connected.get(one.external_id), why_not_connectable(one))
         for one in sorted(seen, key=lambda one: one.full_name.lower())
     ]
 
 
-async def connect_from(
+async def connect_repositories(
     db: Database,
     platforms: Platforms,
     organization: str,
     connection_name: str,
     names: Sequence[str] | None = None,
-    patience: Patience | None = None,
+    retry_budget: RetryBudget | None = None,
 ) -> list[Connected]:
     """Those that are named; None: all that the connection sees. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     try:
-        platform = await platforms.of(connection.id, patience)
+        platform = await platforms.adapter_for(connection.id, retry_budget)
         if names is None:
             seen = [one async for one in platform.repositories()]
             return [await _connected(db, connection, organization, one) for one in seen]
@@ -95,7 +95,7 @@ async def connect_from(
     return list(await asyncio.gather(*map(connected, dict.fromkeys(names))))
 
 
-def why_not_connectable(seen: SeenRepository) -> str | None:
+def why_not_connectable(seen: RemoteRepository) -> str | None:
     """None: it can be connected, as far as its platform tells."""
     if seen.is_archived:
         return "It is archived, so nothing can be pushed to it; unarchive it on its platform first."
@@ -120,7 +120,7 @@ async def _connected_by_name(
 
 
 async def _connected(
-    db: Database, connection: Connection, organization: str, seen: SeenRepository
+    db: Database, connection: Connection, organization: str, seen: RemoteRepository
 ) -> Connected:
     try:
         return Connected(seen.full_name, await _connect(db, connection, organization, seen))
@@ -129,7 +129,7 @@ async def _connected(
 
 
 async def _connect(
-    db: Database, connection: Connection, organization: str, seen: SeenRepository
+    db: Database, connection: Connection, organization: str, seen: RemoteRepository
 ) -> RepoView:
     full_name = platform_name(seen.full_name)
     if reason := why_not_connectable(seen):
@@ -145,7 +145,7 @@ async def _connect(
 
 
 async def _insert(
-    tx: Transaction, connection: Connection, seen: SeenRepository, entry: audit.Entry
+    tx: Transaction, connection: Connection, seen: RemoteRepository, entry: audit.Entry
 ) -> None:
     await _hold(tx, connection)
     await _refuse_connected(tx, connection, seen)
@@ -181,7 +181,9 @@ async def _hold(tx: Transaction, connection: Connection) -> None:
         raise Problem("forge_not_found", f"The connection {connection.name} was removed meanwhile.")
 
 
-async def _refuse_connected(tx: Transaction, connection: Connection, seen: SeenRepository) -> None:
+async def _refuse_connected(
+    tx: Transaction, connection: Connection, seen: RemoteRepository
+) -> None:
     row = await tx.fetch_one(
         "SELECT full_name FROM repos WHERE connection_id = :connection_id"
         " AND external_id = :external_id AND disconnected_at IS NULL",

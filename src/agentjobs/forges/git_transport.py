@@ -18,7 +18,7 @@ MOST_BYTES = 10 * 2**30
 _PORTS = {"https": 443, "http": 80}
 
 
-class GitWay:
+class GitTransport:
     """`certificates` is a file with all authorities git shall trust; None: the system's."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-HintKind = Literal["push", "pull", "comment", "repository"]
+HookEventKind = Literal["push", "pull", "comment", "repository"]
 
 _LARGEST_ID = 2**63 - 1
 _DELIVERY_ID = re.compile(r"[\x21-\x7e]{1,200}")
@@ -29,10 +29,10 @@ _GITHUB_COMMENTS = ("issue_comment", "pull_request_review", "pull_request_review
 _GITEA_EVENTS = ("x-gitea-event", "x-forgejo-event", "x-github-event")
 
 
-class Hint(msgspec.Struct, frozen=True):
+class HookEvent(msgspec.Struct, frozen=True):
     """`external_id` is the repository, None: all of the connection; `number` the pull request."""
 
-    kind: HintKind
+    kind: HookEventKind
     external_id: str | None = None
     number: int | None = None
 
@@ -85,7 +85,7 @@ def verified(platform: str, secret: str, headers: Mapping[str, str], body: bytes
     )
 
 
-def refused_unread(platform: str, secret: str, headers: Mapping[str, str]) -> bool:
+def is_unsigned(platform: str, secret: str, headers: Mapping[str, str]) -> bool:
     """Whether no body could make it believed, so that none need be read."""
     if platform == "gitlab":
         return not verified(platform, secret, headers, b"")
@@ -100,7 +100,7 @@ def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> st
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
-def hint_of(platform: str, headers: Mapping[str, str], body: bytes) -> Hint | None:
+def parse_event(platform: str, headers: Mapping[str, str], body: bytes) -> HookEvent | None:
     """None: it is nothing that we act on, or cannot be understood."""
     try:
         return _hint_in(platform, headers, _decode(body))
@@ -108,7 +108,7 @@ def hint_of(platform: str, headers: Mapping[str, str], body: bytes) -> Hint | No
         return None
 
 
-def _hint_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> Hint | None:
+def _hint_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> HookEvent | None:
     match platform:
         case "github":
             return _github_hint(headers.get("x-github-event", ""), payload)
@@ -120,7 +120,7 @@ def _hint_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> Hi
     return None
 
 
-def _github_hint(event: str, payload: _Payload) -> Hint | None:
+def _github_hint(event: str, payload: _Payload) -> HookEvent | None:
     repository = payload.repository
     if event == "push":
         return _push(repository, payload)
@@ -128,14 +128,14 @@ def _github_hint(event: str, payload: _Payload) -> Hint | None:
         return _hint("repository", repository)
     if event == "installation":
         # It was suspended, restored or given other permissions: all repositories are concerned.
-        return Hint("repository")
+        return HookEvent("repository")
     if event in _GITHUB_COMMENTS:
         is_on_pull = event != "issue_comment" or _is_pull(payload)
         return _new_comment(repository, payload, is_on_pull=is_on_pull)
     return _hint("pull", repository, _number_in(payload)) if event == "pull_request" else None
 
 
-def _gitlab_hint(event: str, payload: _Payload) -> Hint | None:
+def _gitlab_hint(event: str, payload: _Payload) -> HookEvent | None:
     project = _Part(id=payload.project_id) if payload.project is None else payload.project
     # A system hook puts the name of the event into its body.
     match event, _text(payload.event_name) or _text(payload.object_kind):
@@ -155,7 +155,7 @@ def _gitlab_hint(event: str, payload: _Payload) -> Hint | None:
     return None
 
 
-def _gitea_hint(event: str, payload: _Payload) -> Hint | None:
+def _gitea_hint(event: str, payload: _Payload) -> HookEvent | None:
     repository = payload.repository
     if event == "push":
         return _push(repository, payload)
@@ -171,25 +171,27 @@ def _gitea_hint(event: str, payload: _Payload) -> Hint | None:
     return None
 
 
-def _push(repository: _Part | None, payload: _Payload) -> Hint | None:
+def _push(repository: _Part | None, payload: _Payload) -> HookEvent | None:
     is_branch = _text(payload.ref).startswith("refs/heads/")
     return _hint("push", repository) if is_branch else None
 
 
-def _new_comment(repository: _Part | None, payload: _Payload, *, is_on_pull: bool) -> Hint | None:
+def _new_comment(
+    repository: _Part | None, payload: _Payload, *, is_on_pull: bool
+) -> HookEvent | None:
     """What was said is heard once: a change or a removal tells nothing new."""
     if not is_on_pull or _text(payload.action) in {"edited", "deleted"}:
         return None
     return _hint("comment", repository, _number_in(payload))
 
 
-def _hint(kind: HintKind, repository: _Part | None, *numbers: _Field) -> Hint | None:
+def _hint(kind: HookEventKind, repository: _Part | None, *numbers: _Field) -> HookEvent | None:
     """`numbers`: one for kinds that need one."""
     external_id = None if repository is None else _positive(repository.id)
     found = [_positive(number) for number in numbers]
     if external_id is None or None in found:
         return None
-    return Hint(kind, str(external_id), *found)
+    return HookEvent(kind, str(external_id), *found)
 
 
 def _is_pull(payload: _Payload) -> bool:

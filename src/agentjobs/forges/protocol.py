@@ -79,7 +79,7 @@ class BranchPull(msgspec.Struct, frozen=True):
     state: str
 
 
-class PullNow(msgspec.Struct, frozen=True):
+class RemotePull(msgspec.Struct, frozen=True):
     """What a platform says of a pull request."""
 
     number: int
@@ -102,7 +102,7 @@ class Comment(msgspec.Struct, frozen=True):
     place: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class CommentCursor(msgspec.Struct, frozen=True):
     """The highest number of each kind that was heard; None: nobody ever listened, and only the
     newest is told, as where to begin."""
 
@@ -120,7 +120,7 @@ class Issue(msgspec.Struct, frozen=True):
     url: str
 
 
-class SeenRepository(msgspec.Struct, frozen=True):
+class RemoteRepository(msgspec.Struct, frozen=True):
     """`default_branch` is empty for a repository without commits."""
 
     external_id: str
@@ -146,7 +146,9 @@ class Forge(Protocol):
     @property
     def platform(self) -> str: ...
 
-    def reach(self, repo: RepoAddress, credential: str) -> AbstractAsyncContextManager[Remote]:
+    def open_remote(
+        self, repo: RepoAddress, credential: str
+    ) -> AbstractAsyncContextManager[Remote]:
         """Where git reaches the repository, with a right that holds for one operation.
 
         Raises ForgeError.
@@ -170,15 +172,15 @@ class Platform(Forge, Protocol):
     async def check(self) -> Account:
         """Whether the credential is accepted, and what it lacks."""
 
-    def repositories(self) -> AsyncIterator[SeenRepository]:
+    def repositories(self) -> AsyncIterator[RemoteRepository]:
         """All that the connection can see."""
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         """As it is now, by its identifier where it has one, so that a rename is followed."""
 
-    async def pull(self, repo: RepoAddress, number: int) -> PullNow: ...
+    async def pull(self, repo: RepoAddress, number: int) -> RemotePull: ...
 
-    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
         """Those on a pull request that were not heard yet; of each kind the oldest first."""
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:

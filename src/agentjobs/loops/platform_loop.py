@@ -38,7 +38,7 @@ class Running(msgspec.Struct, frozen=True):
     since: float
 
 
-class ForgeLoop:
+class PlatformLoop:
     name = "forges"
 
     def __init__(self, db: Database, sync: PlatformSync) -> None:
@@ -50,16 +50,16 @@ class ForgeLoop:
         with self._db.changes.listen(TOPIC) as signal:
             try:
                 while True:
-                    is_more = await self.work_off_hints()
+                    is_more = await self.process_hook_events()
                     await self._start_due(signal)
                     if not is_more:
                         await signal.wait(_POLL_SECONDS)
             finally:
                 await self._stop()
 
-    async def work_off_hints(self) -> bool:
+    async def process_hook_events(self) -> bool:
         """Some of them; whether there may be more."""
-        return await hook_events.work_off_hints(self._db) >= hook_events.MOST_AT_ONCE
+        return await hook_events.process_hook_events(self._db) >= hook_events.MOST_AT_ONCE
 
     async def sync_one(self) -> bool:
         """False when nothing was due that is not being looked at."""

@@ -5,7 +5,7 @@ from agentjobs.jobs.queue.leases import forget_dead_workers
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.loop import PeriodicLoop
 from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
-from agentjobs.platform_sync.hook_events import prune_hints
+from agentjobs.platform_sync.hook_events import prune_hook_events
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.webhooks.retention import prune_deliveries
@@ -19,7 +19,7 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
         await forget_dead_workers(db, _FORGET_WORKERS_MS)
-        while await prune_hints(db):
+        while await prune_hook_events(db):
             pass
         while await prune_sign_ins(
             db,

@@ -17,7 +17,7 @@ from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
-from agentjobs.platform_sync.pulls import HeardLater
+from agentjobs.platform_sync.pulls import CommentDeferred
 from agentjobs.problems import Problem
 from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes
 
@@ -41,7 +41,7 @@ class Conversation(msgspec.Struct, frozen=True):
     own_login: str = ""
 
 
-async def hear_comment(
+async def handle_comment(
     context: JobsContext, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
 ) -> None:
     """Whatever is said on a pull request of ours comes here. Raises ForgeError."""
@@ -128,7 +128,7 @@ async def _start(
     job_id = await _latest_job(context, conversation)
     if job_id is None:
         if await _is_being_opened(context, conversation):
-            raise HeardLater
+            raise CommentDeferred
         return None
     name = f"@{comment.author} on {platform}"
     caller = Caller(

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.forges.hooks import Hint
+from agentjobs.forges.hooks import HookEvent
 from agentjobs.identifiers import new_id
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
@@ -20,7 +20,7 @@ MOST_TRIES = 8
 MOST_REMEMBERED = 10_000
 
 # unconnected: of a repository that is nothing to us, so it is not remembered.
-Noted = Literal["new", "known", "unconnected"]
+DeliveryStatus = Literal["new", "known", "unconnected"]
 
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MOST_REASON_LENGTH = 500
@@ -36,21 +36,21 @@ _NAMED = (
 )
 
 
-class DueHint(msgspec.Struct, frozen=True):
+class DueHookEvent(msgspec.Struct, frozen=True):
     id: str
     connection_id: str
-    hint: Hint
+    hint: HookEvent
     tries: int
 
 
-async def note_delivery(
-    db: Database, connection_id: str, delivery_id: str, hint: Hint | None
-) -> Noted:
+async def record_hook_delivery(
+    db: Database, connection_id: str, delivery_id: str, hint: HookEvent | None
+) -> DeliveryStatus:
     """That hooks arrive at all is noted even without a hint."""
     return await db.transact(_note_delivery, connection_id, delivery_id, hint)
 
 
-async def work_off_hints(db: Database) -> int:
+async def process_hook_events(db: Database) -> int:
     """The oldest of them, a bounded number at once, so that a flood leaves time for the rest.
 
     How many were due. One host does it; twice would do no harm.
@@ -68,7 +68,7 @@ async def work_off_hints(db: Database) -> int:
     return len(due)
 
 
-async def prune_hints(db: Database, now: int | None = None) -> int:
+async def prune_hook_events(db: Database, now: int | None = None) -> int:
     """A batch of those that are done with and of no use: told more than a day ago, or very many
     of one connection. How many."""
     before = (now_ms() if now is None else now) - DAY_MS
@@ -89,8 +89,8 @@ async def prune_hints(db: Database, now: int | None = None) -> int:
 
 
 async def _note_delivery(
-    tx: Transaction, connection_id: str, delivery_id: str, hint: Hint | None
-) -> Noted:
+    tx: Transaction, connection_id: str, delivery_id: str, hint: HookEvent | None
+) -> DeliveryStatus:
     now = now_ms()
     # Its row need not be written for every delivery of a busy platform.
     await tx.execute(
@@ -119,7 +119,7 @@ async def _note_delivery(
     return "new" if is_new else "known"
 
 
-async def _is_connected(tx: Transaction, connection_id: str, hint: Hint, now: int) -> bool:
+async def _is_connected(tx: Transaction, connection_id: str, hint: HookEvent, now: int) -> bool:
     if hint.external_id is None:
         return True
     row = await tx.fetch_one(
@@ -137,24 +137,24 @@ async def _is_connected(tx: Transaction, connection_id: str, hint: Hint, now: in
     return True
 
 
-async def _due_hints(db: Database) -> list[DueHint]:
+async def _due_hints(db: Database) -> list[DueHookEvent]:
     rows = await db.fetch_all(
         "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
         f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MOST_AT_ONCE}",
         now=now_ms(),
     )
     return [
-        DueHint(
+        DueHookEvent(
             row["id"],
             row["connection_id"],
-            Hint(row["kind"], row["external_id"], row["number"]),
+            HookEvent(row["kind"], row["external_id"], row["number"]),
             row["tries"],
         )
         for row in rows
     ]
 
 
-async def _work_off(tx: Transaction, due: Sequence[DueHint]) -> None:
+async def _work_off(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
     # Many speak of the same.
     for connection_id, hint in dict.fromkeys((one.connection_id, one.hint) for one in due):
         await _mark(tx, connection_id, hint)
@@ -164,7 +164,7 @@ async def _work_off(tx: Transaction, due: Sequence[DueHint]) -> None:
     )
 
 
-async def _work_off_alone(db: Database, due: DueHint) -> None:
+async def _work_off_alone(db: Database, due: DueHookEvent) -> None:
     try:
         await db.transact(_work_off, [due])
     except StoreUnavailable:
@@ -175,7 +175,7 @@ async def _work_off_alone(db: Database, due: DueHint) -> None:
         await db.transact(_put_off, due, reason)
 
 
-async def _mark(tx: Transaction, connection_id: str, hint: Hint) -> None:
+async def _mark(tx: Transaction, connection_id: str, hint: HookEvent) -> None:
     named = {"connection_id": connection_id, "external_id": hint.external_id}
     now = now_ms()
     if hint.number is not None:
@@ -207,7 +207,7 @@ async def _mark(tx: Transaction, connection_id: str, hint: Hint) -> None:
     )
 
 
-async def _put_off(tx: Transaction, due: DueHint, reason: str) -> None:
+async def _put_off(tx: Transaction, due: DueHookEvent, reason: str) -> None:
     tries = due.tries + 1
     backoff = _FIRST_BACKOFF_MS * 2 ** min(tries - 1, MOST_TRIES)
     await tx.execute(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, PullNow
+from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
 from agentjobs.forges.text import MOST_TITLE_CHARACTERS, shown
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
 from agentjobs.problems import Problem
@@ -19,7 +19,7 @@ from agentjobs.pulls import sync_rows
 from agentjobs.pulls.sync_rows import MOST_TOLD, Asked, OnReady, PullRow
 from agentjobs.store.database import Database, StoreError, Transaction
 
-__all__ = ["HeardLater", "OnComment", "OnReady", "PullSync", "PullsSeen"]
+__all__ = ["CommentDeferred", "OnComment", "OnReady", "PullSync", "PullsSeen"]
 
 # A comment with a higher number than all before; heard again if it raises.
 OnComment = Callable[[PlatformRepo, int, Comment, Platform], Awaitable[None]]
@@ -38,7 +38,7 @@ _KINDS: tuple[CommentKind, ...] = ("comment", "line", "review")
 _Key = tuple[str, int, CommentKind, int]
 
 
-class HeardLater(Exception):
+class CommentDeferred(Exception):
     """The listener cannot know yet what a comment means; it is to be heard again soon."""
 
 
@@ -133,7 +133,7 @@ class PullSync:
             await self.db.transact(self._update, look.repo, row, found)
         return found.state != "open" or await self._hear(look, row)
 
-    async def _found(self, look: _Look, row: PullRow) -> PullNow:
+    async def _found(self, look: _Look, row: PullRow) -> RemotePull:
         try:
             found = await look.platform.pull(look.repo.address, row.number)
         except ForgeError as error:
@@ -147,7 +147,7 @@ class PullSync:
         return msgspec.structs.replace(found, title=shown(found.title, MOST_TITLE_CHARACTERS))
 
     async def _update(
-        self, tx: Transaction, repo: PlatformRepo, row: PullRow, found: PullNow
+        self, tx: Transaction, repo: PlatformRepo, row: PullRow, found: RemotePull
     ) -> None:
         if await sync_rows.update(tx, repo.id, row, found, self.on_ready):
             tx.announce(f"events:{repo.organization_id}")
@@ -176,7 +176,7 @@ class PullSync:
             key = (look.repo.id, row.number, comment.kind, comment.id)
             try:
                 is_heard = await self._hear_one(look, key, comment)
-            except HeardLater:
+            except CommentDeferred:
                 return False
             if not is_heard:
                 is_behind = True
@@ -188,19 +188,19 @@ class PullSync:
         return not is_behind
 
     async def _hear_one(self, look: _Look, key: _Key, comment: Comment) -> bool:
-        """False: it failed, and is to be tried again. Raises HeardLater."""
+        """False: it failed, and is to be tried again. Raises CommentDeferred."""
         if key in self.ahead:
             return True
         try:
             await self.on_comment(look.repo, key[1], comment, look.platform)
-        except (HeardLater, StoreError):
+        except (CommentDeferred, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a stranger wrote, the others are heard
             is_away = isinstance(error, ForgeError) and error.fault in {"away", "unauthorized"}
             if self._is_tried_again(key, error, _AWAY_TRY if is_away else 1):
                 look.notes.append(f"A comment on #{key[1]} was not handled: {_words(error)}")
                 if is_away:
-                    raise HeardLater from None
+                    raise CommentDeferred from None
                 return False
         self.tries.pop(key, None)
         return True
@@ -218,8 +218,8 @@ class PullSync:
         return False
 
 
-def _as_it_was(row: PullRow) -> PullNow:
-    return PullNow(
+def _as_it_was(row: PullRow) -> RemotePull:
+    return RemotePull(
         row.number,
         row.title,
         row.state,  # type: ignore[arg-type]  # the column has no other words

@@ -11,8 +11,8 @@ import msgspec
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.connections.repositories import why_not_connectable
-from agentjobs.forges.http.client import Patience
-from agentjobs.forges.protocol import ForgeError, Platform, SeenRepository
+from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_trouble, refresh_copy
@@ -25,15 +25,15 @@ from agentjobs.repos.names import platform_name
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database
 
-# The time between two looks is the patience; a look itself has little.
-PATIENCE_SECONDS = 5.0
+# The next sync is the retry; within one sync there is little time for retries.
+RETRY_SECONDS = 5.0
 # What was to be heard later is heard so soon.
 AGAIN_SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
-class FindsPlatforms(Protocol):
-    async def of(self, connection_id: str, patience: Patience, /) -> Platform:
+class PlatformSource(Protocol):
+    async def adapter_for(self, connection_id: str, retry_budget: RetryBudget, /) -> Platform:
         """Raises ForgeError."""
 
 
@@ -53,7 +53,7 @@ class PlatformSync:
     def __init__(
         self,
         db: Database,
-        platforms: FindsPlatforms,
+        platforms: PlatformSource,
         settings: Settings,
         on_ready: OnReady,
         on_comment: OnComment,
@@ -113,12 +113,12 @@ class PlatformSync:
             raise trouble
         return PullsSeen(note or pulls.note, is_waiting=pulls.is_waiting)
 
-    async def _first_answer(self, due: DueSync) -> tuple[Platform, SeenRepository | None]:
+    async def _first_answer(self, due: DueSync) -> tuple[Platform, RemoteRepository | None]:
         """None: only its pull requests are to be asked about."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                patience = Patience(PATIENCE_SECONDS)
-                platform = await self._platforms.of(due.repo.connection_id, patience)
+                retry_budget = RetryBudget(RETRY_SECONDS)
+                platform = await self._platforms.adapter_for(due.repo.connection_id, retry_budget)
                 asks = due.asks_repository
                 return platform, (await _seen(platform, due.repo)) if asks else None
         except TimeoutError:
@@ -130,7 +130,7 @@ class PlatformSync:
     ) -> None:
         target = repositories.path(self._settings.data_path, repo.id)
         try:
-            async with platform.reach(repo.address, "") as remote:
+            async with platform.open_remote(repo.address, "") as remote:
                 head = await refresh_copy(remote, target, branch)
         except GitError as error:
             raise fetch_trouble(repo.full_name, branch, error) from None
@@ -140,7 +140,7 @@ class PlatformSync:
         await self._db.transact(record_head, repo, branch, head, again=due.failures > 0)
 
 
-async def _seen(platform: Platform, repo: PlatformRepo) -> SeenRepository:
+async def _seen(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
     try:
         return await platform.repository(repo.address)
     except ForgeError as error:
@@ -155,7 +155,7 @@ async def _seen(platform: Platform, repo: PlatformRepo) -> SeenRepository:
 
 
 async def _follow_name(
-    db: Database, repo: PlatformRepo, seen: SeenRepository
+    db: Database, repo: PlatformRepo, seen: RemoteRepository
 ) -> tuple[PlatformRepo, str | None]:
     """The repository by its name of now, and what is to be said of it if that cannot be ours."""
     if seen.full_name == repo.full_name:

@@ -42,7 +42,7 @@ class LocalForge:
         self._public_url = public_url.rstrip("/")
 
     @contextlib.asynccontextmanager
-    async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
+    async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         url = f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git"
         yield Remote(url, basic("job", credential))
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.forges.protocol import CommentKind, Heard, PullNow
+from agentjobs.forges.protocol import CommentCursor, CommentKind, RemotePull
 from agentjobs.store.database import Database, Row, Transaction
 
 # In the transaction that writes it down: a draft was marked ready.
@@ -45,8 +45,8 @@ class PullRow(msgspec.Struct, frozen=True, kw_only=True):
     told_at: int | None = None
 
     @property
-    def heard(self) -> Heard:
-        return Heard(self.comment_seen, self.line_comment_seen, self.review_seen)
+    def heard(self) -> CommentCursor:
+        return CommentCursor(self.comment_seen, self.line_comment_seen, self.review_seen)
 
     def seen(self, kind: CommentKind) -> int | None:
         number: int | None = getattr(self, _SEEN[kind])
@@ -92,7 +92,7 @@ def in_turn(followed: Sequence[PullRow], now: int) -> list[PullRow]:
 
 
 async def update(
-    tx: Transaction, repo_id: str, row: PullRow, found: PullNow, on_ready: OnReady
+    tx: Transaction, repo_id: str, row: PullRow, found: RemotePull, on_ready: OnReady
 ) -> bool:
     """False: somebody else wrote meanwhile."""
     changed = await tx.execute(

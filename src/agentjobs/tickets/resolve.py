@@ -6,7 +6,7 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
@@ -22,7 +22,7 @@ _MOST_ID = 100
 
 
 class ConnectedPlatforms(Protocol):
-    async def of(self, connection_id: str, patience: Patience) -> Platform:
+    async def adapter_for(self, connection_id: str, retry_budget: RetryBudget) -> Platform:
         """Raises ForgeError."""
 
 
@@ -61,7 +61,7 @@ class Tickets:
         self._session = session
         self._platforms = platforms
 
-    async def find(self, wanted: WantedTicket, patience: Patience) -> FoundTicket | None:
+    async def find(self, wanted: WantedTicket, retry_budget: RetryBudget) -> FoundTicket | None:
         """None: no tracker is configured for this repository.
 
         Raises TicketNotFound, and ForgeError where a tracker stayed away.
@@ -79,7 +79,7 @@ class Tickets:
             if not _reads(tracker, wanted):
                 continue
             try:
-                ticket = await self._ask(tracker, wanted, patience)
+                ticket = await self._ask(tracker, wanted, retry_budget)
             except (ForgeError, Problem) as error:
                 if isinstance(error, ForgeError) and error.may_pass:
                     away = away or ForgeError(f"{tracker.name}: {error}", "away")
@@ -92,7 +92,9 @@ class Tickets:
             raise away
         raise TicketNotFound(_not_found(wanted, reasons, trackers))
 
-    async def link_back(self, found: FoundTicket, link: ResultLink, patience: Patience) -> bool:
+    async def link_back(
+        self, found: FoundTicket, link: ResultLink, retry_budget: RetryBudget
+    ) -> bool:
         """False: nobody wants it (any more). Raises ForgeError, and Problem for a locked token.
 
         Made twice, it is one link on Jira and two comments on an issue.
@@ -102,7 +104,7 @@ class Tickets:
             return False
         if opened[0].kind == "issues" and not await self._is_ours(opened[0], found):
             raise ForgeError(f"{found.ticket.id} is in no repository that is connected here.")
-        tracker = await self._tracker(*opened, found.connection_id, found.full_name, patience)
+        tracker = await self._tracker(*opened, found.connection_id, found.full_name, retry_budget)
         await tracker.link_back(found.ticket, link)
         return True
 
@@ -120,12 +122,12 @@ class Tickets:
         return row is not None
 
     async def _ask(
-        self, configured: ConfiguredTracker, wanted: WantedTicket, patience: Patience
+        self, configured: ConfiguredTracker, wanted: WantedTicket, retry_budget: RetryBudget
     ) -> Ticket | None:
         opened = await open_tracker(self._db, self._keys, configured.id)
         if opened is None:
             return None
-        tracker = await self._tracker(*opened, wanted.connection_id, wanted.full_name, patience)
+        tracker = await self._tracker(*opened, wanted.connection_id, wanted.full_name, retry_budget)
         try:
             ticket = await tracker.find(wanted.ticket_id)
         except ForgeError as error:
@@ -141,13 +143,15 @@ class Tickets:
         token: str,
         connection_id: str | None,
         full_name: str,
-        patience: Patience,
+        retry_budget: RetryBudget,
     ) -> Tracker:
         if configured.kind == "jira":
-            return jira_of(configured, token, self._session, patience)
+            return jira_of(configured, token, self._session, retry_budget)
         if connection_id is None:
             raise ForgeError(f"{full_name} is on no platform that has issues.")
-        return IssueTracker(await self._platforms.of(connection_id, patience), full_name)
+        return IssueTracker(
+            await self._platforms.adapter_for(connection_id, retry_budget), full_name
+        )
 
     async def _note(self, tracker: ConfiguredTracker, error: str | None) -> None:
         # What a connection may not do is shown there: every repository may have another one.
@@ -156,10 +160,13 @@ class Tickets:
 
 
 def jira_of(
-    tracker: ConfiguredTracker, token: str, session: aiohttp.ClientSession, patience: Patience
+    tracker: ConfiguredTracker,
+    token: str,
+    session: aiohttp.ClientSession,
+    retry_budget: RetryBudget,
 ) -> JiraTracker:
     assert tracker.url is not None
-    return JiraTracker(tracker.url, tracker.account, token, session, patience)
+    return JiraTracker(tracker.url, tracker.account, token, session, retry_budget)
 
 
 def _reads(tracker: ConfiguredTracker, wanted: WantedTicket) -> bool:

@@ -2,7 +2,7 @@
 
 import aiohttp
 
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
@@ -19,14 +19,14 @@ async def add_checked(
     session: aiohttp.ClientSession,
     organization: str,
     new: NewTracker,
-    patience: Patience,
+    retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str | None]:
     """With who we are to it; None where nobody is asked. Nothing is stored if it refuses."""
     owner = await find_organization(db, organization)
     draft = trackers.draft_of(owner.id, new)
     account = None
     if draft.kind == "jira":
-        account = await _asked(draft, new.token, session, patience)
+        account = await _asked(draft, new.token, session, retry_budget)
     added = await trackers.add_tracker(db, keys, organization, new)
     if account is not None:
         await trackers.note_check(db, added.id)
@@ -39,7 +39,7 @@ async def check_tracker(
     session: aiohttp.ClientSession,
     organization: str,
     name: str,
-    patience: Patience,
+    retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str | None]:
     """Likewise, for one that is there; what it says is kept with it. Raises Problem."""
     found = await trackers.find_tracker(db, organization, name)
@@ -47,7 +47,7 @@ async def check_tracker(
     account = None
     if found.kind == "jira" and opened is not None:
         try:
-            account = await _asked(*opened, session, patience)
+            account = await _asked(*opened, session, retry_budget)
         except Problem as problem:
             await trackers.note_check(db, found.id, problem.message)
             raise
@@ -62,21 +62,24 @@ async def replace_checked(
     organization: str,
     name: str,
     token: str,
-    patience: Patience,
+    retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str]:
     """The old token stays if the new one is not accepted. Raises Problem."""
     found = await trackers.find_tracker(db, organization, name)
     trackers.check_token(found, token)
-    account = await _asked(found, token, session, patience)
+    account = await _asked(found, token, session, retry_budget)
     await trackers.replace_token(db, keys, organization, found.id, token)
     await trackers.note_check(db, found.id)
     return await trackers.find_tracker(db, organization, found.id), account
 
 
 async def _asked(
-    tracker: ConfiguredTracker, token: str, session: aiohttp.ClientSession, patience: Patience
+    tracker: ConfiguredTracker,
+    token: str,
+    session: aiohttp.ClientSession,
+    retry_budget: RetryBudget,
 ) -> str:
     try:
-        return await jira_of(tracker, token, session, patience).check()
+        return await jira_of(tracker, token, session, retry_budget).check()
     except ForgeError as error:
         raise Problem("tracker_refused", str(error)) from None

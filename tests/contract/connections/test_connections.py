@@ -260,10 +260,10 @@ async def test_what_was_removed_or_is_locked_is_no_platform_to_anybody(
     async with aiohttp.ClientSession() as session:
         strange = sealing_keys(tmp_path / "x", b"o")
         with pytest.raises(ForgeError, match="AGENTJOBS_ENCRYPTION_KEY") as locked:
-            await table.platforms(database, strange, session).of(connection.id)
+            await table.platforms(database, strange, session).adapter_for(connection.id)
         await remove_connection(database, "acme", "github")
         with pytest.raises(ForgeError, match="no connection") as gone:
-            await table.platforms(database, keys, session).of(connection.id)
+            await table.platforms(database, keys, session).adapter_for(connection.id)
     assert (locked.value.fault, gone.value.fault) == ("refused", "gone")
     assert table.asked == []
 

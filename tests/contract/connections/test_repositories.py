@@ -12,9 +12,9 @@ import pytest
 from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection, remove_connection
-from agentjobs.connections.repositories import connect_from, list_seen
+from agentjobs.connections.repositories import connect_repositories, list_available
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.protocol import ForgeError, SeenRepository
+from agentjobs.forges.protocol import ForgeError, RemoteRepository
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
@@ -26,14 +26,14 @@ from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from tests.support.memory_platform import TableOfRepositories
 
-SHOP = SeenRepository("1", "Acme/shop", "trunk")
-ODD = SeenRepository("2", "Acme/.github", "main")
-NESTED = SeenRepository("3", "acme/team/tools/cli", "main")
+SHOP = RemoteRepository("1", "Acme/shop", "trunk")
+ODD = RemoteRepository("2", "Acme/.github", "main")
+NESTED = RemoteRepository("3", "acme/team/tools/cli", "main")
 UNFIT = {
-    "archived": SeenRepository("4", "acme/old", "main", is_archived=True),
-    "empty": SeenRepository("5", "acme/new", ""),
-    "push": SeenRepository("6", "acme/theirs", "main", may_push=False),
-    "name": SeenRepository("7", "acme/..", "main"),
+    "archived": RemoteRepository("4", "acme/old", "main", is_archived=True),
+    "empty": RemoteRepository("5", "acme/new", ""),
+    "push": RemoteRepository("6", "acme/theirs", "main", may_push=False),
+    "name": RemoteRepository("7", "acme/..", "main"),
 }
 
 
@@ -47,7 +47,7 @@ class House:
 
     async def connect(self, *names: str) -> dict[str, str]:
         """What became of each: its status, or the code of the problem."""
-        found = await connect_from(
+        found = await connect_repositories(
             self.db, self.platforms, "acme", self.connection.name, names or None
         )
         assert all((one.repo is None) != (one.problem is None) for one in found)
@@ -106,13 +106,13 @@ async def test_all_that_can_be_is_connected_and_the_rest_has_a_reason_each(house
     assert set(codes.values()) == {"repo_not_connectable"}
     assert await house.names() == {"Acme/shop", "Acme/.github", "acme/team/tools/cli"}
     # Again, nothing is connected twice, also under another name.
-    house.table.seen[0] = SeenRepository("1", "Acme/renamed", "trunk")
+    house.table.seen[0] = RemoteRepository("1", "Acme/renamed", "trunk")
     assert (await house.connect())["Acme/renamed"] == "repo_connected"
     assert len(await house.names()) == 3
 
     seen = {
         one.seen.full_name: one
-        for one in await list_seen(house.db, house.platforms, "acme", "gitlab")
+        for one in await list_available(house.db, house.platforms, "acme", "gitlab")
     }
     assert seen["Acme/renamed"].connected_as == "Acme/shop"
     assert "archived" in (seen["acme/old"].problem or "")
@@ -137,7 +137,9 @@ async def test_a_name_that_another_repository_has_is_taken_until_that_is_disconn
 ) -> None:
     new = NewConnection(platform="github", credential="good-token")
     await add_connection(house.db, house.keys, "acme", new)
-    assert (await connect_from(house.db, house.platforms, "acme", "github", ["acme/shop"]))[0].repo
+    assert (await connect_repositories(house.db, house.platforms, "acme", "github", ["acme/shop"]))[
+        0
+    ].repo
     assert await house.connect("acme/shop") == {"Acme/shop": "name_taken"}
     await disconnect_repository(house.db, "acme", "Acme/shop", also=_nothing_else)
     assert await house.connect("acme/shop") == {"Acme/shop": "indexing"}
@@ -152,8 +154,8 @@ async def test_a_name_that_another_repository_has_is_taken_until_that_is_disconn
 async def test_what_the_platform_does_not_answer_is_told_as_its_trouble(house: House) -> None:
     house.table.fault = ForgeError("GitLab is away.", "away")
     for asked in (
-        connect_from(house.db, house.platforms, "acme", "gitlab"),
-        list_seen(house.db, house.platforms, "acme", "gitlab"),
+        connect_repositories(house.db, house.platforms, "acme", "gitlab"),
+        list_available(house.db, house.platforms, "acme", "gitlab"),
     ):
         with pytest.raises(Problem, match="GitLab is away") as problem:
             await asked
@@ -161,7 +163,7 @@ async def test_what_the_platform_does_not_answer_is_told_as_its_trouble(house: H
     assert await house.connect("acme/shop") == {"acme/shop": "forge_unavailable"}
     for organization, name in (("other", "gitlab"), ("acme", "none")):
         with pytest.raises(Problem) as problem:
-            await connect_from(house.db, house.platforms, organization, name, ["acme/shop"])
+            await connect_repositories(house.db, house.platforms, organization, name, ["acme/shop"])
         assert problem.value.code == "forge_not_found"
     assert await house.names() == set()
 

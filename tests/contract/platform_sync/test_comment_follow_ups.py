@@ -19,7 +19,7 @@ from agentjobs.jobs.review import request_review
 from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.platform_sync.comments import Conversation, answer_comment, instruction_in, prompt_of
-from agentjobs.platform_sync.pulls import HeardLater
+from agentjobs.platform_sync.pulls import CommentDeferred
 from agentjobs.pulls.platform_rows import record_pull
 from agentjobs.store.database import Transaction
 from tests.support.jobs import World
@@ -202,7 +202,7 @@ async def test_what_is_said_before_the_job_is_finished_is_heard_later(world: Wor
     caller = await world.organization()
     job = await opening(world, caller)
     platform, comment = Talk("ada"), Comment(1, "ada", "@agentjobs go on", "")
-    with pytest.raises(HeardLater):
+    with pytest.raises(CommentDeferred):
         await answer_comment(
             world.context,
             platform,  # type: ignore[arg-type]

@@ -10,11 +10,11 @@ import pytest
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
-from agentjobs.connections.repositories import connect_from
-from agentjobs.forges.protocol import Platform, RepoAddress, SeenRepository
+from agentjobs.connections.repositories import connect_repositories
+from agentjobs.forges.protocol import Platform, RemoteRepository, RepoAddress
 from agentjobs.git.remote import Remote
 from agentjobs.loops import platform_loop
-from agentjobs.loops.platform_loop import ForgeLoop
+from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import create_organization, ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
@@ -31,7 +31,7 @@ class SlowHall(TownHall):
 
     is_slow = False
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         if self.is_slow:
             self.asked["repository"] += 1
             await asyncio.Event().wait()
@@ -46,7 +46,7 @@ class Halls:
     settings: Settings
     by_connection: dict[str, SlowHall] = field(default_factory=dict)
 
-    async def of(self, connection_id: str, _: object = None, /) -> Platform:
+    async def adapter_for(self, connection_id: str, _: object = None, /) -> Platform:
         return self.by_connection[connection_id]
 
     async def open(self, organization: str, name: str, repositories: int) -> SlowHall:
@@ -57,16 +57,16 @@ class Halls:
         added = await add_connection(self.db, keys, organization, new)
         hall = self.by_connection[added.connection.id] = SlowHall(Remote("https://nowhere.example"))
         for number in range(repositories):
-            seen = SeenRepository(f"{number}", f"{organization}/{name}-{number}", "main")
+            seen = RemoteRepository(f"{number}", f"{organization}/{name}-{number}", "main")
             hall.seen[seen.external_id] = seen
-        await connect_from(self.db, cast("Platforms", self), organization, name)
+        await connect_repositories(self.db, cast("Platforms", self), organization, name)
         # Nothing is fetched: this is not about git.
         for one in hall.seen.values():
-            hall.seen[one.external_id] = SeenRepository(one.external_id, one.full_name, "")
+            hall.seen[one.external_id] = RemoteRepository(one.external_id, one.full_name, "")
         return hall
 
-    def loop(self) -> ForgeLoop:
-        return ForgeLoop(self.db, PlatformSync(self.db, self, self.settings, nothing, nothing))
+    def loop(self) -> PlatformLoop:
+        return PlatformLoop(self.db, PlatformSync(self.db, self, self.settings, nothing, nothing))
 
 
 async def nothing(*_: object) -> None:

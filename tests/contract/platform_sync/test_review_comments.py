@@ -77,6 +77,7 @@ async def test_what_was_said_before_the_upgrade_starts_nothing_and_what_comes_af
     # As the schema was when these pull requests were opened.
     for column in SEEN[1:]:
         await at.execute(f"ALTER TABLE pulls DROP COLUMN {column}")
+    await at.execute("DROP TABLE used_form_tokens")
     await at.execute("UPDATE alembic_version SET version_num = '0006'")
     await (await open_database(database_url, migrate=True)).close()
     assert await seen(at) == [0, None, None]

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from agentjobs.clock import SECOND_MS, now_ms
-from agentjobs.forges.hooks import Hint
+from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
 from agentjobs.platform_sync import pulls, sync
 from agentjobs.platform_sync.claims import DUE, claim_sync_due
-from agentjobs.platform_sync.hook_events import note_delivery
-from agentjobs.platform_sync.pulls import HeardLater
+from agentjobs.platform_sync.hook_events import record_hook_delivery
+from agentjobs.platform_sync.pulls import CommentDeferred
 from agentjobs.settings import load
 from agentjobs.store.database import Database
 from tests.support.platform_sync import SHOP, PlatformHouse, platform_house
@@ -250,7 +250,7 @@ async def test_pull_requests_are_kept_as_they_are_there(at: PlatformHouse) -> No
     at.became(5, state="open")
     await at.look()
     assert (await at.pull(3))["state"] == "closed"
-    await at.told("one", Hint("pull", SHOP, 3))
+    await at.told("one", HookEvent("pull", SHOP, 3))
     await at.look()
     third = await at.pull(3)
     assert (third["state"], third["closed_at"]) == ("open", None)
@@ -275,16 +275,16 @@ async def test_after_a_hint_only_that_is_asked_about(at: PlatformHouse) -> None:
 
     asked.clear()
     at.says(3, 10, "please")
-    await at.told("one", Hint("comment", SHOP, 3))
+    await at.told("one", HookEvent("comment", SHOP, 3))
     await at.glance()
     assert (asked, at.heard) == ({"pull": 1, "comments": 1}, [("acme/shop", 3, "please")])
     asked.clear()
-    await at.told("two", Hint("push", SHOP))
+    await at.told("two", HookEvent("push", SHOP))
     await at.glance()
-    assert asked == {"repository": 1, "reach": 1}
+    assert asked == {"repository": 1, "open_remote": 1}
     # What is told while nobody is answered is not forgotten.
     at.hall.faults["pull"] = ForgeError("Gitea is busy", "away")
-    await at.told("three", Hint("pull", SHOP, 4))
+    await at.told("three", HookEvent("pull", SHOP, 4))
     row = await at.glance()
     assert (row["sync_error"], row["sync_failures"]) == ("Gitea is busy", 1)
     at.hall.faults.clear()
@@ -391,7 +391,7 @@ async def test_a_comment_that_no_answer_can_be_had_for_is_passed_over_in_the_end
     at.says(1, 10, "poison")
     at.says(1, 11, "good")
     at.deaf["poison"] = ForgeError("500", "away")
-    await at.told("one", Hint("comment", SHOP, 1))
+    await at.told("one", HookEvent("comment", SHOP, 1))
     # Only that it is so often, not that it is asked so often, is of interest here.
     at.hall.seen[SHOP] = msgspec.structs.replace(at.hall.seen[SHOP], default_branch="")
     looks = 0
@@ -409,7 +409,7 @@ async def test_what_a_listener_wants_to_hear_later_is_told_again_soon(at: Platfo
     at.says(1, 10, "early")
     at.says(1, 11, "after it")
     at.says(2, 12, "elsewhere")
-    at.deaf["early"] = HeardLater()
+    at.deaf["early"] = CommentDeferred()
     row = await at.look()
     assert (row["sync_error"], row["sync_failures"]) == (None, 0)
     assert at.heard == [("acme/shop", 2, "elsewhere")]
@@ -485,7 +485,7 @@ async def test_a_hint_during_a_look_leads_to_another_and_hooks_make_polls_rare(
         found = await answer(*asked)  # type: ignore[arg-type]
         if len(at.hall.said) == 1:
             at.says(1, 11, "second")
-            await at.told("one", Hint("comment", SHOP, 1))
+            await at.told("one", HookEvent("comment", SHOP, 1))
         return found
 
     at.hall.comments = told_meanwhile  # type: ignore[assignment, method-assign]
@@ -503,7 +503,7 @@ async def test_the_loop_follows_hints_while_it_runs(at: PlatformHouse) -> None:
     running = asyncio.create_task(at.loop.run())
     try:
         at.says(1, 10, "please")
-        await note_delivery(at.db, at.connection.id, "one", Hint("comment", SHOP, 1))
+        await record_hook_delivery(at.db, at.connection.id, "one", HookEvent("comment", SHOP, 1))
         await until(lambda: len(at.heard) == 1)
     finally:
         running.cancel()

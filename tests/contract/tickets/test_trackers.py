@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError, Issue
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
@@ -45,7 +45,7 @@ class OnePlatform:
         self.comments: list[tuple[str, int, str]] = []
         self.asked_for: list[str] = []
 
-    async def of(self, connection_id: str, _: Patience) -> Any:
+    async def adapter_for(self, connection_id: str, _: RetryBudget) -> Any:
         self.asked_for.append(connection_id)
         return self
 
@@ -94,8 +94,8 @@ def wanted(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> Wa
     )
 
 
-def patience() -> Patience:
-    return Patience(0)
+def retry_budget() -> RetryBudget:
+    return RetryBudget(0)
 
 
 async def test_a_token_is_sealed_and_opens_for_its_tracker_alone(
@@ -160,10 +160,10 @@ async def test_without_a_tracker_for_the_repository_nothing_is_looked_up(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "other", ISSUES)
-    assert await tickets.find(wanted(acme, "12"), patience()) is None
+    assert await tickets.find(wanted(acme, "12"), retry_budget()) is None
     await add_tracker(database, keys, "acme", ISSUES)
     # A repository of the platform `local` has no issues.
-    assert await tickets.find(wanted(acme, "12", None), patience()) is None
+    assert await tickets.find(wanted(acme, "12", None), retry_budget()) is None
     assert platform.asked_for == []
 
 
@@ -171,22 +171,22 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
-    found = await tickets.find(wanted(acme, "#12"), patience())
+    found = await tickets.find(wanted(acme, "#12"), retry_budget())
     assert found is not None
     assert found.ticket.id == "acme/shop#12"
     assert (found.ticket.title, found.ticket.text) == ("The cart is empty", "Please mend it.")
     assert found.ticket.labels == ("bug",)
     assert (found.tracker, found.link_back) == ("issues", True)
-    elsewhere = await tickets.find(wanted(acme, "acme/notes#1"), patience())
+    elsewhere = await tickets.find(wanted(acme, "acme/notes#1"), retry_budget())
     assert elsewhere is not None
     assert elsewhere.ticket.title == "Elsewhere"
     assert set(platform.asked_for) == {"fcn_1"}
 
     with pytest.raises(ForgeError, match="in no repository that is connected here"):
-        await tickets.link_back(found, LINK, patience())
+        await tickets.link_back(found, LINK, retry_budget())
     await database.transact(insert_repo, acme, "acme/shop", "ready")
     await database.transact(connect_all, "fcn_1")
-    assert await tickets.link_back(found, LINK, patience())
+    assert await tickets.link_back(found, LINK, retry_budget())
     ((full_name, number, text),) = platform.comments
     assert (full_name, number) == ("acme/shop", 12)
     assert text.split("\n") == [
@@ -194,9 +194,9 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
         "A pull request was opened for this: https://git.example.com/pull/9",
     ]
     await set_link_back(database, "acme", "issues", False)
-    assert not await tickets.link_back(found, LINK, patience())
+    assert not await tickets.link_back(found, LINK, retry_budget())
     await remove_tracker(database, "acme", "issues")
-    assert not await tickets.link_back(found, LINK, patience())
+    assert not await tickets.link_back(found, LINK, retry_budget())
     assert len(platform.comments) == 1
 
 
@@ -209,12 +209,12 @@ async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues has none"):
-        await tickets.find(wanted(acme, "#13"), patience())
+        await tickets.find(wanted(acme, "#13"), retry_budget())
     with pytest.raises(TicketNotFound, match=r"written like no ticket .*issues: #12 or"):
-        await tickets.find(wanted(acme, "SHOP-17\u202e"), patience())
+        await tickets.find(wanted(acme, "SHOP-17\u202e"), retry_budget())
     platform.error = ForgeError("the permission “Issues: read” is missing", "denied")
     with pytest.raises(TicketNotFound, match="issues: the permission"):
-        await tickets.find(wanted(acme, "12"), patience())
+        await tickets.find(wanted(acme, "12"), retry_budget())
 
 
 async def test_a_tracker_that_is_away_is_another_fault_than_a_missing_ticket(
@@ -223,7 +223,7 @@ async def test_a_tracker_that_is_away_is_another_fault_than_a_missing_ticket(
     await add_tracker(database, keys, "acme", ISSUES)
     platform.error = ForgeError("it is out of order", "away")
     with pytest.raises(ForgeError, match="issues: it is out of order") as error:
-        await tickets.find(wanted(acme, "12"), patience())
+        await tickets.find(wanted(acme, "12"), retry_budget())
     assert error.value.may_pass
 
 

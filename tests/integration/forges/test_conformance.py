@@ -113,7 +113,7 @@ async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> 
 
 
 async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
-    async with bench.forge.reach(bench.repo, "s3cret") as remote:
+    async with bench.forge.open_remote(bench.repo, "s3cret") as remote:
         shown = f"{remote.url} {remote!r}"
         assert remote.authorization is not None
     known = bench.known_secrets if isinstance(bench, PlatformBench) else ["s3cret"]

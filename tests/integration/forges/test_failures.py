@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Heard
+from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import PLATFORMS, PlatformBench, make_template, platform_bench
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
@@ -127,7 +127,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
     written = bench.server.state.add_comment(row, "ada", "Hello")
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: bench.platform.pull(bench.repo, opened.number),
-        lambda: bench.platform.comments(bench.repo, opened.number, Heard()),
+        lambda: bench.platform.comments(bench.repo, opened.number, CommentCursor()),
         lambda: bench.platform.repository(bench.repo),
         lambda: anext(aiter(bench.platform.repositories())),
     ]

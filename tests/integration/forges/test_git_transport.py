@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic
@@ -60,7 +60,7 @@ async def run(remote: Remote, *arguments: str, cwd: Path | None = None) -> str:
     return ran.stdout.decode()
 
 
-async def heads(way: GitWay, url: str) -> str:
+async def heads(way: GitTransport, url: str) -> str:
     async with way.to(url, SHOWN) as remote:
         return await run(remote, "ls-remote", remote.url, "refs/heads/main")
 
@@ -68,7 +68,7 @@ async def heads(way: GitWay, url: str) -> str:
 async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
     secure: SecureOrigin, tmp_path: Path
 ) -> None:
-    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, look_up=to_here)
     url = secure.url("shop.git", "git.test")
     assert "refs/heads/main" in await heads(way, url)
     async with way.to(url, SHOWN) as remote:
@@ -85,7 +85,7 @@ async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
 async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     secure: SecureOrigin,
 ) -> None:
-    way = GitWay(Allowed(), secure.authorities, look_up=to_here)
+    way = GitTransport(Allowed(), secure.authorities, look_up=to_here)
     for host in ("git.test", "127.0.0.1"):
         with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
             await heads(way, secure.url("shop.git", host))
@@ -96,18 +96,18 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
 async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
     secure: SecureOrigin, unused_tcp_port: int
 ) -> None:
-    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, look_up=to_here)
     with pytest.raises(ForgeError, match="could not be reached") as away:
         await heads(way, f"https://git.test:{unused_tcp_port}/shop.git")
     assert away.value.may_pass
     with pytest.raises(GitError, match="not found"):
         await heads(way, secure.url("none.git", "git.test"))
     with pytest.raises(GitError, match="certificate"):
-        await heads(GitWay(HERE, look_up=to_here), secure.url("shop.git", "git.test"))
+        await heads(GitTransport(HERE, look_up=to_here), secure.url("shop.git", "git.test"))
 
 
 async def test_more_than_may_be_fetched_is_refused_in_words(secure: SecureOrigin) -> None:
-    way = GitWay(HERE, secure.authorities, most_bytes=100, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, most_bytes=100, look_up=to_here)
     with pytest.raises(ForgeError, match="larger than"):
         await heads(way, secure.url("shop.git", "git.test"))
 
@@ -123,9 +123,9 @@ async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_na
         asked.append(host)
         return ["127.0.0.1"]
 
-    assert "refs/heads/main" in await heads(GitWay(HERE, look_up=look_up), url)
+    assert "refs/heads/main" in await heads(GitTransport(HERE, look_up=look_up), url)
     assert asked == ["forge.invalid"]
-    assert "refs/heads/main" in await heads(GitWay(HERE), plain.url("shop.git"))
+    assert "refs/heads/main" in await heads(GitTransport(HERE), plain.url("shop.git"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_plain_http_to_any_other_address_shows_nobody_the_token(
     plain: OriginServer, allowed: Allowed, addresses: list[str]
 ) -> None:
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
-    way = GitWay(allowed, look_up=lambda _: addresses)
+    way = GitTransport(allowed, look_up=lambda _: addresses)
     for asked in (heads(way, url), way.refuse_open_http(url)):
         with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
             await asked
@@ -152,7 +152,7 @@ async def test_plain_http_to_any_other_address_shows_nobody_the_token(
 
 
 async def test_the_token_is_in_no_argument_of_any_process(secure: SecureOrigin) -> None:
-    way = GitWay(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, look_up=to_here)
     async with silent_server() as (port, came):
         asking = asyncio.create_task(heads(way, f"https://git.test:{port}/shop.git"))
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Account, Heard
+from agentjobs.forges.protocol import Account, CommentCursor
 from tests.support.forge_adapters import BRANCHES, PlatformBench, make_template, platform_bench
 from tests.support.forge_servers.gitea import GiteaServer
 
@@ -184,7 +184,7 @@ async def test_of_a_long_conversation_only_the_end_is_read(
     async def newer(than: int) -> tuple[list[int], list[str]]:
         server.calls.clear()
         await bench.platform.pull(bench.repo, opened.number)
-        found = await bench.platform.comments(bench.repo, opened.number, Heard(than))
+        found = await bench.platform.comments(bench.repo, opened.number, CommentCursor(than))
         since = [call.query.get("since", "") for call in server.calls_of(f"GET {COMMENTS}")]
         return [one.id for one in found], since
 
@@ -208,7 +208,7 @@ async def test_a_repository_that_was_renamed_is_written_to_by_its_new_name(
     await bench.platform.comment(bench.repo, opened.number, "Hello")
     assert opened.url.endswith(f"/acme/store/pulls/{opened.number}")
     assert taken.pulls == {}
-    async with bench.forge.reach(bench.repo, "") as remote:
+    async with bench.forge.open_remote(bench.repo, "") as remote:
         assert remote.url == f"{server.url}/acme/store.git"
 
 

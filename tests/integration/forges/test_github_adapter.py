@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.github.adapter import GitHub
 from agentjobs.forges.github.app import TokenCache
-from agentjobs.forges.protocol import ForgeError, Heard, PullRequestRequest, RepoAddress
+from agentjobs.forges.protocol import CommentCursor, ForgeError, PullRequestRequest, RepoAddress
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
 from agentjobs.outbound.guard.addresses import Allowed
@@ -56,9 +56,9 @@ class House:
             installation_id=str(app.installation_id) if is_app else None,
         )
         given = credential or (app.private_key if is_app else self.server.token)
-        gitway = GitWay(Allowed.parse(["127.0.0.1/32"]), self.server.authorities)
-        patience = self.clock.patience(seconds, time.time)
-        return GitHub(connection, given, self.session, gitway, patience, self.tokens)
+        git_transport = GitTransport(Allowed.parse(["127.0.0.1/32"]), self.server.authorities)
+        retry_budget = self.clock.retry_budget(seconds, time.time)
+        return GitHub(connection, given, self.session, git_transport, retry_budget, self.tokens)
 
     def request(self, **fields: Any) -> PullRequestRequest:
         given = {
@@ -150,7 +150,7 @@ async def test_git_reaches_one_repository_with_a_token_made_for_it(
     house: House, tmp_path: Path
 ) -> None:
     other = house.server.add_repository("acme/other", {"a": "b"})
-    async with house.github().reach(house.repo, "ajt_job") as remote:
+    async with house.github().open_remote(house.repo, "ajt_job") as remote:
         await git(
             "clone",
             "--quiet",
@@ -319,9 +319,9 @@ async def test_comments_and_issues_are_read_and_written_once(house: House) -> No
     row = house.row.pulls[pull.number]
     for number in range(130):
         state.add_comment(row, "ann", f"{number}")
-    seen = await github.comments(house.repo, pull.number, Heard())
+    seen = await github.comments(house.repo, pull.number, CommentCursor())
     assert [one.text for one in seen] == [str(number) for number in range(130)]
-    newer = await github.comments(house.repo, pull.number, Heard(seen[127].id))
+    newer = await github.comments(house.repo, pull.number, CommentCursor(seen[127].id))
     assert [(one.author, one.text) for one in newer] == [("ann", "128"), ("ann", "129")]
     house.server.next(cut(on="POST /repos/{owner}/{repo}/issues", after=True))
     await github.comment(house.repo, pull.number, "Done \x00" + "x" * 70_000)
@@ -359,7 +359,7 @@ async def test_a_conversation_is_read_from_its_end(house: House) -> None:
     # One of each is for reviews, of which there are none.
     for after, requests in ((0, 7), (ids[-3], 3), (ids[100], 4), (ids[-1], 3)):
         house.server.calls.clear()
-        found = await github.comments(house.repo, pull.number, Heard(after))
+        found = await github.comments(house.repo, pull.number, CommentCursor(after))
         assert [one.id for one in found] == [number for number in ids if number > after]
         assert len(house.server.calls) == requests
     # What was written all the same is found at the end too.

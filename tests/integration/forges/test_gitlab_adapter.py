@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Account, Heard
+from agentjobs.forges.protocol import Account, CommentCursor
 from tests.support.forge_adapters import (
     BRANCHES,
     CREATES,
@@ -122,13 +122,13 @@ async def test_a_conversation_is_read_from_its_end(
     row = bench.row.pulls[pull.number]
     comments = [server.state.add_comment(row, "ada", f"word {at}") for at in range(250)]
     server.state.add_comment(row, "ada", "changed the title", is_system=True)
-    everything = await bench.platform.comments(bench.repo, pull.number, Heard())
+    everything = await bench.platform.comments(bench.repo, pull.number, CommentCursor())
     assert [one.id for one in everything] == [one.id for one in comments]
     # Two that were written at once stand in the other order.
     row.comments[-2:] = row.comments[:-3:-1]
     row.comments[-4:-2] = row.comments[-3:-5:-1]
     server.calls.clear()
-    latest = await bench.platform.comments(bench.repo, pull.number, Heard(comments[-2].id))
+    latest = await bench.platform.comments(bench.repo, pull.number, CommentCursor(comments[-2].id))
     assert [(one.author, one.text) for one in latest] == [("ada", "word 249")]
     assert latest[0].url == f"{pull.url}#note_{latest[0].id}"
     assert len(server.calls) == 1

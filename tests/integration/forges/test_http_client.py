@@ -12,7 +12,7 @@ import trustme
 from aiohttp import web
 
 from agentjobs.forges.http import client as api_module
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.http.pagination import ALL_REPOSITORIES, Bounds
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.guard.addresses import Allowed
@@ -82,11 +82,11 @@ async def headers() -> Mapping[str, str]:
 
 @pytest.fixture
 def api(script: Script, session: aiohttp.ClientSession, clock: HandClock) -> PlatformApi:
-    return at(script.url, session, clock.patience())
+    return at(script.url, session, clock.retry_budget())
 
 
-def at(url: str, session: aiohttp.ClientSession, patience: Patience) -> PlatformApi:
-    return PlatformApi(session, url, platform="GitLab", headers=headers, patience=patience)
+def at(url: str, session: aiohttp.ClientSession, retry_budget: RetryBudget) -> PlatformApi:
+    return PlatformApi(session, url, platform="GitLab", headers=headers, retry_budget=retry_budget)
 
 
 async def test_a_request_is_written_as_it_was_meant(script: Script, api: PlatformApi) -> None:
@@ -144,7 +144,7 @@ async def test_a_platform_that_asks_for_time_gets_it_even_for_a_post(
         limits = {header: value(clock), "x-ratelimit-remaining": "4987"}
         script.answers = [told(status, {"message": message}, **limits), told(201)]
         script.asked.clear()
-        await at(script.url, session, clock.patience()).post("/pulls", {})
+        await at(script.url, session, clock.retry_budget()).post("/pulls", {})
         assert len(script.asked) == 2
         assert seconds <= clock.slept[0] <= seconds + 1
         assert "GitLab is busy (rate limit); trying again in" in clock.said[0]
@@ -156,11 +156,11 @@ async def test_a_spent_budget_is_waited_for_only_as_long_as_patience_lasts(
     limits = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(clock.now + 1_800))}
     script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
     with pytest.raises(ApiError, match="try again in 30 minutes") as caught:
-        await at(script.url, session, clock.patience(600)).get("/x")
+        await at(script.url, session, clock.retry_budget(600)).get("/x")
     assert caught.value.fault == "away"
     assert clock.slept == []
     script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
-    assert await at(script.url, session, clock.patience(3_600)).get("/x") == {"ok": True}
+    assert await at(script.url, session, clock.retry_budget(3_600)).get("/x") == {"ok": True}
 
 
 async def test_a_platform_that_stays_away_is_not_stormed(
@@ -367,11 +367,11 @@ async def test_a_platform_that_is_silent_is_away(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ApiError, match="did not answer in time") as caught:
-            await at(url, session, clock.patience(0)).post("/x", {})
+            await at(url, session, clock.retry_budget(0)).post("/x", {})
     assert (caught.value.fault, caught.value.is_undone) == ("away", False)
     # Its port is free now: nobody is there, so nothing can have been done.
     with pytest.raises(ApiError, match="could not be reached") as caught:
-        await at(url, session, clock.patience(5)).post("/x", {})
+        await at(url, session, clock.retry_budget(5)).post("/x", {})
     assert (caught.value.fault, caught.value.is_undone) == ("away", True)
     assert len(clock.slept) == 2
 
@@ -382,7 +382,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
     script.answers = [told()]
     async with new_session(Allowed.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
         with pytest.raises(ApiError, match="AGENTJOBS_FORGE_ALLOW") as caught:
-            await at(script.url, guarded, clock.patience()).get("/x")
+            await at(script.url, guarded, clock.retry_budget()).get("/x")
     assert caught.value.fault == "refused"
     assert (script.asked, clock.slept) == ([], [])
 
@@ -395,7 +395,7 @@ async def test_a_certificate_of_nobody_trusted_says_what_the_operator_can_do(
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certified(trustme.CA())).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
-        await at(url, session, clock.patience()).get("/x")
+        await at(url, session, clock.retry_budget()).get("/x")
     assert (caught.value.fault, clock.slept) == ("refused", [])
     await runner.cleanup()
 
@@ -423,7 +423,7 @@ async def test_a_credential_that_no_header_takes_is_told_without_it(
         return {"Authorization": f"Bearer {SECRET}\r\nX-Other: 1"}
 
     api = PlatformApi(
-        session, script.url, platform="GitLab", headers=broken, patience=clock.patience()
+        session, script.url, platform="GitLab", headers=broken, retry_budget=clock.retry_budget()
     )
     with pytest.raises(ApiError) as caught:
         await api.get("/x")
@@ -452,7 +452,7 @@ async def test_a_credential_that_can_be_renewed_is_renewed_once(
         script.url,
         platform="GitHub",
         headers=shown,
-        patience=clock.patience(),
+        retry_budget=clock.retry_budget(),
         renew=renew,
     )
     script.answers = [judge]

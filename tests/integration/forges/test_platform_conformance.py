@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import Comment, Heard, RepoAddress, SeenRepository
+from agentjobs.forges.protocol import Comment, CommentCursor, RemoteRepository, RepoAddress
 from agentjobs.git.process import GitError, GitResult, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, refuses_access
 from tests.support.forge_adapters import (
@@ -60,20 +60,20 @@ async def test_all_repositories_are_listed_however_many_pages_they_take(
     assert len(seen) == len({one.external_id for one in seen}) == 233
     assert {one.full_name for one in seen} == {one.full_name for one in state.repositories.values()}
     assert {one.full_name for one in seen if one.is_archived} == {"acme/old"}
-    assert SeenRepository(str(bench.row.id), "acme/shop", "main") in seen
+    assert RemoteRepository(str(bench.row.id), "acme/shop", "main") in seen
 
 
 async def test_a_repository_is_found_after_it_was_renamed(bench: PlatformBench) -> None:
     pull = await bench.open()
     bench.server.state.rename(bench.row, "acme/store")
     seen = await bench.platform.repository(bench.repo)
-    assert seen == SeenRepository(str(bench.row.id), "acme/store", "main")
+    assert seen == RemoteRepository(str(bench.row.id), "acme/store", "main")
     assert (await bench.platform.pull(bench.repo, pull.number)).number == pull.number
     again = await bench.forge.open_pull_request(bench.repo, "", bench.request())
     assert again.number == pull.number
     second = await bench.open(BRANCHES[1])
     await bench.platform.comment(bench.repo, second.number, "Still here.")
-    assert len(await bench.platform.comments(bench.repo, second.number, Heard())) == 1
+    assert len(await bench.platform.comments(bench.repo, second.number, CommentCursor())) == 1
 
 
 async def test_a_repository_tells_what_stands_in_its_way(bench: PlatformBench) -> None:
@@ -180,19 +180,22 @@ async def test_comments_come_once_and_in_their_order(bench: PlatformBench) -> No
     state = bench.server.state
     row = bench.row.pulls[opened.number]
     written = [state.add_comment(row, "ada", f"Nr. {at} <b>ü</b>") for at in range(130)]
-    found = await bench.platform.comments(bench.repo, opened.number, Heard())
+    found = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
     assert [(one.id, one.author, one.text) for one in found] == [
         (one.id, "ada", one.text) for one in written
     ]
     assert all(one.url.startswith(bench.server.url) for one in found)
-    later = await bench.platform.comments(bench.repo, opened.number, Heard(written[127].id))
+    later = await bench.platform.comments(bench.repo, opened.number, CommentCursor(written[127].id))
     assert [one.id for one in later] == [one.id for one in written[128:]]
-    assert await bench.platform.comments(bench.repo, opened.number, Heard(written[-1].id)) == []
+    assert (
+        await bench.platform.comments(bench.repo, opened.number, CommentCursor(written[-1].id))
+        == []
+    )
 
 
-def heard_up_to(found: list[Comment]) -> Heard:
+def heard_up_to(found: list[Comment]) -> CommentCursor:
     highest = {one.kind: one.id for one in sorted(found, key=lambda one: one.id)}
-    return Heard(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
+    return CommentCursor(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
 
 
 async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: PlatformBench) -> None:
@@ -208,7 +211,7 @@ async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: Platfor
     for login in ("rita", (await bench.platform.check()).login):
         begun = state.add_review(row, login, "Not sent yet", is_pending=True)
         state.add_line(begun, "Neither is this", "old.py", line=1)
-    found = await bench.platform.comments(bench.repo, opened.number, Heard())
+    found = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
     # GitLab has one sequence for all that is said.
     review_kind, line_kind = ("comment",) * 2 if bench.kind == "gitlab" else ("review", "line")
     assert {(one.kind, one.author, one.text, one.place) for one in found} == {
@@ -239,7 +242,9 @@ async def test_where_nobody_listened_before_only_the_newest_of_a_kind_is_told(
     row = bench.row.pulls[opened.number]
     for at in range(60):
         state.add_line(state.add_review(row, "ada", f"words {at}"), f"line {at}", "a.py", line=1)
-    found = await bench.platform.comments(bench.repo, opened.number, Heard(10**9, None, None))
+    found = await bench.platform.comments(
+        bench.repo, opened.number, CommentCursor(10**9, None, None)
+    )
     expected = [] if bench.kind == "gitlab" else ["line 59", "words 59"]
     assert [one.text for one in found] == expected
     heard = heard_up_to(found)
@@ -255,7 +260,7 @@ async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
     (comment,) = bench.row.pulls[opened.number].comments
     assert comment.text.startswith("Done: ")
     assert comment.text.endswith("`x` ü")
-    (found,) = await bench.platform.comments(bench.repo, opened.number, Heard())
+    (found,) = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
     assert found.author == (await bench.platform.check()).login
 
 
@@ -287,14 +292,14 @@ async def test_git_fetches_and_pushes_with_the_connections_right(
     bench: PlatformBench, tmp_path: Path
 ) -> None:
     clone = tmp_path / "clone.git"
-    async with bench.forge.reach(bench.repo, "") as remote:
+    async with bench.forge.open_remote(bench.repo, "") as remote:
         await run_git(remote, "clone", "--bare", "--quiet", remote.url, str(clone))
         refs = ("main:refs/heads/agentjobs/new", "main:refs/heads/kept")
         await run_git(remote, "push", "--quiet", remote.url, *refs, git_dir=clone)
     assert bench.server.git.head(bench.row, "agentjobs/new") == bench.base
     bench.row.protected.add("kept")
     moved = f"{BRANCHES[0]}:refs/heads/kept"
-    async with bench.forge.reach(bench.repo, "") as remote:
+    async with bench.forge.open_remote(bench.repo, "") as remote:
         with pytest.raises(GitError) as raised:
             await run_git(remote, "push", "--quiet", remote.url, moved, git_dir=clone)
     assert "Protected branch" in raised.value.stderr
@@ -303,7 +308,7 @@ async def test_git_fetches_and_pushes_with_the_connections_right(
 
 
 async def test_git_is_not_let_in_with_a_right_that_is_gone(bench: PlatformBench) -> None:
-    async with bench.forge.reach(bench.repo, "") as remote:
+    async with bench.forge.open_remote(bench.repo, "") as remote:
         bench.server.token = "another"
         if bench.kind == "github-app":
             bench.server.app.tokens.clear()  # type: ignore[attr-defined]
@@ -323,6 +328,6 @@ async def test_a_repository_may_have_any_name_that_the_platform_takes(
         assert (await bench.platform.repository(repo)).full_name == name
         opened = await bench.platform.open_pull_request(repo, "", bench.request())
         assert (await bench.platform.pull(repo, opened.number)).number == opened.number
-        async with bench.platform.reach(repo, "") as remote:
+        async with bench.platform.open_remote(repo, "") as remote:
             listed = await run_git(remote, "ls-remote", remote.url, "refs/heads/main")
         assert listed.stdout.decode().startswith(bench.base)

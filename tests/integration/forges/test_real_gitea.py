@@ -17,12 +17,12 @@ import aiohttp
 import pytest
 
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.adapter import Gitea
-from agentjobs.forges.http.client import Patience, PlatformApi
+from agentjobs.forges.http.client import PlatformApi, RetryBudget
 from agentjobs.forges.protocol import (
+    CommentCursor,
     ForgeError,
-    Heard,
     PullRequest,
     PullRequestRequest,
     RepoAddress,
@@ -57,7 +57,7 @@ class Ground:
 
     async def push(self, branch: str, content: str) -> str:
         commit = commit_files(self.tree, {"new.txt": content}, f"Change {content}")
-        async with self.platform.reach(self.repo, "") as remote:
+        async with self.platform.open_remote(self.repo, "") as remote:
             await git(
                 *("push", "--quiet", remote.url, f"HEAD:refs/heads/{branch}"),
                 git_dir=self.tree / ".git",
@@ -103,8 +103,8 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
         id="fcn_1", organization_id="org_1", platform="gitea", kind="token", name="g", url=URL
     )
     async with new_session(EVERYWHERE, certificates) as session:
-        way = GitWay(EVERYWHERE, Path(certificates) if certificates else None)
-        platform = Gitea(connection, TOKEN, session, way, Patience(60))
+        way = GitTransport(EVERYWHERE, Path(certificates) if certificates else None)
+        platform = Gitea(connection, TOKEN, session, way, RetryBudget(60))
         api = _people(session)
         made = await api.post("/user/repos", {"name": f"try-{secrets.token_hex(4)}"})
         repo = RepoAddress("acme", made["full_name"], "repo_1", str(made["id"]))
@@ -122,7 +122,7 @@ def _people(session: aiohttp.ClientSession) -> PlatformApi:
         return {"Authorization": f"token {TOKEN}"}
 
     return PlatformApi(
-        session, f"{URL}/api/v1", platform="Gitea", headers=headers, patience=Patience(60)
+        session, f"{URL}/api/v1", platform="Gitea", headers=headers, retry_budget=RetryBudget(60)
     )
 
 
@@ -174,9 +174,9 @@ async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) 
     assert found is not None
     assert (found.number, found.title, found.state) == (opened.number, "Fix <it>", "open")
     await platform.comment(repo, opened.number, "First \x00 ü")
-    (first,) = await platform.comments(repo, opened.number, Heard())
+    (first,) = await platform.comments(repo, opened.number, CommentCursor())
     await platform.comment(repo, opened.number, "Second")
-    (second,) = await platform.comments(repo, opened.number, Heard(first.id))
+    (second,) = await platform.comments(repo, opened.number, CommentCursor(first.id))
     assert (second.text, second.author) == ("Second", (await platform.check()).login)
     await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"title": "Ready"})
     assert not (await platform.pull(repo, opened.number)).draft

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.forges.gitea.reviews import MOST_READ_AGAIN
-from agentjobs.forges.protocol import Comment, Heard
+from agentjobs.forges.protocol import Comment, CommentCursor
 from tests.support.forge_adapters import PlatformBench, make_template, platform_bench
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.state import PullRow, ReviewRow
@@ -36,7 +36,7 @@ async def opened(bench: PlatformBench) -> PullRow:
     return bench.row.pulls[(await bench.open()).number]
 
 
-async def said(bench: PlatformBench, row: PullRow, heard: Heard) -> list[Comment]:
+async def said(bench: PlatformBench, row: PullRow, heard: CommentCursor) -> list[Comment]:
     bench.server.calls.clear()
     return await bench.platform.comments(bench.repo, row.number, heard)
 
@@ -63,33 +63,35 @@ async def test_on_github_a_review_that_was_begun_first_and_sent_last_is_heard(
     late = reviewed(github, row, "begun first", DAYS[5])
     late.is_pending = True
     reviewed(github, row, "sent first", DAYS[6])
-    found = await said(github, row, Heard())
+    found = await said(github, row, CommentCursor())
     assert [(one.kind, one.text) for one in found] == [
         ("line", "sent first"),
         ("review", "sent first"),
     ]
-    heard = Heard(0, highest(found, "line"), highest(found, "review"))
+    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
     late.is_pending, late.written_at = False, DAYS[7]
     found = await said(github, row, heard)
     assert [(one.kind, one.text) for one in found] == [
         ("line", "begun first"),
         ("review", "begun first"),
     ]
-    heard = Heard(0, highest(found, "line"), highest(found, "review"))
+    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
     assert await said(github, row, heard) == []
 
 
 async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformBench) -> None:
     row = await opened(github)
-    assert await said(github, row, Heard()) == []
+    assert await said(github, row, CommentCursor()) == []
     assert asked(github) == {"comments": 1, "reviews": 1}
     for at in range(150):
         reviewed(github, row, f"Nr. {at}", DAYS[at // 10])
-    found = await said(github, row, Heard())
+    found = await said(github, row, CommentCursor())
     assert [one.text for one in found] == [f"Nr. {at}" for at in range(150)] * 2
     lines = [one.id for one in found if one.kind == "line"]
     reviews = [one.id for one in found if one.kind == "review"]
-    assert [one.text for one in await said(github, row, Heard(0, lines[147], reviews[148]))] == [
+    assert [
+        one.text for one in await said(github, row, CommentCursor(0, lines[147], reviews[148]))
+    ] == [
         "Nr. 148",
         "Nr. 149",
         "Nr. 149",
@@ -103,7 +105,7 @@ async def test_on_github_a_review_without_words_is_no_comment(github: PlatformBe
     github.server.state.add_review(row, "ada", " \n")
     review = github.server.state.add_review(row, "ghost")
     github.server.state.add_line(review, "Only here", "a.py", line=2)
-    (found,) = await said(github, row, Heard())
+    (found,) = await said(github, row, CommentCursor())
     assert (found.kind, found.text, found.place) == ("line", "Only here", "a.py, line 2")
 
 
@@ -111,11 +113,11 @@ async def test_on_gitea_the_latest_reviews_are_read_again_for_answers_to_them(
     gitea: PlatformBench,
 ) -> None:
     row = await opened(gitea)
-    assert await said(gitea, row, Heard()) == []
+    assert await said(gitea, row, CommentCursor()) == []
     assert asked(gitea) == {"comments": 1, "reviews": 1}
     written = [reviewed(gitea, row, f"Nr. {at}") for at in range(60)]
     gitea.server.state.add_review(row, "grace", "No lines")
-    found = await said(gitea, row, Heard())
+    found = await said(gitea, row, CommentCursor())
     assert [one.text for one in found if one.kind == "review"] == [
         *(f"Nr. {at}" for at in range(60)),
         "No lines",
@@ -124,7 +126,7 @@ async def test_on_gitea_the_latest_reviews_are_read_again_for_answers_to_them(
     lines = [one.text for one in found if one.kind == "line"]
     assert lines == [f"Nr. {at}" for at in range(60 - MOST_READ_AGAIN, 60)]
     assert asked(gitea) == {"comments": 1 + MOST_READ_AGAIN, "reviews": 2}
-    heard = Heard(0, highest(found, "line"), highest(found, "review"))
+    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
     gitea.server.state.add_line(written[45], "An answer", "a.py", line=1, author="grace")
     (answer,) = await said(gitea, row, heard)
     assert (answer.kind, answer.author, answer.text) == ("line", "grace", "An answer")
@@ -138,7 +140,7 @@ async def test_on_gitea_a_review_that_is_removed_meanwhile_does_not_matter(
     reviewed(gitea, row, "second")
     lines = "GET /repos/{owner}/{repo}/pulls/{index}/reviews/{id}/comments"
     gitea.server.next(Fault(status=404, message="review does not exist", on=lines))
-    found = await said(gitea, row, Heard())
+    found = await said(gitea, row, CommentCursor())
     assert [(one.kind, one.text) for one in found] == [
         ("line", "first"),
         ("review", "first"),

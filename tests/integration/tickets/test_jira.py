@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
@@ -66,12 +66,14 @@ async def session(server: JiraServer) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 class Waits:
-    """Patience that takes no time, and tells what was waited for."""
+    """RetryBudget that takes no time, and tells what was waited for."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.said: list[str] = []
-        self.patience = Patience(300, self.said.append, clock=lambda: self.now, sleep=self._sleep)
+        self.retry_budget = RetryBudget(
+            300, self.said.append, clock=lambda: self.now, sleep=self._sleep
+        )
 
     async def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -84,11 +86,11 @@ def waits() -> Waits:
 
 @pytest.fixture
 def jira(server: JiraServer, session: aiohttp.ClientSession, waits: Waits) -> JiraTracker:
-    return JiraTracker(server.url, server.jira_account, server.token, session, waits.patience)
+    return JiraTracker(server.url, server.jira_account, server.token, session, waits.retry_budget)
 
 
 def wrong_jira(server: JiraServer, session: aiohttp.ClientSession) -> JiraTracker:
-    return JiraTracker(server.url, server.jira_account, "wrong-token", session, Patience(0))
+    return JiraTracker(server.url, server.jira_account, "wrong-token", session, RetryBudget(0))
 
 
 async def test_a_ticket_is_found_by_its_key_its_page_or_a_former_key(
@@ -120,7 +122,7 @@ async def test_a_token_with_scopes_goes_through_the_gateway_and_links_to_the_sit
     server.add_issue("SHOP-17")
     async with server.serving(), new_session(LOOPBACK, str(server.authorities)) as session:
         url = f"{server.url}/ex/jira/11-22"
-        jira = JiraTracker(url, ACCOUNT, server.token, session, Patience(0))
+        jira = JiraTracker(url, ACCOUNT, server.token, session, RetryBudget(0))
         ticket = await jira.find("SHOP-17")
     assert ticket is not None
     assert ticket.url == "https://acme.atlassian.net/browse/SHOP-17"
@@ -220,14 +222,14 @@ async def test_the_trackers_of_an_organization_are_asked_in_turn(
         organization_id=organization.id, ticket_id="SHOP-17", full_name="acme/shop"
     )
     with pytest.raises(TicketNotFound, match="old: Jira does not accept"):
-        await tickets.find(wanted, Patience(0))
+        await tickets.find(wanted, RetryBudget(0))
     assert "does not accept" in ((await find_tracker(db, "acme", "old")).error or "")
 
     new = NewTracker(name="new", token=server.token, link_back=True, **shared)
     await add_tracker(db, keys, "acme", new)
-    found = await tickets.find(wanted, Patience(0))
+    found = await tickets.find(wanted, RetryBudget(0))
     assert found is not None
     assert (found.tracker, found.ticket.id, found.link_back) == ("new", "SHOP-17", True)
-    assert await tickets.link_back(found, LINK, Patience(0))
+    assert await tickets.link_back(found, LINK, RetryBudget(0))
     assert list(server.issues[0].links) == ["job_1"]
     await db.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.forges.gitlab.pulls import Wishes, adopted, reviewer_names
+from agentjobs.forges.gitlab.pulls import PullExtras, adopted, reviewer_names
 from agentjobs.forges.gitlab.responses import (
     Access,
     MergeRequest,
@@ -151,7 +151,7 @@ def test_titles_are_told_without_the_mark() -> None:
 
 
 def test_what_gitlab_left_out_is_told() -> None:
-    wishes = Wishes({5: "ada", 6: "bob"}, ("Security", "old"), ("A note.",))
+    wishes = PullExtras({5: "ada", 6: "bob"}, ("Security", "old"), ("A note.",))
     made = merge_request(labels=["security"], reviewers=[User(5, "ada")])
     assert wishes.notes_on(made) == (
         "A note.",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.forges.hooks import Hint, delivery_id_of, hint_of, verified
+from agentjobs.forges.hooks import HookEvent, delivery_id_of, parse_event, verified
 
 PLATFORMS = ("github", "gitlab", "gitea")
 EVENT_HEADERS = {
@@ -29,8 +29,8 @@ GITHUB_BODY = b"Hello, World!"
 GITHUB_DIGEST = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
 
 
-def hint(platform: str, event: str, payload: object) -> Hint | None:
-    return hint_of(platform, {EVENT_HEADERS[platform]: event}, json.dumps(payload).encode())
+def hint(platform: str, event: str, payload: object) -> HookEvent | None:
+    return parse_event(platform, {EVENT_HEADERS[platform]: event}, json.dumps(payload).encode())
 
 
 def test_the_documented_signature_of_github_is_accepted() -> None:
@@ -74,51 +74,66 @@ def test_no_secret_is_nobodys_secret(platform: str) -> None:
 @pytest.mark.parametrize(
     ("platform", "event", "payload", "expected"),
     [
-        ("github", "push", {"ref": "refs/heads/main"}, Hint("push", "5")),
+        ("github", "push", {"ref": "refs/heads/main"}, HookEvent("push", "5")),
         ("github", "push", {"ref": "refs/tags/v1"}, None),
-        ("github", "pull_request", {"action": "closed", "number": 7}, Hint("pull", "5", 7)),
-        ("github", "pull_request_review", {"pull_request": {"number": 7}}, Hint("comment", "5", 7)),
+        ("github", "pull_request", {"action": "closed", "number": 7}, HookEvent("pull", "5", 7)),
+        (
+            "github",
+            "pull_request_review",
+            {"pull_request": {"number": 7}},
+            HookEvent("comment", "5", 7),
+        ),
         (
             "github",
             "pull_request_review",
             {"action": "submitted", **PULL_7},
-            Hint("comment", "5", 7),
+            HookEvent("comment", "5", 7),
         ),
         ("github", "pull_request_review", {"action": "edited", **PULL_7}, None),
         (
             "github",
             "pull_request_review_comment",
             {"action": "created", **PULL_7},
-            Hint("comment", "5", 7),
+            HookEvent("comment", "5", 7),
         ),
         ("github", "pull_request_review_comment", {"action": "deleted", **PULL_7}, None),
-        ("github", "issue_comment", GITHUB_COMMENT, Hint("comment", "5", 7)),
+        ("github", "issue_comment", GITHUB_COMMENT, HookEvent("comment", "5", 7)),
         ("github", "issue_comment", {"action": "created", "issue": {"number": 7}}, None),
         ("github", "issue_comment", {**GITHUB_COMMENT, "action": "edited"}, None),
-        ("github", "repository", {"action": "renamed"}, Hint("repository", "5")),
-        ("github", "installation", {"action": "suspend"}, Hint("repository")),
+        ("github", "repository", {"action": "renamed"}, HookEvent("repository", "5")),
+        ("github", "installation", {"action": "suspend"}, HookEvent("repository")),
         ("github", "ping", {"zen": "Keep it"}, None),
         ("github", "star", {}, None),
-        ("gitea", "push", {"ref": "refs/heads/x/y"}, Hint("push", "5")),
-        ("gitea", "pull_request", {"number": 7}, Hint("pull", "5", 7)),
-        ("gitea", "pull_request_sync", {"number": 7}, Hint("pull", "5", 7)),
-        ("gitea", "pull_request_approved", {"pull_request": {"number": 7}}, Hint("pull", "5", 7)),
-        ("gitea", "issue_comment", {"is_pull": True, **ON_SEVEN}, Hint("comment", "5", 7)),
+        ("gitea", "push", {"ref": "refs/heads/x/y"}, HookEvent("push", "5")),
+        ("gitea", "pull_request", {"number": 7}, HookEvent("pull", "5", 7)),
+        ("gitea", "pull_request_sync", {"number": 7}, HookEvent("pull", "5", 7)),
+        (
+            "gitea",
+            "pull_request_approved",
+            {"pull_request": {"number": 7}},
+            HookEvent("pull", "5", 7),
+        ),
+        ("gitea", "issue_comment", {"is_pull": True, **ON_SEVEN}, HookEvent("comment", "5", 7)),
         ("gitea", "issue_comment", {"is_pull": False, "issue": {"number": 7}}, None),
-        ("gitea", "pull_request_comment", {"issue": {"number": 7}}, Hint("comment", "5", 7)),
+        ("gitea", "pull_request_comment", {"issue": {"number": 7}}, HookEvent("comment", "5", 7)),
         (
             "gitea",
             "pull_request_comment",
             {"action": "reviewed", **PULL_7},
-            Hint("comment", "5", 7),
+            HookEvent("comment", "5", 7),
         ),
-        ("gitea", "pull_request_rejected", {"action": "reviewed", **PULL_7}, Hint("pull", "5", 7)),
-        ("gitea", "repository", {"action": "deleted"}, Hint("repository", "5")),
+        (
+            "gitea",
+            "pull_request_rejected",
+            {"action": "reviewed", **PULL_7},
+            HookEvent("pull", "5", 7),
+        ),
+        ("gitea", "repository", {"action": "deleted"}, HookEvent("repository", "5")),
         ("gitea", "wiki", {}, None),
     ],
 )
 def test_an_event_becomes_a_hint(
-    platform: str, event: str, payload: dict[str, Any], expected: Hint | None
+    platform: str, event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
     repository = {"id": 5, "full_name": "acme/shop", "owner": {"login": "acme"}}
     assert hint(platform, event, {"repository": repository, **payload}) == expected
@@ -127,21 +142,29 @@ def test_an_event_becomes_a_hint(
 @pytest.mark.parametrize(
     ("event", "payload", "expected"),
     [
-        ("Push Hook", PUSH, Hint("push", "5")),
+        ("Push Hook", PUSH, HookEvent("push", "5")),
         ("Tag Push Hook", {**PUSH, "ref": "refs/tags/v1"}, None),
-        ("Merge Request Hook", MERGE_REQUEST, Hint("pull", "5", 7)),
-        ("Note Hook", NOTE, Hint("comment", "5", 7)),
+        ("Merge Request Hook", MERGE_REQUEST, HookEvent("pull", "5", 7)),
+        ("Note Hook", NOTE, HookEvent("comment", "5", 7)),
         ("Note Hook", {"project_id": 5, "issue": {"iid": 7}}, None),
-        ("System Hook", {"event_name": "project_rename", "project_id": 5}, Hint("repository", "5")),
-        ("System Hook", {**PUSH, "event_name": "project_destroy"}, Hint("repository", "5")),
-        ("System Hook", {**PUSH, "event_name": "push"}, Hint("push", "5")),
-        ("System Hook", {**MERGE_REQUEST, "object_kind": "merge_request"}, Hint("pull", "5", 7)),
+        (
+            "System Hook",
+            {"event_name": "project_rename", "project_id": 5},
+            HookEvent("repository", "5"),
+        ),
+        ("System Hook", {**PUSH, "event_name": "project_destroy"}, HookEvent("repository", "5")),
+        ("System Hook", {**PUSH, "event_name": "push"}, HookEvent("push", "5")),
+        (
+            "System Hook",
+            {**MERGE_REQUEST, "object_kind": "merge_request"},
+            HookEvent("pull", "5", 7),
+        ),
         ("System Hook", {"event_name": "user_create"}, None),
         ("Pipeline Hook", {"project": {"id": 5}}, None),
     ],
 )
 def test_an_event_of_gitlab_becomes_a_hint(
-    event: str, payload: dict[str, Any], expected: Hint | None
+    event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
     assert hint("gitlab", event, payload) == expected
 
@@ -193,7 +216,7 @@ def test_whatever_the_types_are_a_hint_is_sound_or_there_is_none(
 )
 def test_a_hostile_body_is_nothing_and_never_raises(platform: str, body: bytes) -> None:
     for event in ("push", "Push Hook"):
-        assert hint_of(platform, {EVENT_HEADERS[platform]: event}, body) is None
+        assert parse_event(platform, {EVENT_HEADERS[platform]: event}, body) is None
 
 
 def test_a_delivery_is_known_by_the_platforms_name_of_it_or_by_what_it_says() -> None:

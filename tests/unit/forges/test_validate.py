@@ -14,15 +14,15 @@ from agentjobs.forges.protocol import (
     Account,
     Comment,
     ForgeError,
-    PullNow,
     PullRequest,
-    SeenRepository,
+    RemotePull,
+    RemoteRepository,
 )
 from agentjobs.forges.text import place_of
 from agentjobs.forges.validate import MOST_COMMENT_BYTES, count_in, plausible
 
-PULL = PullNow(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
-SEEN = SeenRepository("41", "acme/shop", "main")
+PULL = RemotePull(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
+SEEN = RemoteRepository("41", "acme/shop", "main")
 SAID = Comment(3, "ada", "Hello", "https://git.acme.test/a/b/pull/7#3")
 
 
@@ -66,7 +66,7 @@ def test_what_no_platform_can_mean_is_refused(told: msgspec.Struct, fields: dict
 def test_what_may_be_is_taken_and_the_words_of_people_are_mended() -> None:
     merged = msgspec.structs.replace(PULL, head_commit="", url="http://hub.internal:8080/a/b/7")
     assert plausible("GitHub", merged) == merged
-    empty = SeenRepository("1", "acme/deep/er/.github", "")
+    empty = RemoteRepository("1", "acme/deep/er/.github", "")
     assert plausible("GitLab", empty) == empty
     odd = msgspec.structs.replace(PULL, title="a\x00b" + "x" * 5_000)
     assert plausible("Gitea", odd).title == "a\ufffdb" + "x" * 997

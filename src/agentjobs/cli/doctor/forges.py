@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentjobs.store.database import Database
     from agentjobs.tickets.trackers import ConfiguredTracker
 
-_PATIENCE_SECONDS = 10.0
+_RETRY_SECONDS = 10.0
 
 Finding = tuple[str, str, str]
 
@@ -55,13 +55,13 @@ async def _look_at_forge(
     db: "Database", keys: "SealingKeys", platforms: "Platforms", connection: "Connection"
 ) -> Finding:
     from agentjobs.connections.connections import open_hook_secret
-    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
     from agentjobs.problems import Problem
 
     words = f"{connection.name} at {connection.url}"
     try:
-        platform = await platforms.of(connection.id, Patience(_PATIENCE_SECONDS))
+        platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
         account = await platform.check()
         await open_hook_secret(db, keys, connection.id)
     except (ForgeError, Problem) as error:
@@ -87,7 +87,7 @@ async def _look_at_tracker(
     session: "aiohttp.ClientSession",
     tracker: "ConfiguredTracker",
 ) -> Finding:
-    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
     from agentjobs.problems import Problem
     from agentjobs.tickets.resolve import jira_of
@@ -98,7 +98,7 @@ async def _look_at_tracker(
         opened = await open_tracker(db, keys, tracker.id)
         if opened is None:
             return "trackers", "note", f"{words} was removed meanwhile"
-        account = await jira_of(*opened, session, Patience(_PATIENCE_SECONDS)).check()
+        account = await jira_of(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
     except (ForgeError, Problem) as error:
         return "trackers", "problem", f"{words}: {error}"
     return "trackers", "ok", f"{words} is accepted as {account}"

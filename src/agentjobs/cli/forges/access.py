@@ -8,7 +8,7 @@ from agentjobs.cli.output import remark
 
 if TYPE_CHECKING:
     from agentjobs.connections.adapters import Platforms
-    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.http.client import RetryBudget
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
 
@@ -24,7 +24,7 @@ async def open_platforms(db: "Database", settings: "Settings") -> "AsyncIterator
         yield platforms_of(db, settings, session, certificates_of(settings))
 
 
-def persons_patience() -> "Patience":
-    from agentjobs.forges.http.client import Patience
+def persons_patience() -> "RetryBudget":
+    from agentjobs.forges.http.client import RetryBudget
 
-    return Patience(_PATIENCE_SECONDS, remark)
+    return RetryBudget(_PATIENCE_SECONDS, remark)

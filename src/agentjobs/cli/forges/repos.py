@@ -11,22 +11,22 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
-    from agentjobs.connections.repositories import Connected, SeenHere
+    from agentjobs.connections.repositories import AvailableRepository, Connected
 
 SOME_REFUSED = 1
 
 
 @forges.command("repos")
-def list_seen(
+def list_available(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
     """List the repositories that a connection sees, and whether they can be connected."""
 
-    async def work(admin: Admin) -> "list[SeenHere]":
-        from agentjobs.connections.repositories import list_seen
+    async def work(admin: Admin) -> "list[AvailableRepository]":
+        from agentjobs.connections.repositories import list_available
 
         async with open_platforms(admin.db, admin.settings) as platforms:
-            return await list_seen(admin.db, platforms, org, name)
+            return await list_available(admin.db, platforms, org, name)
 
     found = with_store(data_dir, work)
     if json:
@@ -51,10 +51,12 @@ def connect_repos(
         raise typer.BadParameter("name the repositories, or give --all")
 
     async def work(admin: Admin) -> "list[Connected]":
-        from agentjobs.connections.repositories import connect_from
+        from agentjobs.connections.repositories import connect_repositories
 
         async with open_platforms(admin.db, admin.settings) as platforms:
-            return await connect_from(admin.db, platforms, org, name, None if every else repos)
+            return await connect_repositories(
+                admin.db, platforms, org, name, None if every else repos
+            )
 
     found = with_store(data_dir, work)
     if json:
@@ -84,7 +86,7 @@ def _connected_document(connected: "Connected") -> dict[str, Any]:
     }
 
 
-def _seen_document(here: "SeenHere") -> dict[str, Any]:
+def _seen_document(here: "AvailableRepository") -> dict[str, Any]:
     return {
         "full_name": here.seen.full_name,
         "external_id": here.seen.external_id,
@@ -94,6 +96,6 @@ def _seen_document(here: "SeenHere") -> dict[str, Any]:
     }
 
 
-def _seen_line(here: "SeenHere") -> list[Any]:
+def _seen_line(here: "AvailableRepository") -> list[Any]:
     state = "connected" if here.connected_as else here.problem or "can be connected"
     return [here.seen.full_name, here.seen.default_branch or None, state]

@@ -16,7 +16,7 @@ from agentjobs.cli.webhooks.commands import sealing_keys, tell_of_key
 if TYPE_CHECKING:
     import aiohttp
 
-    from agentjobs.forges.http.client import Patience
+    from agentjobs.forges.http.client import RetryBudget
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.tickets.trackers import ConfiguredTracker
 
@@ -79,7 +79,10 @@ def add_jira(
         raise typer.BadParameter("--flavour is cloud or data-center")
 
     async def work(
-        admin: Admin, keys: "SealingKeys", session: "aiohttp.ClientSession", patience: "Patience"
+        admin: Admin,
+        keys: "SealingKeys",
+        session: "aiohttp.ClientSession",
+        retry_budget: "RetryBudget",
     ) -> "tuple[ConfiguredTracker, str | None]":
         from agentjobs.tickets.trackers import NewTracker
         from agentjobs.tickets.verify import add_checked
@@ -93,7 +96,7 @@ def add_jira(
             flavour=flavour,  # type: ignore[arg-type] # checked above
             link_back=link_back,
         )
-        added = await add_checked(admin.db, keys, session, org, new, patience)
+        added = await add_checked(admin.db, keys, session, org, new, retry_budget)
         tell_of_key(keys)
         return added
 
@@ -124,11 +127,14 @@ def check_tracker(
     """Ask a tracker whether it accepts its token."""
 
     async def work(
-        admin: Admin, keys: "SealingKeys", session: "aiohttp.ClientSession", patience: "Patience"
+        admin: Admin,
+        keys: "SealingKeys",
+        session: "aiohttp.ClientSession",
+        retry_budget: "RetryBudget",
     ) -> "tuple[ConfiguredTracker, str | None]":
         from agentjobs.tickets import verify
 
-        return await verify.check_tracker(admin.db, keys, session, org, name, patience)
+        return await verify.check_tracker(admin.db, keys, session, org, name, retry_budget)
 
     tracker, known_as = _reaching_out(data_dir, work)
     told = (
@@ -171,12 +177,15 @@ def rotate_token(
     """Replace a token; the old one stays if the new one is not accepted."""
 
     async def work(
-        admin: Admin, keys: "SealingKeys", session: "aiohttp.ClientSession", patience: "Patience"
+        admin: Admin,
+        keys: "SealingKeys",
+        session: "aiohttp.ClientSession",
+        retry_budget: "RetryBudget",
     ) -> "tuple[ConfiguredTracker, str | None]":
         from agentjobs.tickets.verify import replace_checked
 
         token = read_token(f"New token of {name}")
-        return await replace_checked(admin.db, keys, session, org, name, token, patience)
+        return await replace_checked(admin.db, keys, session, org, name, token, retry_budget)
 
     tracker, known_as = _reaching_out(data_dir, work)
     _answer(tracker, "The new token is in use; revoke the old one.", json=json, known_as=known_as)
@@ -202,7 +211,7 @@ def remove_tracker(
 
 
 Asked = Callable[
-    [Admin, "SealingKeys", "aiohttp.ClientSession", "Patience"],
+    [Admin, "SealingKeys", "aiohttp.ClientSession", "RetryBudget"],
     Awaitable["tuple[ConfiguredTracker, str | None]"],
 ]
 

@@ -10,8 +10,8 @@ import aiohttp
 
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
-from agentjobs.forges.gitea.extras import READS_ISSUES, WRITES_ISSUES, Wishes
+from agentjobs.forges.git_transport import GitTransport
+from agentjobs.forges.gitea.extras import READS_ISSUES, WRITES_ISSUES, PullExtras
 from agentjobs.forges.gitea.pulls import READS, WRITES, Pulls, numbered_pages
 from agentjobs.forges.gitea.responses import (
     MOST_BODY,
@@ -23,20 +23,20 @@ from agentjobs.forges.gitea.responses import (
     User,
 )
 from agentjobs.forges.gitea.reviews import Reviews
-from agentjobs.forges.http.client import Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import PlatformApi, RetryBudget, path_of
 from agentjobs.forges.http.pagination import ALL_REPOSITORIES
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
     Comment,
+    CommentCursor,
     ForgeError,
-    Heard,
     Issue,
-    PullNow,
     PullRequest,
     PullRequestRequest,
+    RemotePull,
+    RemoteRepository,
     RepoAddress,
-    SeenRepository,
 )
 from agentjobs.forges.text import cut
 from agentjobs.forges.validate import plausible
@@ -61,26 +61,26 @@ class Gitea:
         connection: Connection,
         credential: str,
         session: aiohttp.ClientSession,
-        gitway: GitWay,
-        patience: Patience,
+        git_transport: GitTransport,
+        retry_budget: RetryBudget,
     ) -> None:
         self._url = connection.url.rstrip("/")
         self._account = connection.account
         self._token = credential
-        self._gitway = gitway
-        self._patience = patience
-        self._seen: dict[str, SeenRepository] = {}
+        self._git_transport = git_transport
+        self._retry_budget = retry_budget
+        self._seen: dict[str, RemoteRepository] = {}
         self._comment_counts: dict[tuple[str, int], int] = {}
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v1",
             platform=_NAME,
             headers=self._headers,
-            patience=patience,
+            retry_budget=retry_budget,
         )
 
     @contextlib.asynccontextmanager
-    async def reach(
+    async def open_remote(
         self,
         repo: RepoAddress,
         credential: str,  # noqa: ARG002 - ours is the connection's
@@ -88,7 +88,9 @@ class Gitea:
         full_name = await self._full_name(repo)
         url = f"{self._url}{path_of(*full_name.split('/'))}.git"
         # The token says who it is; Gitea looks at the name only if that is none.
-        async with self._gitway.to(url, basic(self._account or "agentjobs", self._token)) as remote:
+        async with self._git_transport.to(
+            url, basic(self._account or "agentjobs", self._token)
+        ) as remote:
             yield remote
 
     async def check(self) -> Account:
@@ -106,7 +108,7 @@ class Gitea:
         # Nothing tells an account that is made for us from a person's.
         return plausible(_NAME, Account(user.login, is_own=False, missing=tuple(missing)))
 
-    async def repositories(self) -> AsyncIterator[SeenRepository]:
+    async def repositories(self) -> AsyncIterator[RemoteRepository]:
         pages = numbered_pages(
             self._api, list[Repository], "/user/repos", needs=READS, bounds=ALL_REPOSITORIES
         )
@@ -114,7 +116,7 @@ class Gitea:
             for repository in page:
                 yield plausible(_NAME, repository.seen)
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         path = _identity(repo)
         seen = plausible(_NAME, (await self._api.get_as(Repository, path, needs=READS)).seen)
         self._seen[path] = seen
@@ -128,32 +130,32 @@ class Gitea:
     ) -> PullRequest:
         full_name = await self._full_name(repo)
         path = _path_of(full_name)
-        pulls = Pulls(self._api, self._patience, path)
+        pulls = Pulls(self._api, self._retry_budget, path)
         pull = await pulls.adopted(request) or await pulls.create(request)
         notes: tuple[str, ...] = ()
         if pull.pull_state == "open":
             pull, notes = await pulls.as_draft(pull, request)
             owner = full_name.partition("/")[0]
-            wishes = Wishes(self._api, path, owner, self._account)
+            wishes = PullExtras(self._api, path, owner, self._account)
             notes = (*notes, *await wishes.fulfil(pull, request))
         url = self._page(full_name, pull.number)
         return plausible(_NAME, PullRequest(pull.number, url, pull.is_draft, notes))
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         seen = await self._as_seen(repo)
-        pulls = Pulls(self._api, self._patience, _path_of(seen.full_name))
+        pulls = Pulls(self._api, self._retry_budget, _path_of(seen.full_name))
         found = await pulls.of_branch(branch, seen.default_branch)
         return None if found is None else plausible(_NAME, found.branch_pull)
 
-    async def pull(self, repo: RepoAddress, number: int) -> PullNow:
+    async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self._patience, _path_of(full_name))
+        pulls = Pulls(self._api, self._retry_budget, _path_of(full_name))
         found = await pulls.one(number)
         self._comment_counts[full_name, number] = found.comments
         now = found.now(await pulls.head_of(found), self._page(full_name, number))
         return plausible(_NAME, now)
 
-    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
         full_name = await self._full_name(repo)
         path = f"{_path_of(full_name)}/issues/{number}/comments"
         # Gitea has no pages here: all at once, or all since a time.
@@ -193,7 +195,7 @@ class Gitea:
     async def _headers(self) -> Mapping[str, str]:
         return {"Authorization": f"token {self._token}"}
 
-    async def _as_seen(self, repo: RepoAddress) -> SeenRepository:
+    async def _as_seen(self, repo: RepoAddress) -> RemoteRepository:
         return self._seen.get(_identity(repo)) or await self.repository(repo)
 
     async def _full_name(self, repo: RepoAddress) -> str:

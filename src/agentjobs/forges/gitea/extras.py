@@ -17,7 +17,7 @@ MOST_REVIEWERS = 20
 _COLOUR = "#ededed"
 
 
-class Wishes:
+class PullExtras:
     """`repository` is a path of the API, `owner` whom its teams belong to, `account` ourselves."""
 
     def __init__(self, api: PlatformApi, repository: str, owner: str, account: str | None) -> None:

@@ -17,7 +17,7 @@ from agentjobs.forges.gitea.responses import (
     references_in,
     title_for,
 )
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
 from agentjobs.forges.http.decode import shaped
 from agentjobs.forges.http.pagination import Bounds, PagesRead
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
@@ -38,9 +38,9 @@ Shape = TypeVar("Shape")
 class Pulls:
     """Of the repository at a path of the API, such as /repos/owner/name."""
 
-    def __init__(self, api: PlatformApi, patience: Patience, repository: str) -> None:
+    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, repository: str) -> None:
         self._api = api
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._repository = repository
         self._path = f"{repository}/pulls"
 
@@ -97,7 +97,7 @@ class Pulls:
                     return existing
                 if not (
                     error.may_pass
-                    and await self._patience.wait(error.trouble, attempt, error.wait_seconds)
+                    and await self._retry_budget.wait(error.trouble, attempt, error.wait_seconds)
                 ):
                     raise
             attempt += 1

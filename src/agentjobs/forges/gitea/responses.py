@@ -13,10 +13,10 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     Issue,
-    PullNow,
     PullRequestRequest,
     PullState,
-    SeenRepository,
+    RemotePull,
+    RemoteRepository,
 )
 from agentjobs.forges.text import MOST_TITLE_CHARACTERS, title_of
 
@@ -47,8 +47,8 @@ class Repository(msgspec.Struct, frozen=True):
     permissions: Permissions | None = None
 
     @property
-    def seen(self) -> SeenRepository:
-        return SeenRepository(
+    def seen(self) -> RemoteRepository:
+        return RemoteRepository(
             external_id=str(self.id),
             full_name=self.full_name,
             # Of an empty one Gitea tells the branch that its first commit would make.
@@ -124,8 +124,8 @@ class Pull(msgspec.Struct, frozen=True):
         same_branches = self.is_of(other.head.label) and self.base.label == other.base.label
         return same_branches and self.number != other.number
 
-    def now(self, head_commit: str, url: str) -> PullNow:
-        return PullNow(
+    def now(self, head_commit: str, url: str) -> RemotePull:
+        return RemotePull(
             self.number, self.plain_title, self.pull_state, self.is_draft, head_commit, url
         )
 

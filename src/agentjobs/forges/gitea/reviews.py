@@ -12,7 +12,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.gitea.pulls import READS, numbered_pages
 from agentjobs.forges.gitea.responses import User
 from agentjobs.forges.http.client import PlatformApi
-from agentjobs.forges.protocol import Comment, ForgeError, Heard
+from agentjobs.forges.protocol import Comment, CommentCursor, ForgeError
 from agentjobs.forges.text import place_of
 
 _NAME = "Gitea"
@@ -70,7 +70,7 @@ class Reviews:
         self._path = f"{path}/reviews"
         self._page_url = page_url
 
-    async def said(self, heard: Heard) -> list[Comment]:
+    async def said(self, heard: CommentCursor) -> list[Comment]:
         """Of lines, then of reviews; one request where none has comments on lines."""
         reviews = NewerComments(_NAME, heard.reviews)
         lines = NewerComments(_NAME, heard.lines)

@@ -15,7 +15,7 @@ from agentjobs.forges.github.app import (
     lacking,
     signed_by_app,
 )
-from agentjobs.forges.http.client import ApiError, Headers, Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import ApiError, Headers, PlatformApi, RetryBudget, path_of
 from agentjobs.forges.protocol import ForgeError
 
 _VERSION = "2022-11-28"
@@ -36,14 +36,14 @@ class GitHubAccess:
         connection: Connection,
         credential: str,
         session: aiohttp.ClientSession,
-        patience: Patience,
+        retry_budget: RetryBudget,
         tokens: TokenCache,
     ) -> None:
         self.is_app = connection.kind == "app"
         self._connection = connection
         self._credential = credential
         self._session = session
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._tokens = tokens
         self._base_url = api_address(connection.url)
 
@@ -54,16 +54,16 @@ class GitHubAccess:
         def renew() -> bool:
             return self.is_app and self._tokens.forget(self._key(scope))
 
-        return self._new_api(headers, self._patience, renew)
+        return self._new_api(headers, self._retry_budget, renew)
 
-    def as_app(self, patience: Patience | None = None) -> PlatformApi:
+    def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:
         """What only the App itself may ask."""
 
         async def headers() -> Mapping[str, str]:
-            app_id, now = self._connection.app_id or "", self._patience.time_of_day()
+            app_id, now = self._connection.app_id or "", self._retry_budget.time_of_day()
             return _headers(signed_by_app(app_id, self._credential, now))
 
-        return self._new_api(headers, patience or self._patience)
+        return self._new_api(headers, retry_budget or self._retry_budget)
 
     async def installation(self, api: PlatformApi) -> Installation:
         try:
@@ -78,7 +78,7 @@ class GitHubAccess:
             try:
                 return await self._token(scope)
             except ApiError as error:
-                if not await self._patience.outlasts(error, attempt):
+                if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
@@ -93,8 +93,8 @@ class GitHubAccess:
             raise
 
     async def _mint(self, scope: Scope) -> Granted:
-        # Others wait for this token, maybe with less patience: who waits, waits outside.
-        api = self.as_app(Patience(0, time_of_day=self._patience.time_of_day))
+        # Other callers wait for this token with their own retry budgets, so they wait outside.
+        api = self.as_app(RetryBudget(0, time_of_day=self._retry_budget.time_of_day))
         try:
             return await self._ask_for_token(api, scope, scope.permissions)
         except ApiError as error:
@@ -133,14 +133,14 @@ class GitHubAccess:
         return (known.id, known.app_id, known.installation_id, named)
 
     def _new_api(
-        self, headers: Headers, patience: Patience, renew: Callable[[], bool] = lambda: False
+        self, headers: Headers, retry_budget: RetryBudget, renew: Callable[[], bool] = lambda: False
     ) -> PlatformApi:
         return PlatformApi(
             self._session,
             self._base_url,
             platform="GitHub",
             headers=headers,
-            patience=patience,
+            retry_budget=retry_budget,
             renew=renew,
         )
 

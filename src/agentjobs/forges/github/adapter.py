@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.github.access import App, GitHubAccess
 from agentjobs.forges.github.app import TO_WORK, Scope, TokenCache, in_words, lacking
 from agentjobs.forges.github.pulls import ISSUES, PULLS, RepositoryPulls
@@ -21,21 +21,21 @@ from agentjobs.forges.github.responses import (
     User,
     WholeIssue,
 )
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
 from agentjobs.forges.http.decode import shaped
 from agentjobs.forges.http.pagination import ALL_REPOSITORIES
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
     Comment,
+    CommentCursor,
     ForgeError,
-    Heard,
     Issue,
-    PullNow,
     PullRequest,
     PullRequestRequest,
+    RemotePull,
+    RemoteRepository,
     RepoAddress,
-    SeenRepository,
 )
 from agentjobs.forges.validate import plausible
 from agentjobs.git.remote import Remote, basic
@@ -58,31 +58,31 @@ class GitHub:
         connection: Connection,
         credential: str,
         session: aiohttp.ClientSession,
-        gitway: GitWay,
-        patience: Patience,
+        git_transport: GitTransport,
+        retry_budget: RetryBudget,
         tokens: TokenCache | None = None,
     ) -> None:
         self._url = connection.url.rstrip("/")
-        self._gitway = gitway
-        self._patience = patience
+        self._git_transport = git_transport
+        self._retry_budget = retry_budget
         self._access = GitHubAccess(
-            connection, credential, session, patience, tokens or TokenCache()
+            connection, credential, session, retry_budget, tokens or TokenCache()
         )
 
     async def check(self) -> Account:
         return await (self._check_app() if self._access.is_app else self._check_token())
 
     @contextlib.asynccontextmanager
-    async def reach(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - a job's right is nothing to GitHub
+    async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - a job's right is nothing to GitHub
         # Its name may be another repository's by now, and a token that was kept may be revoked: git
         # would not find out, and asks nobody for another.
         now = await self.repository(repo)
         token = await self._access.token(_scope(repo))
         url = f"{self._url}{path_of(*now.full_name.split('/'))}.git"
-        async with self._gitway.to(url, basic("x-access-token", token)) as remote:
+        async with self._git_transport.to(url, basic("x-access-token", token)) as remote:
             yield remote
 
-    async def repositories(self) -> AsyncIterator[SeenRepository]:
+    async def repositories(self) -> AsyncIterator[RemoteRepository]:
         if not self._access.is_app:
             api = self._access.api(_ALL)
             async for page in api.pages(
@@ -106,7 +106,7 @@ class GitHub:
             for one in part.repositories:
                 yield plausible(_NAME, one.seen(may_push=may_push))
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         api = self._access.api(_scope(repo))
         found = await api.get_as(Repository, _path(repo.full_name), needs=_METADATA)
         if repo.external_id and str(found.id) != repo.external_id:
@@ -130,12 +130,12 @@ class GitHub:
         found = await self._pulls(repo, repo.full_name).of_branch(branch)
         return None if found is None else plausible(_NAME, found.of_branch)
 
-    async def pull(self, repo: RepoAddress, number: int) -> PullNow:
+    async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         api = self._access.api(_scope(repo))
         found = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
         return plausible(_NAME, found.now)
 
-    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
         return await self._pulls(repo, repo.full_name).comments(number, heard)
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
@@ -194,7 +194,7 @@ class GitHub:
         return await act(self._pulls(repo, now.full_name))
 
     def _pulls(self, repo: RepoAddress, full_name: str) -> RepositoryPulls:
-        return RepositoryPulls(self._access.api(_scope(repo)), self._patience, full_name)
+        return RepositoryPulls(self._access.api(_scope(repo)), self._retry_budget, full_name)
 
 
 def _scope(repo: RepoAddress) -> Scope:

@@ -7,12 +7,12 @@ from agentjobs.forges.adoption import Existing, is_wanted
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.github.responses import IssueComment, Pull, newest_of_branch
 from agentjobs.forges.github.reviews import PullReviews
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
 from agentjobs.forges.http.pagination import Bounds
 from agentjobs.forges.protocol import (
     Comment,
+    CommentCursor,
     ForgeError,
-    Heard,
     PullRequest,
     PullRequestRequest,
 )
@@ -41,9 +41,9 @@ class Reviewers(NamedTuple):
 class RepositoryPulls:
     """`full_name` as it is now: writing is not redirected, and fails as `has_moved`."""
 
-    def __init__(self, api: PlatformApi, patience: Patience, full_name: str) -> None:
+    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, full_name: str) -> None:
         self._api = api
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._owner, _, name = full_name.partition("/")
         self.path = path_of("repos", self._owner, name)
 
@@ -74,7 +74,7 @@ class RepositoryPulls:
         opened = PullRequest(pull.number, pull.html_url, pull.draft, tuple(notes))
         return plausible("GitHub", opened)
 
-    async def comments(self, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, number: int, heard: CommentCursor) -> list[Comment]:
         """From the end, so that a long conversation is not read from its beginning."""
         newer = NewerComments("GitHub", heard.comments)
         async for page in self._latest(number):
@@ -100,7 +100,7 @@ class RepositoryPulls:
                 # It may stand there all the same.
                 if await self._has_lately(number, written):
                     return
-                if not await self._patience.outlasts(error, attempt):
+                if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
@@ -140,7 +140,7 @@ class RepositoryPulls:
                 if draft and "draft" in str(error).lower():
                     draft = False
                     notes.append(_NOT_A_DRAFT)
-                elif not await self._patience.outlasts(error, attempt):
+                elif not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 

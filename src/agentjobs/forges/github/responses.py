@@ -11,9 +11,9 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     Issue,
-    PullNow,
     PullState,
-    SeenRepository,
+    RemotePull,
+    RemoteRepository,
 )
 from agentjobs.forges.text import place_of
 
@@ -46,11 +46,11 @@ class Repository(msgspec.Struct, frozen=True):
         """Small ones count as 0 too, and one without commits has a default branch all the same."""
         return self.size == 0
 
-    def seen(self, *, may_push: bool | None = None) -> SeenRepository:
+    def seen(self, *, may_push: bool | None = None) -> RemoteRepository:
         """`may_push`: what is known better than by the answer."""
         is_empty = self.is_perhaps_empty and self.pushed_at is None
         told = self.permissions is None or self.permissions.push
-        return SeenRepository(
+        return RemoteRepository(
             external_id=str(self.id),
             full_name=self.full_name,
             default_branch="" if is_empty else self.default_branch or "",
@@ -89,8 +89,8 @@ class Pull(msgspec.Struct, frozen=True):
         return "open" if self.state == "open" else "closed"
 
     @property
-    def now(self) -> PullNow:
-        return PullNow(
+    def now(self) -> RemotePull:
+        return RemotePull(
             number=self.number,
             title=self.title,
             state=self.pull_state,

@@ -9,7 +9,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.github.responses import LineComment, Review
 from agentjobs.forges.http.client import PlatformApi
 from agentjobs.forges.http.pagination import Bounds
-from agentjobs.forges.protocol import Comment, Heard
+from agentjobs.forges.protocol import Comment, CommentCursor
 
 # Each as long as GitHub takes one, they are still an answer of the size that is read; beside a
 # comment on a line stands the part of the change that it is about.
@@ -28,7 +28,7 @@ class PullReviews:
         self._path = path
         self._needs = needs
 
-    async def said(self, heard: Heard) -> list[Comment]:
+    async def said(self, heard: CommentCursor) -> list[Comment]:
         """Of lines, then of reviews; one request where there are no reviews, two where few are."""
         reviews = NewerComments("GitHub", heard.reviews)
         lines = NewerComments("GitHub", heard.lines)

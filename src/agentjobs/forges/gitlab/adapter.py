@@ -11,7 +11,7 @@ import aiohttp
 
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitWay
+from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitlab.pulls import NEEDS, Opening, user_called
 from agentjobs.forges.gitlab.responses import (
     DEVELOPER,
@@ -24,21 +24,21 @@ from agentjobs.forges.gitlab.responses import (
     User,
     harmless,
 )
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi, path_of
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
 from agentjobs.forges.http.decode import shaped
 from agentjobs.forges.http.pagination import ALL_REPOSITORIES
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
     Comment,
+    CommentCursor,
     ForgeError,
-    Heard,
     Issue,
-    PullNow,
     PullRequest,
     PullRequestRequest,
+    RemotePull,
+    RemoteRepository,
     RepoAddress,
-    SeenRepository,
 )
 from agentjobs.forges.validate import plausible
 from agentjobs.git.remote import Remote, basic
@@ -59,23 +59,23 @@ class GitLab:
         connection: Connection,
         credential: str,
         session: aiohttp.ClientSession,
-        gitway: GitWay,
-        patience: Patience,
+        git_transport: GitTransport,
+        retry_budget: RetryBudget,
     ) -> None:
         self._url = connection.url.rstrip("/")
         self._token = credential
-        self._gitway = gitway
-        self._patience = patience
+        self._git_transport = git_transport
+        self._retry_budget = retry_budget
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v4",
             platform=_NAME,
             headers=self._headers,
-            patience=patience,
+            retry_budget=retry_budget,
         )
 
     @contextlib.asynccontextmanager
-    async def reach(
+    async def open_remote(
         self,
         repo: RepoAddress,
         credential: str,  # noqa: ARG002 - ours is the connection's
@@ -83,14 +83,14 @@ class GitLab:
         # By its number: what it was called may be the name of another project by now.
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         url = f"{self._url}/{quote(project.path_with_namespace)}.git"
-        async with self._gitway.to(url, basic("oauth2", self._token)) as remote:
+        async with self._git_transport.to(url, basic("oauth2", self._token)) as remote:
             yield remote
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_SCOPE)
         return plausible(_NAME, Account(user.username, user.is_own, await self._missing()))
 
-    async def repositories(self) -> AsyncIterator[SeenRepository]:
+    async def repositories(self) -> AsyncIterator[RemoteRepository]:
         # By their identifiers: the only order in which GitLab lists without an end to its pages.
         pages = self._api.pages(
             list[Project],
@@ -110,7 +110,7 @@ class GitLab:
                 # those that may be pushed to.
                 yield plausible(_NAME, project.seen(may_push=True))
 
-    async def repository(self, repo: RepoAddress) -> SeenRepository:
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         told = project.permissions is not None and project.permissions.may_push
         may_push = told or await self._is_member_who_writes(project.id)
@@ -128,12 +128,12 @@ class GitLab:
         found = await self._opening(repo).of_branch(branch)
         return None if found is None else plausible(_NAME, found.branch_pull)
 
-    async def pull(self, repo: RepoAddress, number: int) -> PullNow:
+    async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         path = _merge_request(repo, number)
         found = await self._api.get_as(MergeRequest, path, needs=NEEDS)
         return plausible(_NAME, found.now)
 
-    async def comments(self, repo: RepoAddress, number: int, heard: Heard) -> list[Comment]:
+    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
         """The newest first, so that a long conversation is not read from its beginning.
 
         Notes on lines and those of a review are among them, in one sequence.
@@ -163,7 +163,7 @@ class GitLab:
         await self._write_note(_issue(full_name, number), text)
 
     def _opening(self, repo: RepoAddress) -> Opening:
-        return Opening(self._api, self._patience, _project(repo))
+        return Opening(self._api, self._retry_budget, _project(repo))
 
     async def _headers(self) -> Mapping[str, str]:
         return {"PRIVATE-TOKEN": self._token}
@@ -217,7 +217,7 @@ class GitLab:
                 latest: list[Note] = await anext(self._newest_notes(path), [])
                 if written.strip() in {note.body.strip() for note in latest}:
                     return
-                if not await self._patience.outlasts(error, attempt):
+                if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 

@@ -16,7 +16,7 @@ from agentjobs.forges.gitlab.responses import (
     newest_of_branch,
     title_for,
 )
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest
 from agentjobs.forges.text import shown
 from agentjobs.forges.validate import plausible
@@ -25,7 +25,7 @@ NEEDS = "scope api, role Developer"
 MOST_REVIEWERS = 20
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class PullExtras(msgspec.Struct, frozen=True):
     """What is asked for beside the merge request itself: it is opened without, if need be."""
 
     reviewers: dict[int, str] = {}
@@ -61,9 +61,9 @@ class Wishes(msgspec.Struct, frozen=True):
 
 
 class Opening:
-    def __init__(self, api: PlatformApi, patience: Patience, project: str) -> None:
+    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, project: str) -> None:
         self._api = api
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._path = f"{project}/merge_requests"
 
     async def of_branch(self, branch: str) -> MergeRequest | None:
@@ -104,7 +104,7 @@ class Opening:
                     return existing
                 if error.fault == "refused" and wishes:
                     wishes = {}
-                elif not await self._patience.outlasts(error, attempt):
+                elif not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
@@ -131,7 +131,7 @@ class Opening:
             return _opened(existing, existing.draft, note)
         return _opened(existing, changed.draft)
 
-    async def _wishes(self, request: PullRequestRequest) -> Wishes:
+    async def _wishes(self, request: PullRequestRequest) -> PullExtras:
         labels = list(dict.fromkeys(shown(label) for label in request.labels if label.strip()))
         notes = [
             f"A label of GitLab has no comma: {label!r} was left out."
@@ -140,7 +140,7 @@ class Opening:
         ]
         names = reviewer_names(request.reviewers)
         reviewers, unknown = await self._reviewers(names)
-        return Wishes(
+        return PullExtras(
             reviewers,
             tuple(label for label in labels if "," not in label),
             (*notes, *unknown),

@@ -13,10 +13,10 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     Issue,
-    PullNow,
     PullRequestRequest,
     PullState,
-    SeenRepository,
+    RemotePull,
+    RemoteRepository,
 )
 from agentjobs.forges.text import MOST_TITLE_CHARACTERS, cut, place_of, title_of
 
@@ -86,8 +86,8 @@ class Project(msgspec.Struct, frozen=True):
     empty_repo: bool = False
     permissions: Permissions | None = None
 
-    def seen(self, *, may_push: bool) -> SeenRepository:
-        return SeenRepository(
+    def seen(self, *, may_push: bool) -> RemoteRepository:
+        return RemoteRepository(
             external_id=str(self.id),
             full_name=self.path_with_namespace,
             # Of an empty one GitLab tells the branch that its first commit would make.
@@ -127,8 +127,8 @@ class MergeRequest(msgspec.Struct, frozen=True):
         return BranchPull(self.iid, self.plain_title, self.pull_state)
 
     @property
-    def now(self) -> PullNow:
-        return PullNow(
+    def now(self) -> RemotePull:
+        return RemotePull(
             self.iid, self.plain_title, self.pull_state, self.draft, self.sha or "", self.web_url
         )
 

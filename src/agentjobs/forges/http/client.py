@@ -1,4 +1,4 @@
-"""A platform's JSON API: bounded answers, faults told apart, asked again as long as patience lasts.
+"""Client for a platform's JSON API: bounds responses, classifies errors, retries within a budget.
 
 All adapters speak through it. Knows no platform's paths; credentials pass through as headers and
 never get into a message.
@@ -16,7 +16,7 @@ from yarl import URL
 from agentjobs.forges.http.decode import shaped, unknown_shape, value_of
 from agentjobs.forges.http.pagination import Bounds, PagesRead, without_an_end
 from agentjobs.forges.http.responses import Answer, ApiError, fault_of, is_redirect, linked
-from agentjobs.forges.http.retry import Patience
+from agentjobs.forges.http.retry import RetryBudget
 from agentjobs.forges.http.transport_errors import (
     bounded_body,
     connection_fault,
@@ -24,7 +24,7 @@ from agentjobs.forges.http.transport_errors import (
 )
 from agentjobs.forges.http.urls import Query, address_of, path_of, same_origin
 
-__all__ = ["ApiError", "Headers", "Patience", "PlatformApi", "path_of"]
+__all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "path_of"]
 
 ANSWER_BYTES = 8 * 2**20
 REQUEST_SECONDS = 30.0
@@ -50,7 +50,7 @@ class PlatformApi:
         *,
         platform: str,
         headers: Headers,
-        patience: Patience,
+        retry_budget: RetryBudget,
         renew: Callable[[], bool] = lambda: False,
     ) -> None:
         self.platform = platform
@@ -58,7 +58,7 @@ class PlatformApi:
         self._base_url = base_url.rstrip("/")
         self._origin = URL(self._base_url).origin()
         self._headers = headers
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._renew = renew
 
     async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
@@ -184,7 +184,7 @@ class PlatformApi:
                     is_renewed = True
                     continue
                 may_repeat = method in _REPEATABLE or error.is_undone
-                if not may_repeat or not await self._patience.outlasts(error, attempt):
+                if not may_repeat or not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
@@ -204,7 +204,7 @@ class PlatformApi:
         if 200 <= answer.status < 300 or is_followed:
             return answer
         quotable = msgspec.structs.replace(answer, body=without_credentials(answer.body, headers))
-        raise fault_of(self.platform, quotable, needs, self._patience.time_of_day())
+        raise fault_of(self.platform, quotable, needs, self._retry_budget.time_of_day())
 
     async def _send(self, method: str, url: URL, headers: dict[str, str], body: Any) -> Answer:
         content = None if body is None else msgspec.json.encode(body)

@@ -152,7 +152,7 @@ def _out_of_order(platform: str, answer: Answer, now: float) -> ApiError:
         f"{trouble}; try again later.",
         "away",
         status=answer.status,
-        # Others may be the word of a proxy that lost patience with what still goes on behind it.
+        # Other statuses may come from a proxy that timed out while the request is still running.
         is_undone=answer.status == HTTPStatus.SERVICE_UNAVAILABLE,
         wait_seconds=_retry_after(answer, now) or 0.0,
         trouble=trouble,

@@ -14,7 +14,7 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-class Patience:
+class RetryBudget:
     """How long trouble may be sat out in all, counted from the moment in which this is made.
 
     `say` is told before each wait. One for each piece of work: it runs out.
@@ -46,7 +46,7 @@ class Patience:
         await self._sleep(seconds)
         return True
 
-    async def outlasts(self, error: ApiError, attempt: int) -> bool:
+    async def wait_before_retry(self, error: ApiError, attempt: int) -> bool:
         """Whether to ask once more now, after the wait that this takes."""
         if not error.may_pass:
             return False

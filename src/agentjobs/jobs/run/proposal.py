@@ -222,7 +222,7 @@ class Proposal:
 
     def _reach(self) -> AbstractAsyncContextManager[Remote]:
         """Anew for each operation: a right may run out while an agent works."""
-        return self.forge.reach(self.address, self.job.credential)
+        return self.forge.open_remote(self.address, self.job.credential)
 
     async def _head(self) -> str | None:
         async def ask() -> str | None:

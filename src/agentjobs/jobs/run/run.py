@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.git.process import GitError
 from agentjobs.inventory.repo_facts import RepoFacts
@@ -35,7 +35,7 @@ from agentjobs.workspace.errors import (
 )
 
 # A platform that is busy or away is waited for as long as the agent may take, and so long anyway.
-_LEAST_PATIENCE_SECONDS = 900.0
+_MIN_RETRY_SECONDS = 900.0
 _TROUBLE_OF_CONNECTIONS = frozenset({"unauthorized", "denied", "gone"})
 _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
@@ -136,7 +136,7 @@ class Run:
             commit = await proposal.commit(checkout, text, plan)
             await fixing.prove(commit)
             verification = await work.verify(checkout)
-        # Hours may have passed: with what the connection has now, and with patience again.
+        # Hours may have passed: use the current credential and a new retry budget.
         proposal = await self._proposal(agent)
         await proposal.push(commit, base)
         self.is_irrevocable = True
@@ -183,8 +183,8 @@ class Run:
     async def _forge(self, agent: Agent) -> Forge | None:
         if self.job.connection_id is None:
             return self.tools.forges.get(self.job.platform)
-        patience = Patience(max(agent.timeout_seconds, _LEAST_PATIENCE_SECONDS), self.log.say)
-        return await self.tools.platforms.of(self.job.connection_id, patience)
+        retry_budget = RetryBudget(max(agent.timeout_seconds, _MIN_RETRY_SECONDS), self.log.say)
+        return await self.tools.platforms.adapter_for(self.job.connection_id, retry_budget)
 
     async def _base_commit(self, proposal: Proposal) -> str:
         branch = self.job.base_branch

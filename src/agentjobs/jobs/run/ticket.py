@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.agents.prompt import TicketWords
 from agentjobs.clock import now_ms
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import TicketFacts
@@ -59,9 +59,9 @@ class JobTicket:
             full_name=self.full_name,
             connection_id=self.job.connection_id,
         )
-        patience = Patience(_FIND_SECONDS, self.log.say)
+        retry_budget = RetryBudget(_FIND_SECONDS, self.log.say)
         try:
-            self.found = await self.tools.tickets.find(wanted, patience)
+            self.found = await self.tools.tickets.find(wanted, retry_budget)
         except TicketNotFound as error:
             raise Stopped("ticket_not_found", str(error)) from None
         if self.found is not None and self.facts is not None:
@@ -82,9 +82,9 @@ class JobTicket:
         if not await self.tools.context.db.transact(_claim_link, self.job):
             return
         link = ResultLink(self.job.id, f"Pull request #{done.pr_number}: {title}", done.pr_url)
-        patience = Patience(_LINK_SECONDS, self.log.say)
+        retry_budget = RetryBudget(_LINK_SECONDS, self.log.say)
         try:
-            if await self.tools.tickets.link_back(self.found, link, patience):
+            if await self.tools.tickets.link_back(self.found, link, retry_budget):
                 self.log.say(f"linked on {self.found.ticket.url}")
         except (ForgeError, Problem) as error:
             self.log.say(f"the ticket was not told: {error}")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from agentjobs.forges.http.client import ApiError, Patience, PlatformApi
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.remote import basic
 from agentjobs.tickets.bounds import bounded_ticket, one_line
@@ -65,18 +65,20 @@ class JiraTracker:
         account: str | None,
         token: str,
         session: aiohttp.ClientSession,
-        patience: Patience,
+        retry_budget: RetryBudget,
     ) -> None:
         self._url = url
         self._is_cloud = account is not None
-        self._patience = patience
+        self._retry_budget = retry_budget
         self._rest = "/rest/api/3" if self._is_cloud else "/rest/api/2"
         shown = f"Bearer {token}" if account is None else basic(account, token)
 
         async def headers() -> Mapping[str, str]:
             return {"Authorization": shown, "Accept": "application/json"}
 
-        self._api = PlatformApi(session, url, platform="Jira", headers=headers, patience=patience)
+        self._api = PlatformApi(
+            session, url, platform="Jira", headers=headers, retry_budget=retry_budget
+        )
 
     async def check(self) -> str:
         """Who we are to it. Raises ForgeError."""
@@ -115,7 +117,7 @@ class JiraTracker:
                 )
                 return
             except ApiError as error:
-                if not error.may_pass or not await self._patience.wait(
+                if not error.may_pass or not await self._retry_budget.wait(
                     error.trouble, attempt, error.wait_seconds
                 ):
                     raise self._in_clear_words(error) from None

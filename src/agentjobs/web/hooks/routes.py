@@ -13,8 +13,8 @@ from starlette.routing import BaseRoute, Route
 
 from agentjobs.connections.connections import open_hook_secret
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.hooks import Hint, delivery_id_of, hint_of, refused_unread, verified
-from agentjobs.platform_sync.hook_events import note_delivery
+from agentjobs.forges.hooks import HookEvent, delivery_id_of, is_unsigned, parse_event, verified
+from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.problems import Problem
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
@@ -35,17 +35,17 @@ async def receive_hook(request: Request) -> Response:
     context: WebContext = request.app.state.context
     connection_id: str = request.path_params["connection_id"]
     hint, delivery_id = await _believed(request, context, connection_id)
-    noted = await note_delivery(context.db, connection_id, delivery_id, hint)
+    noted = await record_hook_delivery(context.db, connection_id, delivery_id, hint)
     return Reply(202, {"status": _WORDS[noted]})
 
 
 async def _believed(
     request: Request, context: WebContext, connection_id: str
-) -> tuple[Hint | None, str]:
+) -> tuple[HookEvent | None, str]:
     """What it hints at, and its name. What is unknown and what is wrong are refused alike."""
     platform, headers = request.path_params["platform"], request.headers
     secret = await _secret(context, platform, connection_id)
-    if refused_unread(platform, secret, headers):
+    if is_unsigned(platform, secret, headers):
         raise _unauthorized()
     limits = _limits(request)
     with limits.room(connection_id) as room:
@@ -58,7 +58,7 @@ async def _believed(
             raise Problem(
                 "unsupported_media_type", "Set the content type of this hook to application/json."
             )
-        return hint_of(platform, headers, body), delivery_id_of(platform, headers, body)
+        return parse_event(platform, headers, body), delivery_id_of(platform, headers, body)
 
 
 async def _secret(context: WebContext, platform: str, connection_id: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
-from agentjobs.forges.protocol import ForgeError, SeenRepository
+from agentjobs.forges.protocol import ForgeError, RemoteRepository
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.tickets import verify
@@ -22,7 +22,7 @@ SEEN = "acme/app"
 
 
 def table_of() -> TableOfRepositories:
-    return TableOfRepositories([SeenRepository("71", SEEN, "main")])
+    return TableOfRepositories([RemoteRepository("71", SEEN, "main")])
 
 
 def platforms_of(world: World, table: TableOfRepositories | None = None) -> Platforms:

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from agentjobs.connections.connections import list_connections, open_credential, open_hook_secret
-from agentjobs.connections.repositories import connect_from
-from agentjobs.forges.protocol import Account, ForgeError, SeenRepository
+from agentjobs.connections.repositories import connect_repositories
+from agentjobs.forges.protocol import Account, ForgeError, RemoteRepository
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.settings import platform_access
@@ -186,7 +186,7 @@ async def test_a_changed_webhook_secret_is_shown_once(dashboard, connection):
 
 async def test_one_in_use_is_not_removed_and_one_that_is_not_is(dashboard, table, connection):
     admin, place = dashboard.admin, f"{HERE}/{connection.id}"
-    await connect_from(dashboard.db, dashboard.context.platforms, "acme", connection.id)
+    await connect_repositories(dashboard.db, dashboard.context.platforms, "acme", connection.id)
     await write(dashboard.db, "UPDATE repos SET sync_error = :text", text=f"It is gone{PAYLOAD}")
     page = await admin.send(await admin.open(place), "/remove")
     assert page.status == 409
@@ -218,12 +218,12 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
 ):
     place = f"{HERE}/{connection.id}/repositories"
     table.seen += [
-        SeenRepository("72", "group/sub/project", "main"),
-        SeenRepository("73", f"acme/{PAYLOAD}", f"main{PAYLOAD}", is_archived=True),
-        SeenRepository("74", "acme/.github", ""),
+        RemoteRepository("72", "group/sub/project", "main"),
+        RemoteRepository("73", f"acme/{PAYLOAD}", f"main{PAYLOAD}", is_archived=True),
+        RemoteRepository("74", "acme/.github", ""),
     ]
     platforms = dashboard.context.platforms
-    await connect_from(dashboard.db, platforms, "acme", connection.id, ["acme/app"])
+    await connect_repositories(dashboard.db, platforms, "acme", connection.id, ["acme/app"])
     page = await dashboard.admin.open(place)
     assert faults_of(page) == []
     (form,) = [form for form in page.forms if "repo" in form.choices]
@@ -245,8 +245,8 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
 ):
     admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
     table.seen += [
-        SeenRepository("72", "group/sub/project", "main"),
-        SeenRepository("73", "acme/old", "main", is_archived=True),
+        RemoteRepository("72", "group/sub/project", "main"),
+        RemoteRepository("73", "acme/old", "main", is_archived=True),
     ]
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     fields = [("csrf", csrf), ("repo", "group/sub/project"), ("repo", "acme/old")]
@@ -272,7 +272,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
 
 async def test_all_that_can_be_are_connected_at_once(dashboard, table, connection):
     admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
-    table.seen += [SeenRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
+    table.seen += [RemoteRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
     page = await admin.open(place)
     assert "The first 100 of 151" in page.text
     csrf = page.forms[-1].value("csrf")

@@ -5,7 +5,12 @@ import asyncio
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.connections.repositories import Connected, SeenHere, connect_from, list_seen
+from agentjobs.connections.repositories import (
+    AvailableRepository,
+    Connected,
+    connect_repositories,
+    list_available,
+)
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -39,7 +44,7 @@ async def connect(request: PageRequest) -> Response:
         if not names and not request.form.flag(_ALL):
             raise Problem("invalid_name", "Choose repositories, or write their names.")
         async with in_time(connection.name, "Some may be connected; Repositories shows which."):
-            found = await connect_from(
+            found = await connect_repositories(
                 request.db,
                 platforms_of(request),
                 request.organization,
@@ -81,7 +86,7 @@ async def _page(
     connection = await connection_of(request)
     query = request.query_param("q")[:_MOST_QUERY]
     trouble: Problem | None = None
-    seen: list[SeenHere] = []
+    seen: list[AvailableRepository] = []
     try:
         if problem is not None and problem.code == "forge_unavailable":
             # Nobody shall wait for the same thing twice.
@@ -107,9 +112,9 @@ async def _page(
     )
 
 
-async def _seen(request: PageRequest, connection_id: str, name: str) -> list[SeenHere]:
+async def _seen(request: PageRequest, connection_id: str, name: str) -> list[AvailableRepository]:
     async with in_time(name, _TOO_SLOW):
-        return await list_seen(
+        return await list_available(
             request.db,
             platforms_of(request),
             request.organization,
@@ -118,7 +123,7 @@ async def _seen(request: PageRequest, connection_id: str, name: str) -> list[See
         )
 
 
-def _matching(seen: list[SeenHere], query: str) -> list[SeenHere]:
+def _matching(seen: list[AvailableRepository], query: str) -> list[AvailableRepository]:
     """What can be connected first."""
     words = query.casefold().split()
     found = [one for one in seen if all(word in one.seen.full_name.casefold() for word in words)]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.http.client import Patience
+from agentjobs.forges.http.client import RetryBudget
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.problems import Problem
@@ -24,8 +24,8 @@ def platforms_of(request: PageRequest) -> Platforms:
     return request.context.platforms
 
 
-def persons_patience() -> Patience:
-    return Patience(_PATIENCE_SECONDS)
+def persons_patience() -> RetryBudget:
+    return RetryBudget(_PATIENCE_SECONDS)
 
 
 @contextlib.asynccontextmanager
