@@ -117,11 +117,16 @@ def set_auto_trigger(
 
     async def work(admin: Admin) -> str | None:
         from agentjobs.organizations.organizations import find_organization
-        from agentjobs.repos.thresholds import organization_threshold, set_organization_threshold
+        from agentjobs.repos.thresholds import (
+            load_organization_threshold,
+            set_organization_threshold,
+        )
 
         if severity is not None:
             return await set_organization_threshold(admin.db, name, severity)
-        return await organization_threshold(admin.db, (await find_organization(admin.db, name)).id)
+        return await load_organization_threshold(
+            admin.db, (await find_organization(admin.db, name)).id
+        )
 
     level = with_store(data_dir, work)
     if json:

@@ -1,4 +1,4 @@
-"""`agentjobs repos`: which repositories are connected to an organization."""
+"""`agentjobs repos`: the repositories connected to an organization."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,31 +17,31 @@ repos = typer.Typer(no_args_is_help=True, help="Connected repositories.")
 Name = Annotated[str, typer.Argument(metavar="OWNER/NAME")]
 GlobPattern = Annotated[
     str,
-    typer.Argument(metavar="PATTERN", help="As in .gitignore, such as '.github/workflows/**'."),
+    typer.Argument(metavar="PATTERN", help="A .gitignore pattern, such as '.github/workflows/**'."),
 ]
 
-_TOLD_BY = {
-    "file": "told by .agentjobs.toml on its default branch",
+_SOURCE_TEXT = {
+    "file": "set in .agentjobs.toml on the default branch",
     "repository": "set for this repository",
-    "organization": "the default of its organization",
-    "default": "nobody set a severity",
+    "organization": "inherited from the organization",
+    "default": "no severity is set",
 }
 
 
 @repos.command("connect")
 def connect_repo(
     source: Annotated[
-        str, typer.Argument(metavar="PATH_OR_URL", help="A git repository here, or its address.")
+        str, typer.Argument(metavar="PATH_OR_URL", help="A local git repository, or its URL.")
     ],
     org: Org = DEFAULT_ORG,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="OWNER/NAME", help="Default: made from the source."),
+        typer.Option("--name", metavar="OWNER/NAME", help="Default: derived from the source."),
     ] = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Connect a repository: its history is copied, then it is indexed by the service."""
+    """Connect a repository: copy its history and index it."""
 
     async def work(admin: Admin) -> "RepoView":
         from agentjobs.repos.connect import connect_repository
@@ -53,7 +53,9 @@ def connect_repo(
         answer_json(repo)
         return
     answer(repo.full_name)
-    remark(f"{repo.full_name} is connected; it accepts jobs once a running service indexed it.")
+    remark(
+        f"{repo.full_name} is connected; it accepts jobs once the running service has indexed it."
+    )
 
 
 @repos.command("list")
@@ -67,9 +69,9 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
         owner = await find_organization(admin.db, org)
         return await queries.list_repos(admin.db, owner.id)
 
-    found = with_store(data_dir, work)
+    views = with_store(data_dir, work)
     if json:
-        answer_json({"repos": found})
+        answer_json({"repos": views})
         return
     answer_table(
         ("name", "platform", "status", "lines", "branch", "error"),
@@ -82,7 +84,7 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
                 repo.default_branch,
                 repo.sync_error or repo.index_error,
             )
-            for repo in found
+            for repo in views
         ],
     )
 
@@ -95,15 +97,15 @@ def lift_path(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Let agents change paths that the service protects, such as CI definitions."""
+    """Let agents change paths that the service protects by default, such as CI definitions."""
 
     async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.protected_paths import lift
+        from agentjobs.repos.protected_paths import remove_protection
 
-        return await lift(admin.db, org, name, pattern)
+        return await remove_protection(admin.db, org, name, pattern)
 
     repo = with_store(data_dir, work)
-    _answer_lifted(repo, json, f"Agents may change {pattern} in {repo.full_name}.")
+    _answer_unprotected_paths(repo, json, f"Agents may change {pattern} in {repo.full_name}.")
 
 
 @repos.command("protect")
@@ -114,15 +116,15 @@ def protect_path(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Undo `lift`: the paths are protected again."""
+    """Protect paths again after `lift`."""
 
     async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.protected_paths import protect
+        from agentjobs.repos.protected_paths import restore_protection
 
-        return await protect(admin.db, org, name, pattern)
+        return await restore_protection(admin.db, org, name, pattern)
 
     repo = with_store(data_dir, work)
-    _answer_lifted(repo, json, f"{pattern} is protected again in {repo.full_name}.")
+    _answer_unprotected_paths(repo, json, f"{pattern} is protected again in {repo.full_name}.")
 
 
 @repos.command("auto-trigger")
@@ -133,25 +135,25 @@ def set_auto_trigger(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Show or set from which severity on a vulnerability starts a job by itself."""
+    """Show or set the minimum severity at which a vulnerability starts a job automatically."""
 
     async def work(admin: Admin) -> "Thresholds":
         from agentjobs.organizations.organizations import find_organization
         from agentjobs.repos.queries import find_repo
-        from agentjobs.repos.thresholds import set_repo_threshold, thresholds_of
+        from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 
         if severity is not None:
             return await set_repo_threshold(admin.db, org, name, severity)
         owner = await find_organization(admin.db, org)
-        return await thresholds_of(admin.db, (await find_repo(admin.db, owner.id, name)).id)
+        return await load_thresholds(admin.db, (await find_repo(admin.db, owner.id, name)).id)
 
-    found = with_store(data_dir, work)
-    effective = found.effective
+    thresholds = with_store(data_dir, work)
+    effective = thresholds.effective
     if json:
-        answer_json({"effective": effective, "says": found})
+        answer_json({"effective": effective, "says": thresholds})
         return
     answer(effective.level)
-    remark(f"{name}: {_TOLD_BY[effective.source]}.")
+    remark(f"{name}: {_SOURCE_TEXT[effective.source]}.")
 
 
 @repos.command("disconnect")
@@ -161,7 +163,7 @@ def disconnect_repo(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Disconnect a repository: it accepts no more jobs; what was done on it stays."""
+    """Disconnect a repository: it accepts no more jobs; its jobs and pull requests are kept."""
 
     async def work(admin: Admin) -> "RepoView":
         from agentjobs.jobs.disconnect import disconnect_repository
@@ -176,10 +178,10 @@ def disconnect_repo(
     remark(f"{repo.full_name} is disconnected.")
 
 
-def _answer_lifted(repo: "RepoView", json: bool, told: str) -> None:
+def _answer_unprotected_paths(repo: "RepoView", json: bool, message: str) -> None:
     if json:
         answer_json(repo)
         return
     for pattern in repo.lifted_paths:
         answer(pattern)
-    remark(told)
+    remark(message)

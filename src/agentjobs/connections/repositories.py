@@ -19,7 +19,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
-from agentjobs.repos.names import platform_name
+from agentjobs.repos.names import validate_platform_name
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, IntegrityError, Transaction
 
@@ -110,7 +110,7 @@ async def _connected_by_name(
     db: Database, platform: Platform, connection: Connection, organization: str, name: str
 ) -> Connected:
     try:
-        address = RepoAddress(organization, platform_name(name), repo_id="")
+        address = RepoAddress(organization, validate_platform_name(name), repo_id="")
         seen = await platform.repository(address)
     except ForgeError as error:
         return Connected(name, problem=as_problem(error))
@@ -131,7 +131,7 @@ async def _connected(
 async def _connect(
     db: Database, connection: Connection, organization: str, seen: RemoteRepository
 ) -> RepoView:
-    full_name = platform_name(seen.full_name)
+    full_name = validate_platform_name(seen.full_name)
     if reason := why_not_connectable(seen):
         raise Problem("repo_not_connectable", reason)
     owner = await find_organization(db, organization)

@@ -19,7 +19,7 @@ from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
 from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
-from agentjobs.repos.thresholds import Threshold, thresholds_in
+from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
     )
     if repo is None or repo["disconnected_at"] is not None:
         return []
-    threshold = thresholds_in(repo).effective
+    threshold = thresholds_from_row(repo).effective
     if threshold.is_off:
         return []
     findings = await findings_of_repo(context.db, repo_id)

@@ -87,6 +87,14 @@ async def set_plan(db: Database, plans: Plans, name: str, plan: str) -> Organiza
     return msgspec.structs.replace(organization, plan=plan)
 
 
+async def update_auto_trigger(tx: Transaction, organization_id: str, level: str | None) -> None:
+    await tx.execute(
+        "UPDATE organizations SET auto_trigger = :level WHERE id = :id",
+        id=organization_id,
+        level=level,
+    )
+
+
 async def _insert(tx: Transaction, organization: Organization, entry: audit.Entry) -> None:
     await tx.execute(
         "INSERT INTO organizations (id, name, plan, created_at)"

@@ -21,7 +21,7 @@ from agentjobs.platform_sync.connection_state import fail_connection, rest_conne
 from agentjobs.platform_sync.pulls import ANSWER_SECONDS, OnComment, OnReady, PullsSeen, PullSync
 from agentjobs.platform_sync.repo_rows import follow_name, record_head
 from agentjobs.problems import Problem
-from agentjobs.repos.names import platform_name
+from agentjobs.repos.names import validate_platform_name
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database
 
@@ -162,7 +162,7 @@ async def _follow_name(
         return repo, None
     renamed = msgspec.structs.replace(repo, full_name=seen.full_name)
     try:
-        platform_name(seen.full_name)
+        validate_platform_name(seen.full_name)
     except Problem as problem:
         return renamed, problem.message
     if await follow_name(db, repo, seen.full_name):

@@ -1,10 +1,11 @@
-"""`.agentjobs.toml`: what a repository asks of every job on it. One schema, read from its bytes.
+"""`.agentjobs.toml`: the schema and parser of a repository's configuration file.
 
-Knows neither git nor agents: whoever composes makes sure that it narrows and never widens.
+Does not know git or agents. The caller ensures that the file only narrows what a job may do.
 """
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
@@ -12,7 +13,6 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from agentjobs.outbound.guard.host_patterns import parse_pattern
-from agentjobs.repos.configuration_lines import line_of
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import shown
 
@@ -24,6 +24,8 @@ MAX_COST_USD = 1_000_000
 MAX_NAME_CHARACTERS = 100
 MAX_WARNINGS = 20
 MAX_DOTS = 200
+
+_TABLE_HEADER = re.compile(r"\s*\[\s*(?P<name>[^\[\]]+?)\s*\]\s*(#.*)?$")
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
@@ -37,17 +39,17 @@ SEVERITY_ALIASES = {"moderate": "medium"}
 
 
 class ConfigurationError(Exception):
-    """A file that cannot be used; the message names the line and what would be accepted."""
+    """The file is invalid; the message names the line and the accepted values."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
-        place = FILE_NAME if line is None else f"{FILE_NAME}, line {line}"
-        super().__init__(f"{place}: {reason}")
+        location = FILE_NAME if line is None else f"{FILE_NAME}, line {line}"
+        super().__init__(f"{location}: {reason}")
 
 
 class RunConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a run of one agent. None: the repository does not say.
+    """Settings for a run of one agent. None means the file does not set the key.
 
-    An empty `network` means none at all, an empty `verify` that nothing is run.
+    An empty `network` allows no hosts; an empty `verify` runs nothing.
     """
 
     verify: tuple[str, ...] | None = None
@@ -58,7 +60,7 @@ class RunConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Configuration(RunConfiguration, frozen=True, kw_only=True):
-    """The whole file; `warnings` are lines for the job's log."""
+    """The whole file; `warnings` go to the job's log."""
 
     protected_paths: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
@@ -69,7 +71,7 @@ class Configuration(RunConfiguration, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     def for_agent(self, agent_id: str) -> RunConfiguration:
-        """`[agents.<id>]` over what stands above it, key by key."""
+        """`[agents.<id>]` overrides the top-level settings, key by key."""
         own = self.agents.get(agent_id, RunConfiguration())
         return RunConfiguration(
             **{
@@ -80,20 +82,24 @@ class Configuration(RunConfiguration, frozen=True, kw_only=True):
 
 
 def parse_configuration(content: bytes) -> Configuration:
-    """Raises ConfigurationError. Keys nobody knows are warned of, not refused."""
+    """Raises ConfigurationError. Unknown keys only produce warnings."""
     text, values = _load(content)
     warnings: list[str] = []
     tables = values.pop("agents", {})
-    if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
-        raise ConfigurationError("agents: must be tables [agents.<id>]", line_of(text, "agents"))
+    if not isinstance(tables, dict) or not all(
+        isinstance(table, dict) for table in tables.values()
+    ):
+        raise ConfigurationError("agents: must be tables [agents.<id>]", _find_line(text, "agents"))
     if len(tables) > MAX_ENTRIES:
         raise ConfigurationError(f"agents: must be at most {MAX_ENTRIES} tables")
-    whole = _converted(text, values, Configuration, "", warnings)
+    top_level = _convert_table(text, values, Configuration, "", warnings)
     agents = {
-        agent_id: RunConfiguration(**_converted(text, table, RunConfiguration, agent_id, warnings))
+        agent_id: RunConfiguration(
+            **_convert_table(text, table, RunConfiguration, agent_id, warnings)
+        )
         for agent_id, table in tables.items()
     }
-    return Configuration(**whole, agents=agents, warnings=tuple(warnings))
+    return Configuration(**top_level, agents=agents, warnings=tuple(warnings))
 
 
 def _load(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -101,7 +107,7 @@ def _load(content: bytes) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"is larger than {MAX_BYTES // 1024} KiB")
     try:
         text = content.decode("utf-8-sig")
-        _refuse_deep_keys(text)
+        _reject_deep_keys(text)
         return text, tomllib.loads(text)
     except UnicodeDecodeError:
         raise ConfigurationError("is not UTF-8") from None
@@ -113,53 +119,53 @@ def _load(content: bytes) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"is not valid TOML: {reason}") from None
 
 
-def _refuse_deep_keys(text: str) -> None:
-    """The parser needs time quadratic in the depth of a key: 20 seconds for 60 KB of dots."""
+def _reject_deep_keys(text: str) -> None:
+    """tomllib takes time quadratic in the depth of a key: 20 seconds for 60 KB of dots."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MAX_DOTS:
             raise ConfigurationError(f"has more than {MAX_DOTS} dots", number)
 
 
-def _converted(
+def _convert_table(
     text: str,
     values: Mapping[str, Any],
     schema: type[RunConfiguration],
     agent_id: str,
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Key by key, so that a fault is told with the line it is in."""
+    """Convert key by key, so that an error can name its line."""
     types = {field.name: field.type for field in msgspec.structs.fields(schema)}
     types.pop("warnings", None)
-    found = {}
+    converted = {}
     for key, value in values.items():
-        # The line is looked for only when it is told: a hostile file has many keys and lines.
+        # Look up the line only for messages: a hostile file may have many keys and lines.
         if key not in types:
             if len(warnings) < MAX_WARNINGS:
-                line = line_of(text, key, agent_id)
-                warnings.append(f"{FILE_NAME}, line {line}: {_unknown(key, types)}")
+                line = _find_line(text, key, agent_id)
+                warnings.append(f"{FILE_NAME}, line {line}: {_unknown_key_message(key, types)}")
             continue
         try:
-            found[key] = _accepted(key, value, types[key])
+            converted[key] = _convert_value(key, value, types[key])
         except ValueError as error:
             reason = str(error).replace(" | null`", "`")
-            raise ConfigurationError(f"{key}: {reason}", line_of(text, key, agent_id)) from None
-    return found
+            raise ConfigurationError(f"{key}: {reason}", _find_line(text, key, agent_id)) from None
+    return converted
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
+def _unknown_key_message(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(key[:MAX_NAME_CHARACTERS], known, n=1)
-    hint = f", did you mean {close[0]}?" if close else ""
-    return f"{shown([key.encode()])} is not a key of this file and has no effect{hint}"
+    suggestion = f", did you mean {close[0]}?" if close else ""
+    return f"{shown([key.encode()])} is not a key of this file and has no effect{suggestion}"
 
 
-def _accepted(key: str, value: Any, wanted: Any) -> Any:
+def _convert_value(key: str, value: Any, expected_type: Any) -> Any:
     if key == "verify" and isinstance(value, str):
         value = ["sh", "-c", value] if value.strip() else []
     if key == "auto_trigger_on_cve_severity" and isinstance(value, str):
         value = SEVERITY_ALIASES.get(value.lower(), value.lower())
     if key in _CHOICES and value not in _CHOICES[key]:
         raise ValueError(f"must be one of {', '.join(_CHOICES[key])}")
-    converted = msgspec.convert(value, wanted)
+    converted = msgspec.convert(value, expected_type)
     if isinstance(converted, tuple):
         _check_entries(key, converted)
     elif isinstance(converted, int | float) and not isinstance(converted, bool):
@@ -172,7 +178,7 @@ def _check_entries(key: str, entries: tuple[str, ...]) -> None:
         raise ValueError(f"must have at most {MAX_ENTRIES} entries")
     for entry in entries:
         if "\0" in entry or not entry.strip():
-            raise ValueError("must not hold an empty text or a NUL")
+            raise ValueError("must not contain an empty string or a NUL")
     if key == "protected_paths":
         parse_patterns(entries)
     if key == "network":
@@ -181,10 +187,35 @@ def _check_entries(key: str, entries: tuple[str, ...]) -> None:
     if key in {"reviewers", "labels"} and not all(
         entry.isprintable() and len(entry) <= MAX_NAME_CHARACTERS for entry in entries
     ):
-        raise ValueError(f"must hold names of at most {MAX_NAME_CHARACTERS} characters")
+        raise ValueError(f"must contain names of at most {MAX_NAME_CHARACTERS} characters")
 
 
 def _check_number(key: str, number: float) -> None:
-    most = MAX_SECONDS if key == "timeout_seconds" else MAX_COST_USD
-    if not (math.isfinite(number) and 0 < number <= most):
-        raise ValueError(f"must be above 0 and at most {most}")
+    maximum = MAX_SECONDS if key == "timeout_seconds" else MAX_COST_USD
+    if not (math.isfinite(number) and 0 < number <= maximum):
+        raise ValueError(f"must be above 0 and at most {maximum}")
+
+
+def _find_line(text: str, key: str, agent_id: str = "") -> int:
+    """The 1-based line that sets the key, which tomllib does not report.
+
+    For an unusual spelling, the line of the key's table, or 1.
+    """
+    table, table_line = "", 1
+    setting = re.compile(rf"\s*(?:{_agent_prefix(agent_id)})?[\"']?{re.escape(key)}[\"']?\s*[=.]")
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TABLE_HEADER.match(line):
+            table = _table_name(header["name"])
+            if table in {f"agents.{agent_id}", key} or table.startswith(f"{key}."):
+                table_line = number if table_line == 1 else table_line
+        elif table in {"", f"agents.{agent_id}"} and setting.match(line):
+            return number
+    return table_line
+
+
+def _table_name(header: str) -> str:
+    return ".".join(part.strip().strip("\"'") for part in header.split("."))
+
+
+def _agent_prefix(agent_id: str) -> str:
+    return rf"agents\s*\.\s*[\"']?{re.escape(agent_id)}[\"']?\s*\.\s*" if agent_id else ""

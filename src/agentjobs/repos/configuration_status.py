@@ -1,6 +1,6 @@
-"""What a repository's page tells of its `.agentjobs.toml`: is it there, what is wrong, what holds.
+"""The status of a repository's `.agentjobs.toml` for its page: presence, issues, effective values.
 
-Everything in it was written by strangers: it is bounded here, and escaped by whoever shows it.
+The content is untrusted: this module truncates it, and templates escape it.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ MAX_ENTRIES = 50
 MAX_CHARACTERS = 300
 
 _MESSAGE = re.compile(rf"(?s){re.escape(FILE_NAME)}(?:, line (\d+))?: (.*)")
-# The parser of TOML tells the line in its own words.
-_LINE_INSIDE = re.compile(r"at line (\d+)")
+# tomllib puts the line number into its message.
+_TOML_LINE = re.compile(r"at line (\d+)")
 _SHELL = ("sh", "-c")
 _NOT_VALUES = ("agents", "warnings")
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """With an error the whole file is refused, and jobs on the repository fail."""
+class ConfigurationIssue(msgspec.Struct, frozen=True):
+    """An error rejects the whole file, and jobs on the repository fail."""
 
     severity: Literal["error", "warning"]
     line: int | None
@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class ConfiguredValue(msgspec.Struct, frozen=True):
-    """`agent` is empty for what holds for all; `entries` is empty for an empty list."""
+    """`agent` is empty for top-level keys; `entries` is empty for an empty list."""
 
     agent: str
     key: str
@@ -56,84 +56,84 @@ class ConfiguredValue(msgspec.Struct, frozen=True):
 
 
 class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the head of the default branch; `values` only for a file without an error."""
+    """Describes the head of the default branch; `values` is empty if the file has an error."""
 
     is_present: bool = False
     commit: str | None = None
-    findings: tuple[Finding, ...] = ()
+    issues: tuple[ConfigurationIssue, ...] = ()
     values: tuple[ConfiguredValue, ...] = ()
 
     @property
     def has_error(self) -> bool:
-        return any(finding.severity == "error" for finding in self.findings)
+        return any(issue.severity == "error" for issue in self.issues)
 
 
 async def configuration_status(data_path: Path, repo: RepoView) -> ConfigurationStatus:
-    """Whatever is wrong, with the file or with the repository, is a finding."""
+    """Problems with the file and with the repository are both reported as issues."""
     try:
         git_dir = repositories.present_path(data_path, repo.id)
         commit = await resolve(git_dir, HEADS + repo.default_branch)
         if commit is None:
-            return _faulty(None, f"the branch {repo.default_branch} is gone")
+            return _error_status(None, f"the branch {repo.default_branch} is gone")
         return await _status(git_dir, commit)
     except Problem as problem:
-        return _faulty(None, problem.message)
+        return _error_status(None, problem.message)
     except GitError as error:
-        return _faulty(None, f"the repository cannot be read: {error.reason}")
+        return _error_status(None, f"the repository cannot be read: {error.reason}")
 
 
 async def _status(git_dir: Path, commit: str) -> ConfigurationStatus:
-    listed = await git("ls-tree", "-z", "--full-tree", commit, FILE_NAME, git_dir=git_dir)
-    if not listed.stdout:
+    listing = await git("ls-tree", "-z", "--full-tree", commit, FILE_NAME, git_dir=git_dir)
+    if not listing.stdout:
         return ConfigurationStatus(commit=commit)
-    mode, _, object_id = listed.stdout.partition(b"\t")[0].decode("ascii").split(" ")
+    mode, _, object_id = listing.stdout.partition(b"\t")[0].decode("ascii").split(" ")
     if mode not in REGULAR:
-        return _faulty(commit, "must be a file, neither a link nor a submodule")
+        return _error_status(commit, "must be a regular file, not a symlink or submodule")
     if (await blob_sizes(git_dir, [object_id]))[0] > MAX_BYTES:
-        return _faulty(commit, f"is larger than {MAX_BYTES // 1024} KiB")
+        return _error_status(commit, f"is larger than {MAX_BYTES // 1024} KiB")
     content = await git("cat-file", "blob", object_id, git_dir=git_dir)
-    return await asyncio.to_thread(_judged, commit, content.stdout)
+    return await asyncio.to_thread(_check_content, commit, content.stdout)
 
 
-def _judged(commit: str, content: bytes) -> ConfigurationStatus:
+def _check_content(commit: str, content: bytes) -> ConfigurationStatus:
     try:
         configuration = parse_configuration(content)
     except ConfigurationError as error:
         return ConfigurationStatus(
-            is_present=True, commit=commit, findings=(_finding("error", str(error)),)
+            is_present=True, commit=commit, issues=(_parse_issue("error", str(error)),)
         )
     return ConfigurationStatus(
         is_present=True,
         commit=commit,
-        findings=tuple(_finding("warning", text) for text in configuration.warnings),
+        issues=tuple(_parse_issue("warning", text) for text in configuration.warnings),
         values=tuple(_values(configuration))[:MAX_VALUES],
     )
 
 
-def _faulty(commit: str | None, reason: str) -> ConfigurationStatus:
-    """Without a commit nobody knows whether the file is there."""
-    finding = Finding("error", None, _bounded(reason))
-    return ConfigurationStatus(is_present=commit is not None, commit=commit, findings=(finding,))
+def _error_status(commit: str | None, reason: str) -> ConfigurationStatus:
+    """Without a commit, it is unknown whether the file exists."""
+    issue = ConfigurationIssue("error", None, _truncate(reason))
+    return ConfigurationStatus(is_present=commit is not None, commit=commit, issues=(issue,))
 
 
-def _finding(severity: Literal["error", "warning"], text: str) -> Finding:
-    found = _MESSAGE.fullmatch(text)
-    line, reason = (found[1], found[2]) if found else (None, text)
-    inside = _LINE_INSIDE.search(reason) if line is None else None
-    number = line or (inside[1] if inside else None)
-    return Finding(severity, int(number) if number else None, _bounded(reason))
+def _parse_issue(severity: Literal["error", "warning"], text: str) -> ConfigurationIssue:
+    match = _MESSAGE.fullmatch(text)
+    line, reason = (match[1], match[2]) if match else (None, text)
+    toml_line = _TOML_LINE.search(reason) if line is None else None
+    number = line or (toml_line[1] if toml_line else None)
+    return ConfigurationIssue(severity, int(number) if number else None, _truncate(reason))
 
 
 def _values(configuration: Configuration) -> Iterator[ConfiguredValue]:
     yield from _values_of("", configuration)
     for agent_id, own in configuration.agents.items():
-        yield from _values_of(_bounded(agent_id), own)
+        yield from _values_of(_truncate(agent_id), own)
 
 
-def _values_of(agent: str, holds: RunConfiguration) -> Iterator[ConfiguredValue]:
-    """What the file says; what it does not say is left out."""
-    for field in msgspec.structs.fields(holds):
-        value = getattr(holds, field.name)
+def _values_of(agent: str, configuration: RunConfiguration) -> Iterator[ConfiguredValue]:
+    """Only the keys that the file sets."""
+    for field in msgspec.structs.fields(configuration):
+        value = getattr(configuration, field.name)
         if field.name not in _NOT_VALUES and value != field.default:
             yield ConfiguredValue(agent, field.name, _entries(field.name, value))
 
@@ -142,11 +142,11 @@ def _entries(key: str, value: Any) -> tuple[str, ...]:
     if key == "verify":
         is_script = value[: len(_SHELL)] == _SHELL and len(value) == len(_SHELL) + 1
         command = value[-1] if is_script else shlex.join(value)
-        return (_bounded(command),) if command else ()
+        return (_truncate(command),) if command else ()
     if isinstance(value, tuple):
-        return tuple(map(_bounded, value[:MAX_ENTRIES]))
-    return ("true" if value else "false",) if isinstance(value, bool) else (_bounded(str(value)),)
+        return tuple(map(_truncate, value[:MAX_ENTRIES]))
+    return ("true" if value else "false",) if isinstance(value, bool) else (_truncate(str(value)),)
 
 
-def _bounded(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

@@ -1,4 +1,4 @@
-"""Connecting a repository: a copy of its objects and refs becomes ours and waits to be indexed."""
+"""Connects a repository: imports its objects and refs, and makes it due for indexing."""
 
 import asyncio
 import shutil
@@ -13,7 +13,7 @@ from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.problems import Problem
-from agentjobs.repos.names import checked_name, name_from
+from agentjobs.repos.names import derive_name, validate_name
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
@@ -33,12 +33,12 @@ class NewRepo(msgspec.Struct, frozen=True):
 async def connect_repository(
     db: Database, settings: Settings, organization: str, source: str, name: str | None = None
 ) -> RepoView:
-    """`source` is a path (the operator's privilege) or an http(s) address."""
+    """`source` is a path (operators only) or an http(s) URL."""
     if not source.strip():
-        raise Problem("invalid_source", "Name a path or an http(s) address to connect.")
+        raise Problem("invalid_source", "Enter a path or an http(s) URL to connect.")
     owner = await find_organization(db, organization)
-    full_name = checked_name(name) if name else name_from(source, organization)
-    await _refuse_connected(db, owner, full_name)
+    full_name = validate_name(name) if name else derive_name(source, organization)
+    await _check_name_is_free(db, owner, full_name)
     repo_id = new_id("repo")
     directory = repositories.path(settings.data_path, repo_id)
     imported = await repositories.import_repository(source, directory)
@@ -53,10 +53,10 @@ async def connect_repository(
     try:
         await db.transact(insert_repository, repo, audit.entry("repo.connected", full_name))
     except StoreError as error:
-        # Not on a cancel: the row may have been committed, and needs its directory then.
+        # Not on cancellation: the row may have been committed, and then needs its directory.
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         if isinstance(error, IntegrityError):
-            raise _taken(full_name) from None
+            raise _name_taken(full_name) from None
         raise
     return await find_repo(db, owner.id, full_name)
 
@@ -64,7 +64,7 @@ async def connect_repository(
 async def disconnect_repository(
     db: Database, organization: str, full_name: str, *, also: InSameTransaction
 ) -> RepoView:
-    """Its jobs, pull requests and bare repository stay; nothing new is accepted for it."""
+    """Keeps the jobs, pull requests and bare repository; new jobs are rejected."""
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
     entry = audit.entry("repo.disconnected", full_name)
@@ -72,18 +72,18 @@ async def disconnect_repository(
     return repo
 
 
-async def _refuse_connected(db: Database, owner: Organization, full_name: str) -> None:
+async def _check_name_is_free(db: Database, owner: Organization, full_name: str) -> None:
     try:
         await find_repo(db, owner.id, full_name)
     except Problem:
         return
-    raise _taken(full_name)
+    raise _name_taken(full_name)
 
 
-def _taken(full_name: str) -> Problem:
+def _name_taken(full_name: str) -> Problem:
     return Problem(
         "name_taken",
-        f"A repository named {full_name!r} is connected already; choose another with --name, "
+        f"A repository named {full_name!r} is already connected; choose another name with --name, "
         "or disconnect that one first.",
     )
 
@@ -94,7 +94,7 @@ async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) 
         " head_commit, index_status, index_due_at, created_at, next_pull_number)"
         " VALUES (:id, :organization_id, :full_name, 'local', :source, :default_branch,"
         " :head_commit, 'indexing', :now, :now, COALESCE((SELECT MAX(e.next_pull_number)"
-        # The pages of an earlier repository of this name keep their numbers.
+        # Pull requests of an earlier repository of this name keep their numbers.
         "  FROM repos e WHERE e.organization_id = :organization_id AND e.full_name = :full_name),"
         "  1))",
         **msgspec.structs.asdict(repo),

@@ -1,6 +1,6 @@
-"""Lifting the service's own protection from paths of one repository: an administrator's decision.
+"""Lets administrators remove the service's default protection from paths of a repository.
 
-The repository's protected_paths are its own and stay; `.agentjobs.toml` is where they are changed.
+The paths that a repository protects in `.agentjobs.toml` are not affected.
 """
 
 import logging
@@ -15,28 +15,34 @@ from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, Transaction
 from agentjobs.workspace.patterns import Pattern
 
-MAX_LIFTED = 100
+MAX_PATTERNS = 100
 
 _log = logging.getLogger(__name__)
 
 Patterns = tuple[str, ...]
 
 
-async def lift(db: Database, organization: str, full_name: str, pattern: str) -> RepoView:
-    """Doing it twice is doing it once."""
+async def remove_protection(
+    db: Database, organization: str, full_name: str, pattern: str
+) -> RepoView:
+    """Idempotent."""
     try:
         Pattern.parse(pattern)
     except ValueError as error:
         raise Problem("invalid_pattern", f"{error}.") from None
     entry = audit.entry("repo.path_lifted", full_name, pattern=pattern)
-    return await _change(db, organization, full_name, lambda lifted: _with(lifted, pattern), entry)
+    return await _change(
+        db, organization, full_name, lambda patterns: _add(patterns, pattern), entry
+    )
 
 
-async def protect(db: Database, organization: str, full_name: str, pattern: str) -> RepoView:
-    """Undo a lift; the pattern must be one that was lifted, word for word."""
+async def restore_protection(
+    db: Database, organization: str, full_name: str, pattern: str
+) -> RepoView:
+    """Undo `remove_protection`; the pattern must be exactly one that was passed to it."""
     entry = audit.entry("repo.path_protected", full_name, pattern=pattern)
     return await _change(
-        db, organization, full_name, lambda lifted: _without(lifted, pattern), entry
+        db, organization, full_name, lambda patterns: _remove(patterns, pattern), entry
     )
 
 
@@ -49,9 +55,9 @@ async def _change(
 ) -> RepoView:
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
-    lifted = await db.transact(_store, owner.id, repo.id, change, entry)
-    _log.info("lifted paths of %s are now: %s", full_name, ", ".join(lifted) or "none")
-    return msgspec.structs.replace(repo, lifted_paths=lifted)
+    patterns = await db.transact(_store, owner.id, repo.id, change, entry)
+    _log.info("unprotected paths of %s are now: %s", full_name, ", ".join(patterns) or "none")
+    return msgspec.structs.replace(repo, lifted_paths=patterns)
 
 
 async def _store(
@@ -65,30 +71,32 @@ async def _store(
         "SELECT lifted_paths FROM repos WHERE id = :id /*postgresql FOR UPDATE */", id=repo_id
     )
     before = () if row is None else msgspec.json.decode(row["lifted_paths"], type=Patterns)
-    lifted = change(before)
-    if lifted == before:
-        return lifted
+    patterns = change(before)
+    if patterns == before:
+        return patterns
     await tx.execute(
-        "UPDATE repos SET lifted_paths = :lifted WHERE id = :id",
+        "UPDATE repos SET lifted_paths = :patterns WHERE id = :id",
         id=repo_id,
-        lifted=msgspec.json.encode(lifted).decode(),
+        patterns=msgspec.json.encode(patterns).decode(),
     )
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
-    return lifted
+    return patterns
 
 
-def _with(lifted: Patterns, pattern: str) -> Patterns:
-    if pattern in lifted:
-        return lifted
-    if len(lifted) >= MAX_LIFTED:
-        raise Problem("too_many_patterns", f"A repository has at most {MAX_LIFTED} lifted paths.")
-    return (*lifted, pattern)
+def _add(patterns: Patterns, pattern: str) -> Patterns:
+    if pattern in patterns:
+        return patterns
+    if len(patterns) >= MAX_PATTERNS:
+        raise Problem(
+            "too_many_patterns", f"A repository has at most {MAX_PATTERNS} unprotected paths."
+        )
+    return (*patterns, pattern)
 
 
-def _without(lifted: Patterns, pattern: str) -> Patterns:
-    if pattern not in lifted:
-        known = ", ".join(lifted) or "none"
-        message = f"{pattern!r} was not lifted; lifted are: {known}."
+def _remove(patterns: Patterns, pattern: str) -> Patterns:
+    if pattern not in patterns:
+        current = ", ".join(patterns) or "none"
+        message = f"{pattern!r} is not an unprotected path; the unprotected paths are: {current}."
         raise Problem("not_lifted", message)
-    return tuple(one for one in lifted if one != pattern)
+    return tuple(other for other in patterns if other != pattern)

@@ -1,4 +1,4 @@
-"""Reading connected repositories, always through the organization that owns them."""
+"""Queries for connected repositories, always scoped to their organization."""
 
 from typing import Annotated
 
@@ -45,7 +45,7 @@ class RepoView(msgspec.Struct, frozen=True):
 async def list_repos(
     db: Database, organization_id: str, *, limit: int | None = None, after: str | None = None
 ) -> list[RepoView]:
-    """All of them unless `limit` says otherwise; `after` is the identifier of the last one seen."""
+    """All repositories unless `limit` is given; `after` is the last id of the previous page."""
     rows = await db.fetch_all(
         "SELECT * FROM repos WHERE organization_id = :organization_id"
         " AND disconnected_at IS NULL AND id > :after ORDER BY id"
@@ -68,7 +68,7 @@ async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoV
         raise Problem(
             "repo_not_connected",
             f"The repository {full_name!r} is not connected; "
-            "`agentjobs repos list` shows those that are.",
+            "`agentjobs repos list` shows the connected ones.",
         )
     return repo_view(row)
 

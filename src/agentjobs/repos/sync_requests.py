@@ -1,4 +1,4 @@
-"""Asking for a repository to be read from its platform soon; `platform_sync` does the reading."""
+"""Makes a repository due for synchronization with its platform; `platform_sync` performs it."""
 
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Transaction
@@ -7,9 +7,9 @@ TOPIC = "forges"
 
 
 async def request_sync(tx: Transaction, repo_id: str) -> None:
-    """Make the repository due now, so that the fault a job met is shown on it and its connection.
+    """Make the repository due now, so that an error a job ran into appears on its page.
 
-    A repository whose last reads failed keeps its backoff.
+    A repository whose last synchronizations failed keeps its backoff.
     """
     changed = await tx.execute(
         "UPDATE repos SET sync_due_at = :now, told_at = :now"

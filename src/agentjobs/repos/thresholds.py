@@ -1,6 +1,7 @@
-"""From which severity on an advisory starts a job by itself: three places say so, the nearest wins.
+"""The minimum severity at which an advisory starts a job automatically.
 
-`.agentjobs.toml` of the default branch, the repository's setting here, the organization's default.
+Three sources, the first that is set wins: `.agentjobs.toml` of the default branch, the repository's
+setting, the organization's default.
 """
 
 from typing import Literal, get_args
@@ -9,7 +10,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
-from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.organizations import find_organization, update_auto_trigger
 from agentjobs.problems import Problem
 from agentjobs.repos.configuration import SEVERITY_ALIASES, Severity
 from agentjobs.repos.queries import find_repo
@@ -22,7 +23,7 @@ ThresholdSource = Literal["file", "repository", "organization", "default"]
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """`level` is `none` when nothing starts by itself; `source` is who said so."""
+    """`level` is `none` if no job starts automatically; `source` is where it was set."""
 
     level: str
     source: ThresholdSource
@@ -33,7 +34,7 @@ class Threshold(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """What each place says; None where it says nothing."""
+    """The level set in each source; None where none is set."""
 
     file: str | None
     repository: str | None
@@ -50,21 +51,21 @@ class Thresholds(msgspec.Struct, frozen=True):
         return Threshold("none", "default")
 
 
-async def thresholds_of(db: Database, repo_id: str) -> Thresholds:
+async def load_thresholds(db: Database, repo_id: str) -> Thresholds:
     row = await db.fetch_one(
         "SELECT r.configured_trigger, r.auto_trigger, o.auto_trigger AS organization_trigger"
         " FROM repos r JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
         repo_id=repo_id,
     )
     assert row is not None, "repositories are never removed"
-    return thresholds_in(row)
+    return thresholds_from_row(row)
 
 
-def thresholds_in(row: Row) -> Thresholds:
+def thresholds_from_row(row: Row) -> Thresholds:
     return Thresholds(row["configured_trigger"], row["auto_trigger"], row["organization_trigger"])
 
 
-async def organization_threshold(db: Database, organization_id: str) -> str | None:
+async def load_organization_threshold(db: Database, organization_id: str) -> str | None:
     row = await db.fetch_one(
         "SELECT auto_trigger FROM organizations WHERE id = :id", id=organization_id
     )
@@ -74,17 +75,17 @@ async def organization_threshold(db: Database, organization_id: str) -> str | No
 async def set_repo_threshold(
     db: Database, organization: str, full_name: str, level: str
 ) -> Thresholds:
-    """`default` leaves it to the organization."""
+    """`default` uses the organization's setting."""
     owner = await find_organization(db, organization)
     repo = await find_repo(db, owner.id, full_name)
     stored = parse_level(level)
     entry = audit.entry("repo.auto_trigger_set", full_name, level=stored or INHERIT)
     await db.transact(_store_for_repo, owner.id, repo.id, stored, entry)
-    return await thresholds_of(db, repo.id)
+    return await load_thresholds(db, repo.id)
 
 
 async def set_organization_threshold(db: Database, organization: str, level: str) -> str | None:
-    """For every repository that says nothing itself; `default` is off."""
+    """Applies to repositories without a setting of their own; `default` turns it off."""
     owner = await find_organization(db, organization)
     stored = parse_level(level)
     entry = audit.entry("organization.auto_trigger_set", owner.name, level=stored or INHERIT)
@@ -94,13 +95,13 @@ async def set_organization_threshold(db: Database, organization: str, level: str
 
 def parse_level(text: str) -> str | None:
     """None for `default`."""
-    word = text.strip().lower()
-    level = SEVERITY_ALIASES.get(word, word)
+    name = text.strip().lower()
+    level = SEVERITY_ALIASES.get(name, name)
     if level == INHERIT:
         return None
     if level not in LEVELS:
         choices = ", ".join((*LEVELS, INHERIT))
-        raise Problem("invalid_severity", f"{text!r} is no severity; use one of: {choices}.")
+        raise Problem("invalid_severity", f"{text!r} is not a severity; use one of: {choices}.")
     return level
 
 
@@ -122,11 +123,7 @@ async def _store_for_repo(
 async def _store_for_organization(
     tx: Transaction, organization_id: str, level: str | None, entry: audit.Entry
 ) -> None:
-    await tx.execute(
-        "UPDATE organizations SET auto_trigger = :level WHERE id = :organization_id",
-        level=level,
-        organization_id=organization_id,
-    )
+    await update_auto_trigger(tx, organization_id, level)
     await tx.execute(
         "UPDATE repos SET scan_due_at = :now WHERE organization_id = :organization_id"
         " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL",

@@ -21,9 +21,9 @@ from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import (
+    load_thresholds,
     set_organization_threshold,
     set_repo_threshold,
-    thresholds_of,
 )
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
@@ -138,10 +138,10 @@ async def test_the_nearest_word_on_the_threshold_holds(world: World) -> None:
     repo_id = await found(world, acme, REQUESTS)
     await set_organization_threshold(world.db, "acme", "low")
     await set_repo_threshold(world.db, "acme", "acme/shop", "critical")
-    assert (await thresholds_of(world.db, repo_id)).effective.level == "critical"
+    assert (await load_thresholds(world.db, repo_id)).effective.level == "critical"
     assert await reconcile(world.context, repo_id) == []
     await world.db.transact(configure, repo_id, "none")
-    assert (await thresholds_of(world.db, repo_id)).effective.source == "file"
+    assert (await load_thresholds(world.db, repo_id)).effective.source == "file"
     assert await reconcile(world.context, repo_id) == []
     await world.db.transact(configure, repo_id, "medium")
     assert len(await reconcile(world.context, repo_id)) == 1

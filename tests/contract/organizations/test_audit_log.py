@@ -36,7 +36,7 @@ from agentjobs.problems import Problem
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull, get_pull, ready_pull
 from agentjobs.repos.connect import connect_repository, disconnect_repository
-from agentjobs.repos.protected_paths import lift, protect
+from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
@@ -291,12 +291,12 @@ async def test_what_is_done_to_a_repository_is_told(
     assert await log.tells(connecting, "repo.connected", "acme/shop") == {}
     await log.refuses(connect_repository(database, settings, "acme", source), "name_taken")
     pattern = {"pattern": "CODEOWNERS"}
-    lifting = lift(database, *HERE, "CODEOWNERS")
+    lifting = remove_protection(database, *HERE, "CODEOWNERS")
     assert await log.tells(lifting, "repo.path_lifted", "acme/shop") == pattern
-    await log.tells_nothing(lift(database, *HERE, "CODEOWNERS"))
-    protecting = protect(database, *HERE, "CODEOWNERS")
+    await log.tells_nothing(remove_protection(database, *HERE, "CODEOWNERS"))
+    protecting = restore_protection(database, *HERE, "CODEOWNERS")
     assert await log.tells(protecting, "repo.path_protected", "acme/shop") == pattern
-    await log.refuses(protect(database, *HERE, "CODEOWNERS"), "not_lifted")
+    await log.refuses(restore_protection(database, *HERE, "CODEOWNERS"), "not_lifted")
 
     await log.refuses(disconnect_repository(database, *HERE, also=_fail), "stopped")
     assert (await find_repo(database, acme.id, "acme/shop")).full_name == "acme/shop"
@@ -363,7 +363,7 @@ async def test_what_cannot_be_told_is_not_done(
             database, platform.settings, "acme", str(make_repository(tmp_path / "new"))
         ),
         disconnect_repository(database, *HERE, also=_nothing),
-        lift(database, *HERE, "CODEOWNERS"),
+        remove_protection(database, *HERE, "CODEOWNERS"),
         close_pull(database, *HERE, 1),
         ready_pull(database, *HERE, 1),
     ):

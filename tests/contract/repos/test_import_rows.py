@@ -1,4 +1,4 @@
-"""The rows of repositories on their way in, on both stores."""
+"""The rows of imports, on both stores."""
 
 import pytest
 
@@ -36,25 +36,25 @@ async def begin(db: Database, owner: Organization, number: int, name: str = "") 
 
 
 async def fail(db: Database, view: ImportView, message: str = "no") -> bool:
-    return await db.transact(rows.note, view.id, message, "failed")
+    return await db.transact(rows.update, view.id, message, "failed")
 
 
-async def test_an_import_is_listed_with_how_far_it_is(
+async def test_imports_are_listed_with_their_progress(
     database: Database, acme: Organization
 ) -> None:
     first, second = await begin(database, acme, 1), await begin(database, acme, 2)
     assert await list_imports(database, acme.id) == [second, first]
     assert await list_imports(database, "org_other") == []
-    assert await database.transact(rows.note, first.id, "half", "running")
-    told = (await list_imports(database, acme.id))[1]
-    assert (told.state, told.message, told.updated_at > first.updated_at) == (
+    assert await database.transact(rows.update, first.id, "half", "running")
+    updated = (await list_imports(database, acme.id))[1]
+    assert (updated.state, updated.message, updated.updated_at > first.updated_at) == (
         "running",
         "half",
         True,
     )
 
 
-async def test_a_change_wakes_those_who_look(database: Database, acme: Organization) -> None:
+async def test_a_change_wakes_listeners(database: Database, acme: Organization) -> None:
     with database.changes.listen("index") as signal:
         view = await begin(database, acme, 1)
         assert await signal.wait(5)
@@ -64,11 +64,11 @@ async def test_a_change_wakes_those_who_look(database: Database, acme: Organizat
         assert await signal.wait(5)
 
 
-async def test_only_what_failed_is_dismissed_and_only_by_its_owner(
+async def test_only_failed_imports_are_dismissed_and_only_by_their_organization(
     database: Database, acme: Organization
 ) -> None:
     view = await begin(database, acme, 1)
-    with pytest.raises(Problem, match="look at the list again"):
+    with pytest.raises(Problem, match="reload the list"):
         await dismiss(database, acme.id, view.id)
     assert await fail(database, view)
     with pytest.raises(Problem):
@@ -77,49 +77,49 @@ async def test_only_what_failed_is_dismissed_and_only_by_its_owner(
     assert await list_imports(database, acme.id) == []
 
 
-async def test_what_has_failed_neither_runs_nor_ends_again(
+async def test_a_failed_import_cannot_fail_again_or_complete(
     database: Database, acme: Organization
 ) -> None:
     view = await begin(database, acme, 1)
     assert await fail(database, view, "the first reason")
     assert not await fail(database, view, "another")
-    assert not await database.transact(rows.end, acme.id, view.id)
-    assert [one.message for one in await list_imports(database, acme.id)] == ["the first reason"]
+    assert not await database.transact(rows.complete, acme.id, view.id)
+    assert [view.message for view in await list_imports(database, acme.id)] == ["the first reason"]
 
 
-async def test_a_name_is_imported_once_at_a_time_and_forgets_its_failure(
+async def test_a_name_is_imported_once_at_a_time_and_a_new_import_replaces_a_failed_one(
     database: Database, acme: Organization
 ) -> None:
     view = await begin(database, acme, 1, "acme/shop")
-    with pytest.raises(Problem, match="being connected already"):
+    with pytest.raises(Problem, match="already being imported"):
         await begin(database, acme, 2, "acme/shop")
     await fail(database, view)
-    again = await begin(database, acme, 3, "acme/shop")
-    assert await list_imports(database, acme.id) == [again]
+    retried = await begin(database, acme, 3, "acme/shop")
+    assert await list_imports(database, acme.id) == [retried]
 
 
-async def test_an_organization_has_a_bounded_number_of_imports(
+async def test_an_organization_has_a_limited_number_of_imports(
     database: Database, acme: Organization
 ) -> None:
     for number in range(rows.MAX_RUNNING):
         await begin(database, acme, number)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Problem) as caught:
         await begin(database, acme, 100)
-    assert refused.value.code == "too_many_imports"
+    assert caught.value.code == "too_many_imports"
 
 
-async def test_of_many_failures_the_newest_are_kept(database: Database, acme: Organization) -> None:
+async def test_only_the_newest_failures_are_kept(database: Database, acme: Organization) -> None:
     for number in range(rows.MAX_FAILED + 3):
         await fail(database, await begin(database, acme, number))
-    kept = [view.created_at for view in await list_imports(database, acme.id)]
-    assert kept == list(range(rows.MAX_FAILED + 2, 2, -1))
+    created = [view.created_at for view in await list_imports(database, acme.id)]
+    assert created == list(range(rows.MAX_FAILED + 2, 2, -1))
 
 
-async def test_what_a_killed_service_left_running_is_told_as_failed(
+async def test_imports_left_running_by_a_killed_service_are_marked_as_failed(
     database: Database, acme: Organization
 ) -> None:
     left, failed = await begin(database, acme, 1), await begin(database, acme, 2)
     await fail(database, failed, "its own reason")
     assert await database.transact(rows.fail_all_running) == [left.id]
-    told = {view.id: view.message for view in await list_imports(database, acme.id)}
-    assert told == {left.id: rows.STOPPED, failed.id: "its own reason"}
+    messages = {view.id: view.message for view in await list_imports(database, acme.id)}
+    assert messages == {left.id: rows.STOPPED, failed.id: "its own reason"}

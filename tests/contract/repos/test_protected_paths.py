@@ -1,4 +1,4 @@
-"""Lifting protected paths of a repository and protecting them again, on both stores."""
+"""Removing and restoring the protection of paths, on both stores."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.repos.protected_paths import lift, protect
+from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
@@ -33,38 +33,40 @@ async def connected(database: Database) -> Database:
     return database
 
 
-async def lifted(database: Database) -> tuple[str, ...]:
+async def unprotected(database: Database) -> tuple[str, ...]:
     owner = await find_organization(database, "default")
     return (await find_repo(database, owner.id, NAME)).lifted_paths
 
 
-async def test_paths_are_lifted_once_and_protected_again(connected: Database) -> None:
-    assert await lifted(connected) == ()
-    await lift(connected, "default", NAME, ".github/workflows/**")
-    await lift(connected, "default", NAME, ".github/workflows/**")
-    told = await lift(connected, "default", NAME, "CODEOWNERS")
-    assert told.lifted_paths == await lifted(connected)
-    assert told.lifted_paths == (".github/workflows/**", "CODEOWNERS")
-    await protect(connected, "default", NAME, ".github/workflows/**")
-    assert await lifted(connected) == ("CODEOWNERS",)
+async def test_protection_is_removed_once_and_restored(connected: Database) -> None:
+    assert await unprotected(connected) == ()
+    await remove_protection(connected, "default", NAME, ".github/workflows/**")
+    await remove_protection(connected, "default", NAME, ".github/workflows/**")
+    repo = await remove_protection(connected, "default", NAME, "CODEOWNERS")
+    assert repo.lifted_paths == await unprotected(connected)
+    assert repo.lifted_paths == (".github/workflows/**", "CODEOWNERS")
+    await restore_protection(connected, "default", NAME, ".github/workflows/**")
+    assert await unprotected(connected) == ("CODEOWNERS",)
 
 
-async def test_lifts_at_the_same_time_do_not_lose_each_other(connected: Database) -> None:
+async def test_concurrent_changes_are_not_lost(connected: Database) -> None:
     patterns = [f"p{number}/**" for number in range(8)]
-    await asyncio.gather(*(lift(connected, "default", NAME, pattern) for pattern in patterns))
-    assert sorted(await lifted(connected)) == patterns
+    await asyncio.gather(
+        *(remove_protection(connected, "default", NAME, pattern) for pattern in patterns)
+    )
+    assert sorted(await unprotected(connected)) == patterns
 
 
 @pytest.mark.parametrize(
     ("change", "name", "pattern", "code"),
     [
-        (lift, NAME, "../x", "invalid_pattern"),
-        (lift, NAME, "a\x00", "invalid_pattern"),
-        (lift, "acme/other", "x", "repo_not_connected"),
-        (protect, NAME, "x", "not_lifted"),
+        (remove_protection, NAME, "../x", "invalid_pattern"),
+        (remove_protection, NAME, "a\x00", "invalid_pattern"),
+        (remove_protection, "acme/other", "x", "repo_not_connected"),
+        (restore_protection, NAME, "x", "not_lifted"),
     ],
 )
-async def test_what_cannot_be_is_told(
+async def test_invalid_changes_are_rejected(
     connected: Database, change: object, name: str, pattern: str, code: str
 ) -> None:
     with pytest.raises(Problem) as caught:

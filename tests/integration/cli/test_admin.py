@@ -118,7 +118,7 @@ def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
     again = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
     assert again.document["lifted_paths"] == []
     unknown = agentjobs("repos", "protect", "acme/shop", "x")
-    assert (unknown.exit_code, "was not lifted" in unknown.err) == (2, True)
+    assert (unknown.exit_code, "is not an unprotected path" in unknown.err) == (2, True)
 
 
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):

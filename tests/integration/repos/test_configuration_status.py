@@ -1,4 +1,4 @@
-"""What a repository's page tells of `.agentjobs.toml`, whatever is in it."""
+"""The status of `.agentjobs.toml` that a repository's page shows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from agentjobs.local_git.repositories import import_repository, path
 from agentjobs.repos.configuration_status import (
     MAX_CHARACTERS,
+    ConfigurationIssue,
     ConfigurationStatus,
     ConfiguredValue,
-    Finding,
     configuration_status,
 )
 from agentjobs.repos.queries import RepoView
@@ -23,20 +23,20 @@ def view(branch: str = "main") -> RepoView:
     return RepoView("repo_1", "a/b", "local", "ready", 0, branch, None, None, None, ())
 
 
-async def status_of(place: Path, files: Mapping[str, str]) -> ConfigurationStatus:
-    source = make_repository(place / "source", {"README.md": "x", **files})
-    await import_repository(str(source), path(place, "repo_1"))
-    return await configuration_status(place, view())
+async def status_of(directory: Path, files: Mapping[str, str]) -> ConfigurationStatus:
+    source = make_repository(directory / "source", {"README.md": "x", **files})
+    await import_repository(str(source), path(directory, "repo_1"))
+    return await configuration_status(directory, view())
 
 
-async def test_a_repository_without_the_file_has_no_findings(tmp_path: Path) -> None:
+async def test_a_repository_without_the_file_has_no_issues(tmp_path: Path) -> None:
     status = await status_of(tmp_path, {f"deeper/{FILE}": "verify = 1"})
     assert not status.is_present
     assert status.commit == git_now("rev-parse", "HEAD", cwd=tmp_path / "source")
-    assert (status.findings, status.values) == ((), ())
+    assert (status.issues, status.values) == ((), ())
 
 
-async def test_what_holds_is_told_for_all_and_for_each_agent(tmp_path: Path) -> None:
+async def test_values_are_listed_for_the_top_level_and_for_each_agent(tmp_path: Path) -> None:
     text = """
 verify = "make check"
 reviewers = ["ada", "bo"]
@@ -63,17 +63,17 @@ timeout_seconds = 60
     }
 
 
-async def test_warnings_and_errors_have_their_line(tmp_path: Path) -> None:
+async def test_warnings_and_errors_have_a_line(tmp_path: Path) -> None:
     warned = await status_of(tmp_path / "1", {FILE: '\n\nreviewer = ["ada"]\ndraft = false\n'})
-    assert [(one.severity, one.line) for one in warned.findings] == [("warning", 3)]
-    assert "did you mean reviewers?" in warned.findings[0].reason
+    assert [(issue.severity, issue.line) for issue in warned.issues] == [("warning", 3)]
+    assert "did you mean reviewers?" in warned.issues[0].reason
     assert warned.values == (ConfiguredValue("", "draft", ("false",)),)
     wrong = await status_of(tmp_path / "2", {FILE: "draft = false\ntimeout_seconds = -1\n"})
-    assert [(one.severity, one.line) for one in wrong.findings] == [("error", 2)]
+    assert [(issue.severity, issue.line) for issue in wrong.issues] == [("error", 2)]
     assert wrong.values == ()
     broken = await status_of(tmp_path / "3", {FILE: "draft = false\nverify = [\n'"})
     assert broken.has_error
-    assert broken.findings[0].line == 3
+    assert broken.issues[0].line == 3
 
 
 @pytest.mark.parametrize(
@@ -91,27 +91,27 @@ async def test_warnings_and_errors_have_their_line(tmp_path: Path) -> None:
         "a" * 200 + ".b" * 300 + " = 1",
     ],
 )
-async def test_hostile_content_is_bounded_and_raises_nothing(tmp_path: Path, text: str) -> None:
+async def test_hostile_content_is_truncated_and_does_not_raise(tmp_path: Path, text: str) -> None:
     status = await status_of(tmp_path, {FILE: text})
     assert status.is_present
-    assert len(status.findings) < 50
-    assert all(len(one.reason) <= MAX_CHARACTERS for one in status.findings)
-    assert all(len(entry) <= MAX_CHARACTERS for one in status.values for entry in one.entries)
+    assert len(status.issues) < 50
+    assert all(len(issue.reason) <= MAX_CHARACTERS for issue in status.issues)
+    assert all(len(entry) <= MAX_CHARACTERS for value in status.values for entry in value.entries)
 
 
-async def test_a_link_is_a_finding_and_is_not_followed(tmp_path: Path) -> None:
+async def test_a_symlink_is_an_error_and_is_not_followed(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
     (source / FILE).symlink_to("/etc/passwd")
     git_now("add", "-A", cwd=source)
     git_now("commit", "-q", "-m", "link", cwd=source)
     await import_repository(str(source), path(tmp_path, "repo_1"))
     status = await configuration_status(tmp_path, view())
-    reason = "must be a file, neither a link nor a submodule"
-    assert status.findings == (Finding("error", None, reason),)
+    reason = "must be a regular file, not a symlink or submodule"
+    assert status.issues == (ConfigurationIssue("error", None, reason),)
 
 
-async def test_a_repository_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+async def test_an_unreadable_repository_is_an_error(tmp_path: Path) -> None:
     assert (await configuration_status(tmp_path, view())).has_error
     await status_of(tmp_path, {})
     status = await configuration_status(tmp_path, view("gone"))
-    assert [one.reason for one in status.findings] == ["the branch gone is gone"]
+    assert [issue.reason for issue in status.issues] == ["the branch gone is gone"]

@@ -1,4 +1,4 @@
-"""Tenants connect repositories by https: real git, a real server, our guard between them."""
+"""Imports over https, with real git and a real server behind the outbound guard."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.repos.imports import imports, rows
 from agentjobs.repos.imports.imports import Imports
-from agentjobs.repos.imports.progress import Pace
+from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView, list_imports
 from agentjobs.repos.queries import find_repo, list_repos
 from agentjobs.settings import Settings, load
@@ -35,8 +35,8 @@ ADA = Actor("user", "Ada", "usr_1", "192.0.2.1")
 
 
 @dataclass
-class House:
-    """An organization `acme`, and everything imports need."""
+class Setup:
+    """An organization `acme` and what imports need."""
 
     db: Database
     settings: Settings
@@ -45,21 +45,23 @@ class House:
 
     def imports(self, *allowed: str, **options: object) -> Imports:
         settings = msgspec.structs.replace(self.settings, egress_allow=list(allowed))
-        made = {"certificates": self.origin.authorities, **options}
-        return Imports(self.db, settings, **made)  # type: ignore[arg-type] # a test's own options
+        arguments = {"certificates": self.origin.authorities, **options}
+        return Imports(self.db, settings, **arguments)  # type: ignore[arg-type] # options vary by test
 
-    async def ended(self) -> list[ImportView]:
-        """What is left when nothing runs any more."""
+    async def wait_until_idle(self) -> list[ImportView]:
+        """Wait until no import is running, and return the remaining rows."""
         with self.db.changes.listen("index") as signal:
-            while any(one.state == "running" for one in await list_imports(self.db, self.acme.id)):
+            while any(
+                view.state == "running" for view in await list_imports(self.db, self.acme.id)
+            ):
                 assert await signal.wait(60)
         return await list_imports(self.db, self.acme.id)
 
     async def failure(self, importing: Imports, address: str, **given: str) -> str:
-        """What the failed import of the address tells; nothing of it is left."""
+        """Import the URL, assert that it fails without leftovers, and return the message."""
         try:
             await importing.start(self.acme, address, **given)
-            (failed,) = await self.ended()
+            (failed,) = await self.wait_until_idle()
         finally:
             await importing.close()
         assert failed.state == "failed"
@@ -69,7 +71,7 @@ class House:
 
     def files(self) -> list[str]:
         root = repositories.repositories_root(self.settings.data_path)
-        return sorted(place.name for place in root.iterdir()) if root.is_dir() else []
+        return sorted(path.name for path in root.iterdir()) if root.is_dir() else []
 
 
 @pytest.fixture
@@ -83,32 +85,32 @@ def origin(tmp_path: Path) -> Iterator[SecureOrigin]:
 
 
 @pytest.fixture
-async def house(sqlite_url: str, origin: SecureOrigin, tmp_path: Path) -> AsyncIterator[House]:
+async def setup(sqlite_url: str, origin: SecureOrigin, tmp_path: Path) -> AsyncIterator[Setup]:
     db = await open_database(sqlite_url, migrate=False)
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
     acme = await create_organization(db, Plans(settings.plans), "acme", "enterprise")
-    yield House(db, settings, acme, origin)
+    yield Setup(db, settings, acme, origin)
     await db.close()
 
 
-async def test_a_repository_is_connected_in_the_background_by_the_one_who_asked(
-    house: House, caplog: pytest.LogCaptureFixture
+async def test_an_import_connects_the_repository_in_the_background_on_behalf_of_its_user(
+    setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     header = f"Basic {base64.b64encode(f'git:{TOKEN}'.encode()).decode()}"
-    house.origin.origin.required_authorization = header
-    importing = house.imports("127.0.0.0/8")
-    address = house.origin.url("shop.git")
+    setup.origin.origin.required_authorization = header
+    importing = setup.imports("127.0.0.0/8")
+    address = setup.origin.url("shop.git")
     with acting_as(ADA):
-        view = await importing.start(house.acme, address, token=TOKEN)
+        view = await importing.start(setup.acme, address, token=TOKEN)
     assert (view.state, view.full_name, view.source) == ("running", "acme/shop", address)
-    assert await house.ended() == []
+    assert await setup.wait_until_idle() == []
     await importing.close()
-    repo = await find_repo(house.db, house.acme.id, "acme/shop")
+    repo = await find_repo(setup.db, setup.acme.id, "acme/shop")
     assert (repo.default_branch, repo.index_status) == ("unusual", "indexing")
-    git_dir = repositories.present_path(house.settings.data_path, repo.id)
+    git_dir = repositories.present_path(setup.settings.data_path, repo.id)
     assert git_now("tag", cwd=git_dir) == "v1"
     (entry,) = await list_entries(
-        house.db, house.acme.id, AuditFilter(action="repo.connected"), limit=9
+        setup.db, setup.acme.id, AuditFilter(action="repo.connected"), limit=9
     )
     assert (entry.actor, entry.address, entry.target) == ("Ada", "192.0.2.1", "acme/shop")
     assert entry.details == {"source": address}
@@ -120,79 +122,83 @@ def _all_files(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-async def test_a_private_address_is_refused_in_words_unless_the_operator_allows_it(
-    house: House,
+async def test_a_private_address_is_refused_unless_the_operator_allows_it(
+    setup: Setup,
 ) -> None:
-    told = await house.failure(house.imports(), house.origin.url("shop.git"))
-    assert "127.0.0.1 is a loopback address; AGENTJOBS_EGRESS_ALLOW" in told
-    assert house.origin.origin.requests == []
+    message = await setup.failure(setup.imports(), setup.origin.url("shop.git"))
+    assert "127.0.0.1 is a loopback address; AGENTJOBS_EGRESS_ALLOW" in message
+    assert setup.origin.origin.requests == []
 
 
-async def test_a_name_is_judged_by_the_address_that_is_dialled(house: House) -> None:
-    importing = house.imports("10.0.0.0/8", look_up=lambda _: ["127.0.0.1"])
-    told = await house.failure(importing, house.origin.url("shop.git", "git.test"))
-    assert told.startswith("git.test: 127.0.0.1 is a loopback address")
-    assert house.origin.origin.requests == []
+async def test_the_guard_checks_the_address_that_is_dialled(setup: Setup) -> None:
+    importing = setup.imports("10.0.0.0/8", look_up=lambda _: ["127.0.0.1"])
+    message = await setup.failure(importing, setup.origin.url("shop.git", "git.test"))
+    assert message.startswith("git.test: 127.0.0.1 is a loopback address")
+    assert setup.origin.origin.requests == []
 
 
 @pytest.mark.parametrize("address", ["https://me:pw@git.test/a/b", "http://git.test/a/b", "/srv/x"])
-async def test_what_no_tenant_may_name_is_refused_at_once(house: House, address: str) -> None:
-    importing = house.imports("127.0.0.0/8")
-    with pytest.raises(Problem) as refused:
-        await importing.start(house.acme, address)
-    assert refused.value.code == "invalid_source"
-    assert await list_imports(house.db, house.acme.id) == []
+async def test_sources_that_tenants_may_not_use_are_rejected_immediately(
+    setup: Setup, address: str
+) -> None:
+    importing = setup.imports("127.0.0.0/8")
+    with pytest.raises(Problem) as caught:
+        await importing.start(setup.acme, address)
+    assert caught.value.code == "invalid_source"
+    assert await list_imports(setup.db, setup.acme.id) == []
 
 
-async def test_a_redirect_is_not_followed(house: House) -> None:
-    house.origin.origin.redirects_to = "https://127.0.0.1:1"
-    told = await house.failure(house.imports("127.0.0.0/8"), house.origin.url("shop.git"))
-    assert "redirects, which is not followed" in told
+async def test_a_redirect_is_not_followed(setup: Setup) -> None:
+    setup.origin.origin.redirects_to = "https://127.0.0.1:1"
+    message = await setup.failure(setup.imports("127.0.0.0/8"), setup.origin.url("shop.git"))
+    assert "redirects, which is not followed" in message
 
 
 @pytest.mark.parametrize("given", [{}, {"token": "wrong"}])
-async def test_a_wrong_credential_is_told_as_such(house: House, given: dict[str, str]) -> None:
-    house.origin.origin.required_authorization = "Basic x"
-    told = await house.failure(house.imports("127.0.0.0/8"), house.origin.url("shop.git"), **given)
-    assert "does not let us in" in told
-    assert "wrong" not in told
-
-
-async def test_a_certificate_of_nobody_we_trust_is_told_as_such(house: House) -> None:
-    importing = house.imports("127.0.0.0/8", certificates=None)
-    told = await house.failure(importing, house.origin.url("shop.git"))
-    assert "AGENTJOBS_CA_FILE" in told
-
-
-async def test_what_is_not_there_or_empty_is_told_as_such(house: House) -> None:
-    told = await house.failure(house.imports("127.0.0.0/8"), house.origin.url("none.git"))
-    assert "is not found" in told
-    git_now("init", "-q", "--bare", "empty.git", cwd=house.origin.origin.root)
-    told = await house.failure(
-        house.imports("127.0.0.0/8"), house.origin.url("empty.git"), name="acme/none"
+async def test_a_wrong_credential_is_reported(setup: Setup, given: dict[str, str]) -> None:
+    setup.origin.origin.required_authorization = "Basic x"
+    message = await setup.failure(
+        setup.imports("127.0.0.0/8"), setup.origin.url("shop.git"), **given
     )
-    assert "has no commits on any branch" in told
+    assert "does not let us in" in message
+    assert "wrong" not in message
 
 
-async def test_what_is_no_git_repository_is_told_as_such(house: House, tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_reported(setup: Setup) -> None:
+    importing = setup.imports("127.0.0.0/8", certificates=None)
+    message = await setup.failure(importing, setup.origin.url("shop.git"))
+    assert "AGENTJOBS_CA_FILE" in message
+
+
+async def test_a_missing_or_empty_repository_is_reported(setup: Setup) -> None:
+    message = await setup.failure(setup.imports("127.0.0.0/8"), setup.origin.url("none.git"))
+    assert "is not found" in message
+    git_now("init", "-q", "--bare", "empty.git", cwd=setup.origin.origin.root)
+    message = await setup.failure(
+        setup.imports("127.0.0.0/8"), setup.origin.url("empty.git"), name="acme/none"
+    )
+    assert "has no commits on any branch" in message
+
+
+async def test_a_url_that_is_not_a_git_repository_is_reported(setup: Setup, tmp_path: Path) -> None:
     (tmp_path / "files" / "page" / "info").mkdir(parents=True)
     (tmp_path / "files" / "page" / "info" / "refs").write_text("<html>hello</html>\n")
     async with web_server("127.0.0.1", files=tmp_path / "files") as server:
         trusted = server.write_authority(tmp_path / "other.pem")
-        importing = house.imports("127.0.0.0/8", certificates=trusted)
-        told = await house.failure(
+        importing = setup.imports("127.0.0.0/8", certificates=trusted)
+        message = await setup.failure(
             importing, f"https://127.0.0.1:{server.https_port}/files/page", name="acme/page"
         )
-    assert "answers, but not as a git repository" in told
+    assert "answers, but not as a git repository" in message
 
 
-async def test_a_repository_of_plain_files_cannot_send_us_to_another_host(
-    house: House, tmp_path: Path
+async def test_a_dumb_http_repository_cannot_redirect_the_service_to_another_host(
+    setup: Setup, tmp_path: Path
 ) -> None:
-    """git's old protocol lets a repository name others that have its objects."""
+    """In git's dumb protocol, a repository may name alternates on other hosts."""
     served = tmp_path / "files"
     served.mkdir()
-    git_now("clone", "-q", "--bare", str(house.origin.origin.root / "shop.git"), cwd=served)
+    git_now("clone", "-q", "--bare", str(setup.origin.origin.root / "shop.git"), cwd=served)
     git_now("update-server-info", cwd=served / "shop.git")
     shutil.move(served / "shop.git" / "objects", served / "elsewhere")
     (served / "shop.git" / "objects" / "info").mkdir(parents=True)
@@ -200,45 +206,45 @@ async def test_a_repository_of_plain_files_cannot_send_us_to_another_host(
         there = f"https://localhost:{server.https_port}/files/elsewhere/\n"
         (served / "shop.git" / "objects" / "info" / "http-alternates").write_text(there)
         trusted = server.write_authority(tmp_path / "other.pem")
-        importing = house.imports("0.0.0.0/0", "::/0", certificates=trusted)
-        told = await house.failure(
+        importing = setup.imports("0.0.0.0/0", "::/0", certificates=trusted)
+        message = await setup.failure(
             importing, f"https://127.0.0.1:{server.https_port}/files/shop.git"
         )
         paths = [request.path for request in server.seen]
-    assert "cannot be read as a git repository" in told
+    assert "cannot be read as a git repository" in message
     assert not any("elsewhere" in path for path in paths)
 
 
-async def test_more_than_may_be_fetched_is_refused(house: House) -> None:
-    told = await house.failure(
-        house.imports("127.0.0.0/8", most_bytes=2_000), house.origin.url("shop.git")
+async def test_a_repository_above_the_size_limit_is_refused(setup: Setup) -> None:
+    message = await setup.failure(
+        setup.imports("127.0.0.0/8", max_bytes=2_000), setup.origin.url("shop.git")
     )
-    assert "larger than the" in told
+    assert "larger than the" in message
 
 
-async def test_the_end_of_the_service_ends_an_import_in_its_middle(house: House) -> None:
-    async with silent_server() as (port, came):
-        importing = house.imports("127.0.0.0/8")
-        await importing.start(house.acme, f"https://127.0.0.1:{port}/a/b", token=TOKEN)
-        await asyncio.wait_for(came.wait(), 20)
-        children = _git_children(house)
+async def test_stopping_the_service_stops_a_running_import(setup: Setup) -> None:
+    async with silent_server() as (port, connected):
+        importing = setup.imports("127.0.0.0/8")
+        await importing.start(setup.acme, f"https://127.0.0.1:{port}/a/b", token=TOKEN)
+        await asyncio.wait_for(connected.wait(), 20)
+        children = _git_children(setup)
         assert children
         assert not any(b"Authorization" in _read(child / "cmdline") for child in children)
         assert not any(TOKEN.encode() in _read(child / "environ") for child in children)
         await importing.close()
-    await until(lambda: not _git_children(house))
-    (view,) = await list_imports(house.db, house.acme.id)
+    await until(lambda: not _git_children(setup))
+    (view,) = await list_imports(setup.db, setup.acme.id)
     assert (view.state, view.message) == ("failed", rows.STOPPED)
     with pytest.raises(Problem, match="stopping"):
-        await importing.start(house.acme, house.origin.url("shop.git"))
-    assert house.files() == []
+        await importing.start(setup.acme, setup.origin.url("shop.git"))
+    assert setup.files() == []
 
 
-def _git_children(house: House) -> list[Path]:
-    """The processes of git that work on the house's files."""
-    git_dir = f"GIT_DIR={house.settings.data_path}/".encode()
-    processes = [place for place in Path("/proc").iterdir() if place.name.isdigit()]
-    return [place for place in processes if git_dir in _read(place / "environ")]
+def _git_children(setup: Setup) -> list[Path]:
+    """The git processes that work on the setup's files."""
+    git_dir = f"GIT_DIR={setup.settings.data_path}/".encode()
+    processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [path for path in processes if git_dir in _read(path / "environ")]
 
 
 def _read(file: Path) -> bytes:
@@ -248,148 +254,148 @@ def _read(file: Path) -> bytes:
         return b""
 
 
-async def test_what_a_killed_service_left_is_cleaned_at_the_next_start(house: House) -> None:
-    async with silent_server() as (port, came):
-        killed = house.imports("127.0.0.0/8")
-        view = await killed.start(house.acme, f"https://127.0.0.1:{port}/a/b")
-        await asyncio.wait_for(came.wait(), 20)
+async def test_files_of_a_killed_service_are_removed_at_the_next_start(setup: Setup) -> None:
+    async with silent_server() as (port, connected):
+        killed = setup.imports("127.0.0.0/8")
+        view = await killed.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(connected.wait(), 20)
         repo_id = view.id.replace("imp_", "repo_")
-        assert house.files() == [f".incoming-{repo_id}.git"]
-        # As if it had been killed when all was fetched and nothing was written yet.
-        target = repositories.path(house.settings.data_path, repo_id)
+        assert setup.files() == [f".incoming-{repo_id}.git"]
+        # As if the service had been killed after the fetch and before storing the row.
+        target = repositories.path(setup.settings.data_path, repo_id)
         shutil.copytree(repositories.incoming_path(target), target)
-        await house.imports().recover()
-        assert house.files() == []
+        await setup.imports().recover()
+        assert setup.files() == []
         await killed.close()
-    (left,) = await list_imports(house.db, house.acme.id)
+    (left,) = await list_imports(setup.db, setup.acme.id)
     assert (left.state, left.message) == ("failed", rows.STOPPED)
 
 
-async def test_an_organizations_imports_follow_each_other(house: House) -> None:
-    other = await create_organization(house.db, Plans(house.settings.plans), "other", "enterprise")
-    async with silent_server() as (port, came):
-        importing = house.imports("127.0.0.0/8")
-        stuck = await importing.start(house.acme, f"https://127.0.0.1:{port}/a/b")
-        await asyncio.wait_for(came.wait(), 20)
-        waiting = await importing.start(house.acme, house.origin.url("shop.git"))
-        with house.db.changes.listen("index") as signal:
-            await importing.start(other, house.origin.url("shop.git"))
-            while await list_imports(house.db, other.id):
+async def test_an_organizations_imports_run_one_at_a_time(setup: Setup) -> None:
+    other = await create_organization(setup.db, Plans(setup.settings.plans), "other", "enterprise")
+    async with silent_server() as (port, connected):
+        importing = setup.imports("127.0.0.0/8")
+        stuck = await importing.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(connected.wait(), 20)
+        waiting = await importing.start(setup.acme, setup.origin.url("shop.git"))
+        with setup.db.changes.listen("index") as signal:
+            await importing.start(other, setup.origin.url("shop.git"))
+            while await list_imports(setup.db, other.id):
                 assert await signal.wait(60)
-        assert [repo.full_name for repo in await list_repos(house.db, other.id)] == ["other/shop"]
-        views = {view.id: view.message for view in await list_imports(house.db, house.acme.id)}
+        assert [repo.full_name for repo in await list_repos(setup.db, other.id)] == ["other/shop"]
+        views = {view.id: view.message for view in await list_imports(setup.db, setup.acme.id)}
         assert views[waiting.id] == rows.WAITING
-        assert views[stuck.id] == "Waiting for the server's answer"
+        assert views[stuck.id] == "Waiting for the server"
         await importing.close()
 
 
-async def test_a_name_that_was_taken_meanwhile_is_told(house: House) -> None:
-    async with silent_server() as (port, came):
-        importing = house.imports("127.0.0.0/8")
-        await importing.start(house.acme, house.origin.url("shop.git"))
-        assert await house.ended() == []
-        with pytest.raises(Problem) as refused:
-            await importing.start(house.acme, f"https://127.0.0.1:{port}/x", name="acme/shop")
-        assert refused.value.code == "name_taken"
-        assert not came.is_set()
+async def test_a_name_that_is_already_connected_is_rejected(setup: Setup) -> None:
+    async with silent_server() as (port, connected):
+        importing = setup.imports("127.0.0.0/8")
+        await importing.start(setup.acme, setup.origin.url("shop.git"))
+        assert await setup.wait_until_idle() == []
+        with pytest.raises(Problem) as caught:
+            await importing.start(setup.acme, f"https://127.0.0.1:{port}/x", name="acme/shop")
+        assert caught.value.code == "name_taken"
+        assert not connected.is_set()
         await importing.close()
 
 
-async def test_git_tells_how_far_it_is_while_it_fetches(house: House, tmp_path: Path) -> None:
-    heard: list[bytes] = []
-    source = Remote(str(house.origin.origin.root / "shop.git"))
+async def test_git_reports_progress_while_it_fetches(setup: Setup, tmp_path: Path) -> None:
+    output: list[bytes] = []
+    source = Remote(str(setup.origin.origin.root / "shop.git"))
     await repositories.import_from(
-        source, tmp_path / "git" / "r.git", protocols="file", on_stderr=heard.append
+        source, tmp_path / "git" / "r.git", protocols="file", on_stderr=output.append
     )
-    assert b"\nReceiving objects: 100%" in b"".join(heard).replace(b"\r", b"\n")
+    assert b"\nReceiving objects: 100%" in b"".join(output).replace(b"\r", b"\n")
 
 
-async def test_a_fault_of_our_own_is_told_without_its_inside(
-    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_an_internal_error_is_reported_without_details(
+    setup: Setup, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def breaks(*_: object) -> None:
         raise RuntimeError("inside")
 
     monkeypatch.setattr(imports, "insert_repository", breaks)
     with caplog.at_level(logging.ERROR):
-        told = await house.failure(house.imports("127.0.0.0/8"), house.origin.url("shop.git"))
-    assert "inside the service" in told
+        message = await setup.failure(setup.imports("127.0.0.0/8"), setup.origin.url("shop.git"))
+    assert "An internal error occurred" in message
     assert "RuntimeError: inside" in caplog.text
 
 
-async def test_an_import_is_cancelled_in_its_middle_and_nothing_of_it_is_left(
-    house: House,
+async def test_a_running_import_is_cancelled_without_leftovers(
+    setup: Setup,
 ) -> None:
-    async with silent_server() as (port, came):
-        importing = house.imports("127.0.0.0/8")
+    async with silent_server() as (port, connected):
+        importing = setup.imports("127.0.0.0/8")
         address = f"https://127.0.0.1:{port}/a/b"
-        stuck = await importing.start(house.acme, address, name="acme/stuck")
-        await asyncio.wait_for(came.wait(), 20)
-        waiting = await importing.start(house.acme, house.origin.url("shop.git"))
-        with pytest.raises(Problem) as refused:
+        stuck = await importing.start(setup.acme, address, name="acme/stuck")
+        await asyncio.wait_for(connected.wait(), 20)
+        waiting = await importing.start(setup.acme, setup.origin.url("shop.git"))
+        with pytest.raises(Problem) as caught:
             await importing.cancel("org_other", stuck.id)
-        assert refused.value.code == "import_not_found"
-        assert _git_children(house)
-        assert await importing.cancel(house.acme.id, stuck.id) == "acme/stuck"
-        # Whoever waited behind it has its turn now.
-        assert await house.ended() == []
-        assert [repo.full_name for repo in await list_repos(house.db, house.acme.id)] == [
+        assert caught.value.code == "import_not_found"
+        assert _git_children(setup)
+        assert await importing.cancel(setup.acme.id, stuck.id) == "acme/stuck"
+        # The import queued behind it runs now.
+        assert await setup.wait_until_idle() == []
+        assert [repo.full_name for repo in await list_repos(setup.db, setup.acme.id)] == [
             "acme/shop"
         ]
-        assert len(house.files()) == 1
-        with pytest.raises(Problem) as refused:
-            await importing.cancel(house.acme.id, waiting.id)
-        assert refused.value.code == "import_not_found"
+        assert len(setup.files()) == 1
+        with pytest.raises(Problem) as caught:
+            await importing.cancel(setup.acme.id, waiting.id)
+        assert caught.value.code == "import_not_found"
         await importing.close()
 
 
-async def test_one_that_waits_for_its_turn_is_cancelled_too(house: House) -> None:
-    async with silent_server() as (port, came):
-        importing = house.imports("127.0.0.0/8")
-        await importing.start(house.acme, f"https://127.0.0.1:{port}/a/b")
-        await asyncio.wait_for(came.wait(), 20)
-        waiting = await importing.start(house.acme, house.origin.url("shop.git"))
-        await importing.cancel(house.acme.id, waiting.id)
-        assert [view.full_name for view in await list_imports(house.db, house.acme.id)] == ["a/b"]
+async def test_a_queued_import_can_be_cancelled(setup: Setup) -> None:
+    async with silent_server() as (port, connected):
+        importing = setup.imports("127.0.0.0/8")
+        await importing.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(connected.wait(), 20)
+        waiting = await importing.start(setup.acme, setup.origin.url("shop.git"))
+        await importing.cancel(setup.acme.id, waiting.id)
+        assert [view.full_name for view in await list_imports(setup.db, setup.acme.id)] == ["a/b"]
         await importing.close()
 
 
-async def test_a_server_that_hardly_sends_anything_is_given_up(house: House) -> None:
+async def test_an_import_from_a_slow_server_is_stopped(setup: Setup) -> None:
     async with silent_server() as (port, _):
-        importing = house.imports("127.0.0.0/8", new_pace=lambda: Pace(1024, 0.5))
-        told = await house.failure(importing, f"https://127.0.0.1:{port}/a/b")
-    assert told.startswith("Less than 1 KiB a second came in the last 0.5 seconds")
+        importing = setup.imports("127.0.0.0/8", new_min_rate=lambda: MinTransferRate(1024, 0.5))
+        message = await setup.failure(importing, f"https://127.0.0.1:{port}/a/b")
+    assert message.startswith("The server sent less than 1 KiB/s over the last 0.5 seconds")
 
 
-async def test_four_organizations_import_at_once(house: House) -> None:
-    plans = Plans(house.settings.plans)
+async def test_four_organizations_import_concurrently(setup: Setup) -> None:
+    plans = Plans(setup.settings.plans)
     async with silent_server() as (port, _):
-        importing = house.imports("127.0.0.0/8")
-        others = [await create_organization(house.db, plans, f"o{n}", "free") for n in range(5)]
+        importing = setup.imports("127.0.0.0/8")
+        others = [await create_organization(setup.db, plans, f"o{n}", "free") for n in range(5)]
         for other in others:
             await importing.start(other, f"https://127.0.0.1:{port}/a/b")
 
         async def messages() -> list[str]:
             return [
-                view.message for other in others for view in await list_imports(house.db, other.id)
+                view.message for other in others for view in await list_imports(setup.db, other.id)
             ]
 
-        with house.db.changes.listen("index") as signal:
-            while (await messages()).count("Waiting for the server's answer") < 4:
+        with setup.db.changes.listen("index") as signal:
+            while (await messages()).count("Waiting for the server") < 4:
                 assert await signal.wait(60)
         assert (await messages()).count(rows.WAITING) == 1
         await importing.close()
 
 
-async def test_what_was_left_by_a_cancel_that_was_cut_off_is_cleaned_at_the_next_start(
-    house: House,
+async def test_files_of_an_interrupted_cancellation_are_removed_at_the_next_start(
+    setup: Setup,
 ) -> None:
-    async with silent_server() as (port, came):
-        killed = house.imports("127.0.0.0/8")
-        view = await killed.start(house.acme, f"https://127.0.0.1:{port}/a/b")
-        await asyncio.wait_for(came.wait(), 20)
-        await house.db.transact(rows.cancel, house.acme.id, view.id)
-        assert house.files()
-        await house.imports().recover()
-        assert house.files() == []
+    async with silent_server() as (port, connected):
+        killed = setup.imports("127.0.0.0/8")
+        view = await killed.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(connected.wait(), 20)
+        await setup.db.transact(rows.cancel, setup.acme.id, view.id)
+        assert setup.files()
+        await setup.imports().recover()
+        assert setup.files() == []
         await killed.close()

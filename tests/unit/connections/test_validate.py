@@ -19,7 +19,7 @@ from agentjobs.connections.validate import (
     checked_url,
 )
 from agentjobs.problems import Problem
-from agentjobs.repos.names import platform_name
+from agentjobs.repos.names import validate_platform_name
 
 
 def pem(
@@ -160,7 +160,7 @@ def test_what_is_given_shows_no_credential_when_it_is_printed() -> None:
     ["acme/shop", "acme/.github", "a/b/c/d", "Acme_1/-odd-.-", "a/...", "a/b.", "0/0", "a/b..c"],
 )
 def test_names_of_repositories_on_platforms(name: str) -> None:
-    assert platform_name(name) == name
+    assert validate_platform_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -172,5 +172,5 @@ def test_names_of_repositories_on_platforms(name: str) -> None:
 )
 def test_names_that_no_platform_has(name: str) -> None:
     with pytest.raises(Problem) as problem:
-        platform_name(name)
+        validate_platform_name(name)
     assert problem.value.code == "invalid_name"

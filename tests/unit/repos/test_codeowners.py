@@ -1,4 +1,4 @@
-"""Who is asked to review a change, by the rules that GitHub and GitLab document."""
+"""Code owners of a change, by the rules that GitHub and GitLab document."""
 
 import threading
 import time
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentjobs.repos.codeowners import MAX_OWNERS, CostlyOwners, owners_of
+from agentjobs.repos.codeowners import MAX_OWNERS, CodeOwnersTimeout, find_owners
 
 GITHUB = """\
-# everything, unless a later line says otherwise
+# everything, unless a later line matches
 *                   @global-one @global-two
 *.js                @js-owner #trailing words
 /build/logs/        @doctocat
@@ -37,46 +37,46 @@ apps/               @octocat
         ("a b/c", ("@blank",)),
     ],
 )
-def test_the_last_rule_that_matches_names_the_owners(path: str, owners: tuple[str, ...]) -> None:
-    assert owners_of(GITHUB, [path.encode()]) == owners
+def test_the_last_matching_rule_names_the_owners(path: str, owners: tuple[str, ...]) -> None:
+    assert find_owners(GITHUB, [path.encode()]) == owners
 
 
-def test_of_several_paths_who_owns_most_comes_first() -> None:
-    owners = owners_of("*.py @py\n*.md @md @py", [b"a.md", b"b.py", b"c.py"])
+def test_the_owner_of_most_paths_comes_first() -> None:
+    owners = find_owners("*.py @py\n*.md @md @py", [b"a.md", b"b.py", b"c.py"])
     assert owners == ("@py", "@md")
 
 
-def test_every_section_of_gitlab_names_its_own() -> None:
+def test_each_gitlab_section_adds_its_owners() -> None:
     text = "* @all\n[Docs] @writers\n*.md\n^[Database][2]\n*.sql @dba @group/data\n[docs]\nx.md @x"
-    assert owners_of(text, [b"a.md"]) == ("@all", "@writers")
-    assert owners_of(text, [b"x.md"]) == ("@all", "@x")
-    assert owners_of(text, [b"a.sql"]) == ("@all", "@dba", "@group/data")
+    assert find_owners(text, [b"a.md"]) == ("@all", "@writers")
+    assert find_owners(text, [b"x.md"]) == ("@all", "@x")
+    assert find_owners(text, [b"a.sql"]) == ("@all", "@dba", "@group/data")
 
 
-def test_what_is_no_rule_is_passed_over() -> None:
+def test_invalid_rules_are_skipped() -> None:
     text = "!no @a\n[ab @b\n\\\n../x @c\n@alone\n* not-an-owner <script> @-x @ok"
-    assert owners_of(text, [b"file"]) == ("@ok",)
+    assert find_owners(text, [b"file"]) == ("@ok",)
 
 
-def test_a_hostile_file_takes_bounded_time_and_names_few() -> None:
+def test_a_hostile_file_takes_bounded_time_and_yields_few_owners() -> None:
     stars = "*a" * 140 + "b"
     everyone = " ".join(f"@u{number}" for number in range(500))
     text = f"{stars} @slow\n" * 3_000 + f"* {everyone}\n"
     paths = [b"a" * 200 + b"/" + b"a" * 200] * 20
-    assert owners_of(text, paths) == ()
-    assert len(owners_of(f"* {everyone}", [b"x"])) == MAX_OWNERS
-    assert owners_of(f"* {everyone}", [b"a/" * 1_000]) == ()
+    assert find_owners(text, paths) == ()
+    assert len(find_owners(f"* {everyone}", [b"x"])) == MAX_OWNERS
+    assert find_owners(f"* {everyone}", [b"a/" * 1_000]) == ()
 
 
-def test_what_would_take_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_SECONDS", 0.05)
+def test_a_file_that_exceeds_the_cpu_limit_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_CPU_SECONDS", 0.05)
     text = ("**/a*" * 1 + "/**/a*" * 10 + "/zz @x\n") * 2_000
-    with pytest.raises(CostlyOwners):
-        owners_of(text, [b"a/" * 60 + b"a"] * 1_000)
+    with pytest.raises(CodeOwnersTimeout):
+        find_owners(text, [b"a/" * 60 + b"a"] * 1_000)
 
 
-def test_time_that_other_threads_take_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_SECONDS", 0.1)
+def test_cpu_time_of_other_threads_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentjobs.repos.codeowners.MAX_CPU_SECONDS", 0.1)
 
     def paths() -> Iterator[bytes]:
         other = threading.Thread(target=_spend_cpu_seconds, args=(0.3,))
@@ -84,7 +84,7 @@ def test_time_that_other_threads_take_does_not_count(monkeypatch: pytest.MonkeyP
         other.join()
         yield b"file"
 
-    assert owners_of("* @all", paths()) == ("@all",)
+    assert find_owners("* @all", paths()) == ("@all",)
 
 
 def _spend_cpu_seconds(seconds: float) -> None:

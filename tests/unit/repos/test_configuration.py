@@ -1,4 +1,4 @@
-"""`.agentjobs.toml`: what is read, what is warned of, what is refused and with which line."""
+"""`.agentjobs.toml`: parsing, warnings, and errors with their lines."""
 
 import pytest
 
@@ -31,51 +31,59 @@ network = []
 """
 
 
-def fault_of(text: str) -> str:
+def error_of(text: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(text.encode())
     return str(caught.value)
 
 
-def test_a_whole_file_is_read() -> None:
-    read = parse_configuration(WHOLE)
-    assert read.verify == ("sh", "-c", "make test")
-    assert (read.on_verify_failure, read.timeout_seconds, read.max_cost_usd) == ("fail", 600, 2.0)
-    assert read.network == ("packages.test", "*.example.org:8443")
-    assert read.protected_paths == ("infra/**", "*.lock")
-    assert (read.reviewers, read.labels, read.draft) == (("ada",), ("automated",), True)
-    assert read.auto_trigger_on_cve_severity == "medium"
-    assert read.warnings == ()
+def test_a_whole_file_is_parsed() -> None:
+    configuration = parse_configuration(WHOLE)
+    assert configuration.verify == ("sh", "-c", "make test")
+    assert (
+        configuration.on_verify_failure,
+        configuration.timeout_seconds,
+        configuration.max_cost_usd,
+    ) == ("fail", 600, 2.0)
+    assert configuration.network == ("packages.test", "*.example.org:8443")
+    assert configuration.protected_paths == ("infra/**", "*.lock")
+    assert (configuration.reviewers, configuration.labels, configuration.draft) == (
+        ("ada",),
+        ("automated",),
+        True,
+    )
+    assert configuration.auto_trigger_on_cve_severity == "medium"
+    assert configuration.warnings == ()
 
 
-def test_an_agents_own_table_stands_above_the_rest_key_by_key() -> None:
-    read = parse_configuration(WHOLE)
-    assert read.for_agent("claude-code") == RunConfiguration(
+def test_an_agents_table_overrides_the_top_level_key_by_key() -> None:
+    configuration = parse_configuration(WHOLE)
+    assert configuration.for_agent("claude-code") == RunConfiguration(
         verify=("pytest", "-q"),
         on_verify_failure="fail",
         timeout_seconds=600,
         max_cost_usd=0.5,
         network=("packages.test", "*.example.org:8443"),
     )
-    assert read.for_agent("lint fixer").network == ()
-    assert read.for_agent("another").verify == ("sh", "-c", "make test")
+    assert configuration.for_agent("lint fixer").network == ()
+    assert configuration.for_agent("another").verify == ("sh", "-c", "make test")
 
 
-def test_an_empty_file_says_nothing() -> None:
+def test_an_empty_file_sets_nothing() -> None:
     assert parse_configuration(b"") == Configuration()
     assert parse_configuration(b"").for_agent("x") == RunConfiguration()
 
 
-def test_an_agent_can_be_spared_the_verification() -> None:
-    read = parse_configuration(b'verify = "make test"\n[agents.docs]\nverify = ""\n')
-    assert read.for_agent("docs").verify == ()
+def test_an_agent_can_opt_out_of_verification() -> None:
+    configuration = parse_configuration(b'verify = "make test"\n[agents.docs]\nverify = ""\n')
+    assert configuration.for_agent("docs").verify == ()
 
 
-def test_a_mark_of_windows_editors_is_no_fault() -> None:
+def test_a_byte_order_mark_is_accepted() -> None:
     assert parse_configuration(b"\xef\xbb\xbfdraft = true\n").draft is True
 
 
-def test_unknown_keys_are_told_with_their_line_and_what_may_be_meant() -> None:
+def test_warnings_for_unknown_keys_name_the_line_and_a_suggestion() -> None:
     text = b"\nverfy = 1\n[agents.x]\ndraft = true\n[tool]\na = 1\n"
     unknown = "is not a key of this file and has no effect"
     assert parse_configuration(text).warnings == (
@@ -85,7 +93,7 @@ def test_unknown_keys_are_told_with_their_line_and_what_may_be_meant() -> None:
     )
 
 
-def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
+def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
     many = "\n".join(f'"a\\n{number}" = 1' for number in range(500))
     warnings = parse_configuration(many.encode()).warnings
     assert len(warnings) == 20
@@ -93,7 +101,7 @@ def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("\ntimeout_seconds = 0", "line 2: timeout_seconds: must be above 0"),
         ("timeout_seconds = 1.5", "line 1: timeout_seconds: Expected `int`, got `float`"),
@@ -106,7 +114,7 @@ def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
         ('verify = ["a", 3]', "line 1: verify: Expected `str`"),
         ('verify = ["a\\u0000"]', "NUL"),
         ('network = "x"', "line 1: network: Expected `array`"),
-        ('network = [""]', "empty text"),
+        ('network = [""]', "empty string"),
         ('network = ["https://x.org/"]', "line 1: network: 'https://x.org/'"),
         ("network = [" + '"a",' * 101 + "]", "at most 100 entries"),
         ('protected_paths = ["../x"]', "line 1: protected_paths: '../x' is no pattern"),
@@ -123,12 +131,12 @@ def test_warnings_are_not_endless_and_cannot_forge_lines() -> None:
         ("#" * MAX_BYTES + "#", "larger than 64 KiB"),
     ],
 )
-def test_a_fault_is_told_with_its_line(text: str, said: str) -> None:
-    fault = fault_of(text)
-    assert fault.startswith(".agentjobs.toml")
-    assert said in fault
+def test_an_error_names_its_line(text: str, message: str) -> None:
+    error = error_of(text)
+    assert error.startswith(".agentjobs.toml")
+    assert message in error
 
 
-def test_what_is_not_text_is_refused() -> None:
+def test_a_file_that_is_not_utf8_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="is not UTF-8"):
         parse_configuration(b"\xff\xfe")

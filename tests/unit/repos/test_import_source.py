@@ -1,10 +1,10 @@
-"""Addresses that tenants name, and what git says on its way."""
+"""Parsing of import URLs, credentials and git's progress output."""
 
 import pytest
 
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.progress import ImportProgress
-from agentjobs.repos.imports.source import authorization, checked_source
+from agentjobs.repos.imports.source import authorization, parse_source
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from agentjobs.repos.imports.source import authorization, checked_source
         ("https://10.0.0.1/a", "https://10.0.0.1/a", "10.0.0.1", 443),
     ],
 )
-def test_an_address_has_one_plain_spelling(address: str, url: str, host: str, port: int) -> None:
-    source = checked_source(address)
+def test_urls_are_normalized(address: str, url: str, host: str, port: int) -> None:
+    source = parse_source(address)
     assert (source.url, source.host, source.port) == (url, host, port)
 
 
@@ -56,14 +56,14 @@ def test_an_address_has_one_plain_spelling(address: str, url: str, host: str, po
         "https://git.example/" + "a" * 2_000,
     ],
 )
-def test_other_addresses_are_refused_without_repeating_a_secret(address: str) -> None:
-    with pytest.raises(Problem) as refused:
-        checked_source(address)
-    assert refused.value.code == "invalid_source"
-    assert "s3cret" not in refused.value.message
+def test_invalid_urls_are_rejected_without_repeating_a_secret(address: str) -> None:
+    with pytest.raises(Problem) as caught:
+        parse_source(address)
+    assert caught.value.code == "invalid_source"
+    assert "s3cret" not in caught.value.message
 
 
-def test_a_token_alone_goes_under_a_name_of_nobody() -> None:
+def test_a_token_without_a_user_gets_a_default_user() -> None:
     assert authorization("", "") is None
     assert authorization("", "t") == "Basic Z2l0OnQ="
     assert authorization("ada", "t") == "Basic YWRhOnQ="
@@ -72,32 +72,32 @@ def test_a_token_alone_goes_under_a_name_of_nobody() -> None:
 @pytest.mark.parametrize(
     ("user", "token"), [("a:b", "t"), ("a\nb", "t"), ("", "t\r\nX: y"), ("", "t" * 2_001)]
 )
-def test_a_credential_that_cannot_be_sent_is_refused(user: str, token: str) -> None:
-    with pytest.raises(Problem) as refused:
+def test_a_credential_that_cannot_be_sent_is_rejected(user: str, token: str) -> None:
+    with pytest.raises(Problem) as caught:
         authorization(user, token)
-    assert refused.value.code == "invalid_credential"
-    assert not token or token not in refused.value.message or token == "t"
+    assert caught.value.code == "invalid_credential"
+    assert not token or token not in caught.value.message or token == "t"
 
 
-def test_progress_is_read_from_pieces_of_any_size() -> None:
+def test_progress_is_parsed_from_chunks_of_any_size() -> None:
     progress = ImportProgress()
-    assert progress.words(0) == "Waiting for the server's answer"
-    assert progress.words(10) == "The server prepares it, 10 bytes received"
-    said = (
+    assert progress.message(0) == "Waiting for the server"
+    assert progress.message(10) == "The server is preparing the repository, 10 bytes received"
+    output = (
         b"remote: Counting objects: 100% (9/9), done.\n"
         b"remote: Receiving objects: 99%\r"
         b"Receiving objects:   4% (1/25)\rReceiving objects:  45% (12/25), 1.00 MiB\r"
     )
-    for number in range(len(said)):
-        progress.note(said[number : number + 1])
-    assert progress.words(3 * 2**19) == "Receiving objects: 45 %, 1.5 MiB received"
-    progress.note(b"Receiving objects: 100% (25/25)\nResolving deltas:   0% (0/4)\rRes")
-    assert progress.words(2048) == "Resolving deltas: 0 %, 2.0 KiB received"
+    for number in range(len(output)):
+        progress.feed(output[number : number + 1])
+    assert progress.message(3 * 2**19) == "Receiving objects: 45 %, 1.5 MiB received"
+    progress.feed(b"Receiving objects: 100% (25/25)\nResolving deltas:   0% (0/4)\rRes")
+    assert progress.message(2048) == "Resolving deltas: 0 %, 2.0 KiB received"
 
 
-def test_a_line_without_end_is_not_kept() -> None:
+def test_a_line_that_never_ends_is_truncated() -> None:
     progress = ImportProgress()
     for _ in range(100):
-        progress.note(b"x" * 10_000)
-    progress.note(b"\nReceiving objects:  7% (1/25)\r")
-    assert progress.words(1) == "Receiving objects: 7 %, 1 bytes received"
+        progress.feed(b"x" * 10_000)
+    progress.feed(b"\nReceiving objects:  7% (1/25)\r")
+    assert progress.message(1) == "Receiving objects: 7 %, 1 bytes received"

@@ -29,7 +29,7 @@ from agentjobs.jobs.run.tools import JobTools
 from agentjobs.jobs.run.verification import Verification
 from agentjobs.jobs.views.listing import cost_of
 from agentjobs.pulls.platform_rows import record_pull
-from agentjobs.repos.codeowners import owners_of_change
+from agentjobs.repos.codeowners import find_change_owners
 from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected
@@ -191,7 +191,7 @@ class Proposal:
         if not self._is_elsewhere:
             return ()
         await self.fetched(self.job.branch, commit)
-        return await owners_of_change(self._mirror, base, commit, self.job.platform, self.log.say)
+        return await find_change_owners(self._mirror, base, commit, self.job.platform, self.log.say)
 
     @property
     def _is_elsewhere(self) -> bool:

@@ -1,5 +1,7 @@
-"""One fetch through the tunnel while somebody looks on: tells how far it is, and gives up on what
-does not get on. Knows no store."""
+"""Fetches a repository through the tunnel, reports progress and aborts transfers that are too slow.
+
+Does not know the store.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,24 +13,28 @@ from agentjobs.local_git import repositories
 from agentjobs.local_git.repositories import ImportedRepository
 from agentjobs.outbound.egress.tunnel import Tunnel
 from agentjobs.problems import Problem
-from agentjobs.repos.imports.progress import ImportProgress, Pace
+from agentjobs.repos.imports.progress import ImportProgress, MinTransferRate
 
-Tell = Callable[[str], Awaitable[None]]
+ReportProgress = Callable[[str], Awaitable[None]]
 
-_LOOK_SECONDS = 1.0
-# For what git does by itself when all has come, with the largest repository there may be.
-_FINISHING_SECONDS = 1_800.0
+_POLL_SECONDS = 1.0
+# Enough for git to process the largest allowed repository after the last byte has arrived.
+_PROCESSING_SECONDS = 1_800.0
 
 
-async def fetch_watched(
-    remote: Remote, directory: Path, tunnel: Tunnel, pace: Pace, tell: Tell
+async def fetch_with_progress(
+    remote: Remote,
+    directory: Path,
+    tunnel: Tunnel,
+    min_rate: MinTransferRate,
+    report: ReportProgress,
 ) -> ImportedRepository:
-    """Raises Problem or GitError; the tunnel's refusal before what git makes of it."""
+    """Raises Problem or GitError; a refusal by the tunnel takes precedence over git's error."""
     progress = ImportProgress()
     fetching = asyncio.create_task(
-        repositories.import_from(remote, directory, protocols="https", on_stderr=progress.note)
+        repositories.import_from(remote, directory, protocols="https", on_stderr=progress.feed)
     )
-    watching = asyncio.create_task(_watch(progress, tunnel, pace, tell))
+    watching = asyncio.create_task(_watch(progress, tunnel, min_rate, report))
     try:
         await asyncio.wait((fetching, watching), return_when=asyncio.FIRST_COMPLETED)
         if not fetching.done():
@@ -44,25 +50,26 @@ async def fetch_watched(
         await asyncio.gather(fetching, watching, return_exceptions=True)
 
 
-async def _watch(progress: ImportProgress, tunnel: Tunnel, pace: Pace, tell: Tell) -> None:
-    finishing = Pace(pace.bytes_per_second, _FINISHING_SECONDS)
-    told = ""
+async def _watch(
+    progress: ImportProgress, tunnel: Tunnel, min_rate: MinTransferRate, report: ReportProgress
+) -> None:
+    processing = MinTransferRate(min_rate.bytes_per_second, _PROCESSING_SECONDS)
+    reported = ""
     while True:
         received = tunnel.received_bytes
-        words = progress.words(received)
-        if words != told:
-            await tell(words)
-            told = words
-        current = finishing if progress.has_everything else pace
+        message = progress.message(received)
+        if message != reported:
+            await report(message)
+            reported = message
+        current = processing if progress.is_transferred else min_rate
         if current.is_too_slow(asyncio.get_running_loop().time(), received):
             raise _too_slow(current)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-def _too_slow(pace: Pace) -> Problem:
+def _too_slow(min_rate: MinTransferRate) -> Problem:
     return Problem(
         "import_too_slow",
-        f"Less than {pace.bytes_per_second / 1024:g} KiB a second came in the last "
-        f"{pace.seconds:g} seconds, so it was given up; connect it again when its server is "
-        "faster.",
+        f"The server sent less than {min_rate.bytes_per_second / 1024:g} KiB/s over the last "
+        f"{min_rate.seconds:g} seconds, so the import was stopped; try again later.",
     )

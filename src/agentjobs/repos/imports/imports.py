@@ -1,7 +1,7 @@
-"""Connecting repositories by https for tenants: fetched through the guard, in the background.
+"""Imports tenants' repositories over https, through the outbound guard, in background tasks.
 
-Owns the tasks and their bounds. What is told of them is in `import_rows`; a credential is in the
-memory of its task and nowhere else.
+Owns the tasks and their limits. `rows` stores their state. A credential exists only in the memory
+of its task.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ from agentjobs.outbound.guard.resolver import LookUp, system_addresses
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import NewRepo, insert_repository
 from agentjobs.repos.imports import rows
-from agentjobs.repos.imports.fetch import fetch_watched
-from agentjobs.repos.imports.progress import Pace
+from agentjobs.repos.imports.fetch import fetch_with_progress
+from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView
-from agentjobs.repos.imports.source import ImportSource, authorization, checked_source
-from agentjobs.repos.names import checked_name, name_from
+from agentjobs.repos.imports.source import ImportSource, authorization, parse_source
+from agentjobs.repos.names import derive_name, validate_name
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 
 MAX_BYTES = 10 * 2**30
 MAX_AT_ONCE = 4
-_STORE_AGAIN_SECONDS = 5.0
-_OWN_FAULT = "Something failed inside the service; try again, or tell the operator."
+_STORE_RETRY_SECONDS = 5.0
+_INTERNAL_ERROR = "An internal error occurred; try again, or contact the operator."
 _log = logging.getLogger(__name__)
 
 
-class _Order(msgspec.Struct, frozen=True):
+class _ImportRequest(msgspec.Struct, frozen=True):
     import_id: str
     organization_id: str
     full_name: str
@@ -58,9 +58,9 @@ class _Order(msgspec.Struct, frozen=True):
 
 
 class Imports:
-    """One for a process; `recover` before the first `start`, `close` before the store's end.
+    """One per process. Call `recover` before the first `start`, `close` before closing the store.
 
-    `certificates` is a file with all authorities git shall trust; None: the system's.
+    `certificates` is a file with the CA certificates git trusts; None uses the system's.
     Raises SettingsError.
     """
 
@@ -70,23 +70,23 @@ class Imports:
         settings: Settings,
         certificates: Path | None = None,
         *,
-        most_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
         look_up: LookUp = system_addresses,
-        new_pace: Callable[[], Pace] = Pace,
+        new_min_rate: Callable[[], MinTransferRate] = MinTransferRate,
     ) -> None:
         self._db = db
         self._data_path = settings.data_path
-        self._allowed = _allowed(settings)
+        self._allowed = _parse_allowed(settings)
         self._certificates = certificates
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._look_up = look_up
-        self._new_pace = new_pace
+        self._new_min_rate = new_min_rate
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
-        self._places = asyncio.Semaphore(MAX_AT_ONCE)
-        # An organization's imports follow each other, so that none takes all places.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
+        # One import per organization at a time, so that none takes all slots.
+        self._organization_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(
         self,
@@ -97,10 +97,10 @@ class Imports:
         user: str = "",
         token: str = "",
     ) -> ImportView:
-        """Raises Problem for what can be known at once; the rest is told by the import's row."""
-        source = checked_source(address)
+        """Raises Problem for errors known immediately; the import's row reports later ones."""
+        source = parse_source(address)
         header = authorization(user, token)
-        full_name = checked_name(name) if name else name_from(source.url, organization.name)
+        full_name = validate_name(name) if name else derive_name(source.url, organization.name)
         now = now_ms()
         view = ImportView(
             id=new_id("imp"),
@@ -113,40 +113,40 @@ class Imports:
             updated_at=now,
         )
         entry = audit.entry("repo.connected", full_name, source=source.url)
-        order = _Order(view.id, organization.id, full_name, source, entry)
-        # On PostgreSQL two could pass the check for a free name side by side.
+        request = _ImportRequest(view.id, organization.id, full_name, source, entry)
+        # On PostgreSQL, two concurrent imports could both pass the check for a free name.
         async with self._starting:
             if not self._is_open:
                 raise Problem("unavailable", "The service is stopping; try again in a minute.")
             await self._db.transact(rows.insert, organization.id, view)
-            task = asyncio.create_task(self._run(order, header), name=view.id)
+            task = asyncio.create_task(self._run(request, header), name=view.id)
             self._tasks[view.id] = task
             task.add_done_callback(lambda _: self._tasks.pop(view.id))
         return view
 
     async def cancel(self, organization_id: str, import_id: str) -> str:
-        """The full name of what is not connected now, of which nothing is left.
+        """Cancel a running import, remove its files and return its full name.
 
-        Raises Problem unless it runs.
+        Raises Problem unless it is running.
         """
-        # From here on it cannot be connected any more, however far it is.
+        # After this commit, the import can no longer connect its repository.
         full_name = await self._db.transact(rows.cancel, organization_id, import_id)
         task = self._tasks.get(import_id)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
         await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
-        await self._db.transact(rows.forget, organization_id, import_id)
+        await self._db.transact(rows.delete_failed, organization_id, import_id)
         return full_name
 
     async def recover(self) -> None:
-        """What a killed service left: told as failed, its files removed."""
+        """Mark imports that a killed service left behind as failed, and remove their files."""
         await self._db.transact(rows.fail_all_running)
         for import_id in await rows.failed_imports(self._db):
             await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
 
     async def close(self) -> None:
-        """What is under way ends at once and is told as failed."""
+        """Stop running imports and mark them as failed."""
         async with self._starting:
             self._is_open = False
         tasks = list(self._tasks.values())
@@ -157,77 +157,83 @@ class Imports:
         try:
             await self.recover()
         except StoreError as error:
-            _log.warning("imports that were stopped are told at the next start: %s", error)
+            _log.warning("stopped imports will be marked as failed at the next start: %s", error)
 
-    async def _run(self, order: _Order, header: str | None) -> None:
+    async def _run(self, request: _ImportRequest, header: str | None) -> None:
         try:
-            async with self._turns[order.organization_id], self._places:
-                await self._import(order, header)
+            async with self._organization_locks[request.organization_id], self._slots:
+                await self._import(request, header)
         except Problem as problem:
-            await self._fail(order, problem.message)
+            await self._fail(request, problem.message)
         except GitError as error:
-            await self._fail(order, unreadable(order.source.url, error).message)
-        except Exception:  # noqa: BLE001 - nobody else would hear of it
-            _log.exception("the import %s failed", order.import_id)
-            await self._fail(order, _OWN_FAULT)
+            await self._fail(request, unreadable(request.source.url, error).message)
+        except Exception:  # noqa: BLE001 - the task has no other observer
+            _log.exception("import %s failed", request.import_id)
+            await self._fail(request, _INTERNAL_ERROR)
 
-    async def _import(self, order: _Order, header: str | None) -> None:
-        source = order.source
-        directory = repositories.path(self._data_path, order.repo_id)
+    async def _import(self, request: _ImportRequest, header: str | None) -> None:
+        source = request.source
+        directory = repositories.path(self._data_path, request.repo_id)
         async with open_tunnel(
             source.host,
             source.port,
             self._allowed,
-            most_bytes=self._most_bytes,
+            most_bytes=self._max_bytes,
             look_up=self._look_up,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
-            imported = await fetch_watched(
-                remote, directory, tunnel, self._new_pace(), partial(self._tell, order)
+            imported = await fetch_with_progress(
+                remote,
+                directory,
+                tunnel,
+                self._new_min_rate(),
+                partial(self._report_progress, request),
             )
         try:
-            await self._db.transact(_connect, order, imported)
+            await self._db.transact(_connect, request, imported)
         except IntegrityError:
-            raise rows.name_taken(order.full_name) from None
+            raise rows.name_taken(request.full_name) from None
 
-    async def _tell(self, order: _Order, words: str) -> None:
-        # The next words are told all the same.
+    async def _report_progress(self, request: _ImportRequest, message: str) -> None:
+        # The next progress message is stored anyway.
         with contextlib.suppress(StoreError):
-            await self._db.transact(rows.note, order.import_id, words, "running")
+            await self._db.transact(rows.update, request.import_id, message, "running")
 
-    async def _fail(self, order: _Order, message: str) -> None:
+    async def _fail(self, request: _ImportRequest, message: str) -> None:
         while True:
             try:
-                await self._clean_up(order, message)
+                await self._clean_up(request, message)
             except StoreError as error:
-                _log.warning("the failure of %s is not written yet: %s", order.import_id, error)
-                await asyncio.sleep(_STORE_AGAIN_SECONDS)
+                _log.warning(
+                    "failed to store the failure of %s, retrying: %s", request.import_id, error
+                )
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
             else:
                 return
 
-    async def _clean_up(self, order: _Order, message: str) -> None:
-        # The store may have connected it in the very moment in which it was lost.
-        if await rows.is_running(self._db, order.import_id):
-            # The files first: once the row has failed, nobody looks for them any more.
-            await asyncio.to_thread(_remove, self._data_path, order.repo_id)
-            await self._db.transact(rows.note, order.import_id, message, "failed")
+    async def _clean_up(self, request: _ImportRequest, message: str) -> None:
+        # The store may have committed the connection before it became unavailable.
+        if await rows.is_running(self._db, request.import_id):
+            # Remove files first: those of a failed row are removed only at the next start.
+            await asyncio.to_thread(_remove, self._data_path, request.repo_id)
+            await self._db.transact(rows.update, request.import_id, message, "failed")
 
 
-async def _connect(tx: Transaction, order: _Order, imported: ImportedRepository) -> None:
-    if not await rows.end(tx, order.organization_id, order.import_id):
+async def _connect(tx: Transaction, request: _ImportRequest, imported: ImportedRepository) -> None:
+    if not await rows.complete(tx, request.organization_id, request.import_id):
         raise Problem("import_not_found", rows.STOPPED)
     repo = NewRepo(
-        id=order.repo_id,
-        organization_id=order.organization_id,
-        full_name=order.full_name,
-        source=order.source.url,
+        id=request.repo_id,
+        organization_id=request.organization_id,
+        full_name=request.full_name,
+        source=request.source.url,
         default_branch=imported.default_branch,
         head_commit=imported.head_commit,
     )
-    await insert_repository(tx, repo, order.entry)
+    await insert_repository(tx, repo, request.entry)
 
 
-def _allowed(settings: Settings) -> Allowed:
+def _parse_allowed(settings: Settings) -> Allowed:
     try:
         return Allowed.parse(settings.egress_allow)
     except ValueError as error:
@@ -235,7 +241,7 @@ def _allowed(settings: Settings) -> Allowed:
 
 
 def _repo_id(import_id: str) -> str:
-    """Known from the start, so that whoever finds the row finds the files."""
+    """Derived from the import's id, so that the row leads to the files."""
     return f"repo_{import_id.removeprefix('imp_')}"
 
 

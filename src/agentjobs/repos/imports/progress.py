@@ -1,64 +1,68 @@
-"""How far git is with a fetch, read from what it says while it works, and whether it gets on.
+"""The progress of a fetch, parsed from git's output, and the minimum transfer rate.
 
-Knows neither git nor clocks: both are told to it.
+Pure: the caller passes in git's output and the time.
 """
 
 import re
 from collections import deque
 
-# Lines of the other side begin with "remote: ", so that nobody else can say these.
+# Git prefixes the server's own lines with "remote: ", so a server cannot forge these.
 _PHASE = re.compile(rb"(Receiving objects|Resolving deltas): +(\d{1,3})%")
-_MAX_REST_BYTES = 4096
+_MAX_PARTIAL_LINE_BYTES = 4096
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 class ImportProgress:
-    """Fed with pieces of git's stderr, in which a carriage return or a line feed ends a line."""
+    """Parses chunks of git's stderr, in which a carriage return or a line feed ends a line."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._partial_line = b""
         self._phase = ""
 
-    def note(self, piece: bytes) -> None:
-        *lines, rest = re.split(rb"[\r\n]", self._rest + piece)
-        self._rest = rest[:_MAX_REST_BYTES]
+    def feed(self, chunk: bytes) -> None:
+        *lines, partial_line = re.split(rb"[\r\n]", self._partial_line + chunk)
+        self._partial_line = partial_line[:_MAX_PARTIAL_LINE_BYTES]
         for line in reversed(lines):
-            if found := _PHASE.match(line):
-                self._phase = f"{found[1].decode()}: {int(found[2])} %"
+            if match := _PHASE.match(line):
+                self._phase = f"{match[1].decode()}: {int(match[2])} %"
                 return
 
     @property
-    def has_everything(self) -> bool:
-        """What is left is git's own work, for which nothing more has to come."""
+    def is_transferred(self) -> bool:
+        """True once only git's local processing remains."""
         return self._phase.startswith("Resolving") or self._phase == "Receiving objects: 100 %"
 
-    def words(self, received_bytes: int) -> str:
+    def message(self, received_bytes: int) -> str:
         if not received_bytes:
-            return "Waiting for the server's answer"
-        return f"{self._phase or 'The server prepares it'}, {_size(received_bytes)} received"
+            return "Waiting for the server"
+        phase = self._phase or "The server is preparing the repository"
+        return f"{phase}, {_size(received_bytes)} received"
 
 
-class Pace:
-    """Whether what comes is still worth the place it takes: at least so much, on average of so
-    many seconds. Somebody who sends a byte now and then would hold it for ever."""
+class MinTransferRate:
+    """A required average rate over a window of seconds. A server that trickles bytes would
+    otherwise occupy an import slot forever."""
 
     def __init__(self, bytes_per_second: int = 1024, seconds: float = 60.0) -> None:
         self.bytes_per_second = bytes_per_second
         self.seconds = seconds
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def is_too_slow(self, now: float, received_bytes: int) -> bool:
-        """`now` in seconds of a clock that only goes on."""
-        self._seen.append((now, received_bytes))
-        while len(self._seen) > 1 and self._seen[1][0] <= now - self.seconds:
-            self._seen.popleft()
-        began, before = self._seen[0]
-        took = now - began
-        return took >= self.seconds and received_bytes - before < self.bytes_per_second * took
+        """`now` is in seconds of a monotonic clock."""
+        self._samples.append((now, received_bytes))
+        while len(self._samples) > 1 and self._samples[1][0] <= now - self.seconds:
+            self._samples.popleft()
+        started_at, received_before = self._samples[0]
+        elapsed = now - started_at
+        return (
+            elapsed >= self.seconds
+            and received_bytes - received_before < self.bytes_per_second * elapsed
+        )
 
 
-def _size(number: int) -> str:
+def _size(byte_count: int) -> str:
     for unit, name in _UNITS:
-        if number >= unit:
-            return f"{number / unit:.1f} {name}"
-    return f"{number} bytes"
+        if byte_count >= unit:
+            return f"{byte_count / unit:.1f} {name}"
+    return f"{byte_count} bytes"

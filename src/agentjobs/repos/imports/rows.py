@@ -1,6 +1,6 @@
-"""Repositories on their way in, as rows: one for each until it is connected or its failure is read.
+"""The table `repo_imports`: a row per import until it completes or its failure is dismissed.
 
-Knows no git. A row that runs means that its repository is not connected.
+Does not know git. While a row is running, its repository is not connected.
 """
 
 from typing import Literal
@@ -15,13 +15,13 @@ ImportState = Literal["running", "failed"]
 
 MAX_RUNNING = 5
 MAX_FAILED = 20
-STOPPED = "The service stopped meanwhile; connect it again."
-WAITING = "Waiting for its turn"
-CANCELLED = "It was cancelled."
+STOPPED = "The service stopped during the import; connect the repository again."
+WAITING = "Queued"
+CANCELLED = "The import was cancelled."
 
 
 class ImportView(msgspec.Struct, frozen=True):
-    """`message` says how far it is, or why it failed; `source` holds no credential."""
+    """`message` is the progress, or the reason for the failure; `source` has no credential."""
 
     id: str
     full_name: str
@@ -43,13 +43,15 @@ async def list_imports(db: Database, organization_id: str) -> list[ImportView]:
 
 
 async def dismiss(db: Database, organization_id: str, import_id: str) -> None:
-    """Only what failed; raises Problem when there is no such import."""
-    if not await db.transact(forget, organization_id, import_id):
-        raise Problem("import_not_found", "This import runs, or is gone; look at the list again.")
+    """Dismiss a failed import; raises Problem if there is none with this id."""
+    if not await db.transact(delete_failed, organization_id, import_id):
+        raise Problem(
+            "import_not_found", "This import is running or no longer exists; reload the list."
+        )
 
 
 async def failed_imports(db: Database) -> list[str]:
-    """Their identifiers, of all organizations."""
+    """The ids of failed imports in all organizations."""
     rows = await db.fetch_all("SELECT id FROM repo_imports WHERE state = 'failed'")
     return [row["id"] for row in rows]
 
@@ -60,16 +62,16 @@ async def is_running(db: Database, import_id: str) -> bool:
 
 
 async def insert(tx: Transaction, organization_id: str, view: ImportView) -> None:
-    """Raises Problem unless the name is free; what failed under this name before is forgotten."""
-    await _refuse_taken(tx, organization_id, view.full_name)
+    """Raises Problem unless the name is free; deletes earlier failed imports of this name."""
+    await _check_name_is_free(tx, organization_id, view.full_name)
     await tx.execute(
         "DELETE FROM repo_imports WHERE organization_id = :organization_id AND state = 'failed'"
         " AND (full_name = :full_name OR id NOT IN (SELECT f.id FROM repo_imports f"
         "  WHERE f.organization_id = :organization_id AND f.state = 'failed'"
-        "  ORDER BY f.id DESC LIMIT :most))",
+        "  ORDER BY f.id DESC LIMIT :limit))",
         organization_id=organization_id,
         full_name=view.full_name,
-        most=MAX_FAILED - 1,
+        limit=MAX_FAILED - 1,
     )
     await tx.execute(
         "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
@@ -81,8 +83,8 @@ async def insert(tx: Transaction, organization_id: str, view: ImportView) -> Non
     tx.announce("index")
 
 
-async def note(tx: Transaction, import_id: str, message: str, state: ImportState) -> bool:
-    """On one that runs; False, and nothing happens, for any other."""
+async def update(tx: Transaction, import_id: str, message: str, state: ImportState) -> bool:
+    """Update a running import; returns False if it is not running."""
     changed = await tx.execute(
         "UPDATE repo_imports SET message = :message, state = :state, updated_at = :now"
         " WHERE id = :id AND state = 'running'",
@@ -96,34 +98,33 @@ async def note(tx: Transaction, import_id: str, message: str, state: ImportState
 
 
 async def cancel(tx: Transaction, organization_id: str, import_id: str) -> str:
-    """Its full name. Told as failed until `forget`; raises Problem unless it runs."""
+    """Mark a running import as failed and return its full name; raises Problem otherwise."""
     row = await tx.fetch_one(
         "SELECT full_name FROM repo_imports"
         " WHERE organization_id = :organization_id AND id = :id AND state = 'running'",
         organization_id=organization_id,
         id=import_id,
     )
-    if row is None or not await note(tx, import_id, CANCELLED, "failed"):
-        raise Problem("import_not_found", "This does not run any more; look at the list again.")
+    if row is None or not await update(tx, import_id, CANCELLED, "failed"):
+        raise Problem("import_not_found", "This import is no longer running; reload the list.")
     full_name: str = row["full_name"]
     return full_name
 
 
-async def forget(tx: Transaction, organization_id: str, import_id: str) -> bool:
-    """One that failed."""
+async def delete_failed(tx: Transaction, organization_id: str, import_id: str) -> bool:
     return await _delete(tx, organization_id, import_id, "failed")
 
 
-async def end(tx: Transaction, organization_id: str, import_id: str) -> bool:
-    """With the connection of its repository. False: it does not run any more."""
+async def complete(tx: Transaction, organization_id: str, import_id: str) -> bool:
+    """Delete the row when its repository is connected; returns False if it is not running."""
     return await _delete(tx, organization_id, import_id, "running")
 
 
 async def fail_all_running(tx: Transaction) -> list[str]:
-    """The identifiers of those that nobody works on any more."""
+    """Fail imports whose process has ended, and return their ids."""
     rows = await tx.fetch_all("SELECT id FROM repo_imports WHERE state = 'running'")
     for row in rows:
-        await note(tx, row["id"], STOPPED, "failed")
+        await update(tx, row["id"], STOPPED, "failed")
     return [row["id"] for row in rows]
 
 
@@ -141,7 +142,7 @@ async def _delete(
     return deleted > 0
 
 
-async def _refuse_taken(tx: Transaction, organization_id: str, full_name: str) -> None:
+async def _check_name_is_free(tx: Transaction, organization_id: str, full_name: str) -> None:
     connected = await tx.fetch_one(
         "SELECT id FROM repos WHERE organization_id = :organization_id"
         " AND full_name = :full_name AND disconnected_at IS NULL",
@@ -156,18 +157,20 @@ async def _refuse_taken(tx: Transaction, organization_id: str, full_name: str) -
         organization_id=organization_id,
     )
     if any(row["full_name"] == full_name for row in rows):
-        raise Problem("name_taken", f"{full_name!r} is being connected already; wait for it.")
+        raise Problem(
+            "name_taken", f"{full_name!r} is already being imported; wait for it to finish."
+        )
     if len(rows) >= MAX_RUNNING:
         raise Problem(
             "too_many_imports",
-            f"{len(rows)} repositories are being connected already; wait for one of them.",
+            f"{len(rows)} repositories are already being imported; wait for one to finish.",
         )
 
 
 def name_taken(full_name: str) -> Problem:
     return Problem(
         "name_taken",
-        f"A repository named {full_name!r} is connected already; choose another name,"
+        f"A repository named {full_name!r} is already connected; choose another name,"
         " or disconnect that one first.",
     )
 

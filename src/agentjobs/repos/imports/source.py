@@ -1,6 +1,6 @@
-"""The address a tenant names to have a repository fetched: read strictly, before anybody dials it.
+"""Parses the URL and credential of a tenant's import, strictly, before any connection is made.
 
-Pure. Whether its host may be reached is judged where it is dialled.
+Pure. The outbound guard decides whether the host may be dialled.
 """
 
 import re
@@ -14,58 +14,62 @@ from agentjobs.problems import Problem
 
 MAX_CHARACTERS = 2_000
 HTTPS_PORT = 443
-# Servers that look at a token alone still want a name before it.
-_NAME_OF_NOBODY = "git"
+# Servers that check only the token still require a user name.
+_DEFAULT_USER = "git"
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class ImportSource(msgspec.Struct, frozen=True):
-    """`url` is in one plain spelling, without a credential; `host` as `plain_host` gives it."""
+    """`url` is normalized and has no credential; `host` is in the form of `plain_host`."""
 
     url: str
     host: str
     port: int
 
 
-def checked_source(address: str) -> ImportSource:
-    """Raises Problem: the address must be https, of a plain host, with a path and nothing else."""
+def parse_source(address: str) -> ImportSource:
+    """Raises Problem unless the URL is https with a plain host and a path, and nothing else."""
     address = address.strip()
     if len(address) > MAX_CHARACTERS or not _VISIBLE.fullmatch(address):
-        raise _refused("Name the https address of a repository, without spaces.")
+        raise _invalid("Enter the https URL of a repository, without spaces.")
     if not address.lower().startswith("https://"):
-        raise _refused("The address must start with https://.")
+        raise _invalid("The URL must start with https://.")
     try:
         parts = urlsplit(address)
         port = parts.port or HTTPS_PORT
     except ValueError:
-        raise _refused("The address is not understood; copy it from `git clone`.") from None
+        raise _invalid("The URL is invalid; copy it from `git clone`.") from None
     if "@" in parts.netloc:
-        raise _refused(
-            "The address must hold neither a name nor a password: they go into their own fields."
+        raise _invalid(
+            "The URL must not contain a user name or password; use the separate fields for them."
         )
     if "?" in address or "#" in address or "\\" in address:
-        raise _refused("The address must hold no ?, # or backslash; copy it from `git clone`.")
+        raise _invalid("The URL must not contain ?, # or a backslash; copy it from `git clone`.")
     host = plain_host(_without_port(parts.netloc))
-    # A percent sign would name an interface of this machine.
+    # A percent sign would select a network interface of this machine.
     if host is None or "%" in host:
-        raise _refused("The host of the address is not understood; copy it from `git clone`.")
+        raise _invalid("The URL's host is invalid; copy it from `git clone`.")
     if not parts.path.strip("/"):
-        raise _refused("The address names a host, but no repository on it.")
-    shown_port = "" if port == HTTPS_PORT else f":{port}"
-    return ImportSource(f"https://{in_url(host)}{shown_port}{parts.path}", host, port)
+        raise _invalid("The URL has a host but no repository path.")
+    port_suffix = "" if port == HTTPS_PORT else f":{port}"
+    return ImportSource(f"https://{in_url(host)}{port_suffix}{parts.path}", host, port)
 
 
 def authorization(user: str, token: str) -> str | None:
-    """The header's value; None when neither is given. Raises Problem."""
+    """The Authorization header, or None if both are empty. Raises Problem."""
     if not user and not token:
         return None
     if ":" in user or not (user + token).isprintable():
         raise Problem(
-            "invalid_credential", "A name has no colon, and neither it nor a token a line break."
+            "invalid_credential",
+            "A user name must not contain a colon, and neither field may contain line breaks.",
         )
     if max(len(user), len(token)) > MAX_CHARACTERS:
-        raise Problem("invalid_credential", f"Name and token have at most {MAX_CHARACTERS} marks.")
-    return basic(user or _NAME_OF_NOBODY, token)
+        raise Problem(
+            "invalid_credential",
+            f"User name and token must have at most {MAX_CHARACTERS} characters.",
+        )
+    return basic(user or _DEFAULT_USER, token)
 
 
 def _without_port(netloc: str) -> str:
@@ -73,5 +77,5 @@ def _without_port(netloc: str) -> str:
     return host if colon and (port.isdecimal() or not port) else netloc
 
 
-def _refused(reason: str) -> Problem:
+def _invalid(reason: str) -> Problem:
     return Problem("invalid_source", reason)

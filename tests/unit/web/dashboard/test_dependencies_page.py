@@ -160,4 +160,4 @@ async def test_an_administrator_sets_the_threshold_and_takes_it_back(furnished):
     assert "Nothing is set." in page.text
     refused = await admin.send(page, f"{REPO}/auto-trigger", level="grave")
     assert refused.status == 400
-    assert "is no severity" in refused.text
+    assert "is not a severity" in refused.text

@@ -255,7 +255,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     assert "Connected, and being fetched: group/sub/project" in page.text
     assert "acme/old : It is archived" in page.text
     assert "acme/ghost : There is no repository acme/ghost." in page.text
-    assert "cannot name a repository of a platform" in page.text
+    assert "is not a valid repository name" in page.text
     assert faults_of(page) == []
     repos = await list_repos(dashboard.db, dashboard.caller.organization_id)
     names = [repo.full_name for repo in repos]

@@ -68,7 +68,7 @@ async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
     assert page.form(form).value("level") == "critical"
     refused = await admin.send(page, form, level="grave")
     assert refused.status == 400
-    assert "is no severity" in refused.text
+    assert "is not a severity" in refused.text
     member = await dashboard.member.open(PATH)
     assert "Now: Critical ones only . An administrator can change it." in member.text
     assert not member.has_form(form)

@@ -42,15 +42,20 @@ async def test_the_list_shows_how_far_an_index_is(dashboard):
 @pytest.mark.parametrize(
     ("address", "name", "status", "words"),
     [
-        ("", "", 422, "Name the https address"),
+        ("", "", 422, "Enter the https URL"),
         ("http://git.example/a/b.git", "", 422, "must start with https://"),
         ("/etc", "", 422, "must start with https://"),
         ("file:///etc", "", 422, "must start with https://"),
-        ("https://ada:s3cret@git.example/a/b.git", "", 422, "neither a name nor a password"),
-        ("https://git.example/", "", 422, "no repository on it"),
-        ("https://git.example/a/b.git?x=1", "", 422, "must hold no ?"),
+        (
+            "https://ada:s3cret@git.example/a/b.git",
+            "",
+            422,
+            "must not contain a user name or password",
+        ),
+        ("https://git.example/", "", 422, "no repository path"),
+        ("https://git.example/a/b.git?x=1", "", 422, "must not contain ?"),
         ("https://git.example/a/b.git", "no name", 400, "name"),
-        ("https://git.example/a/b.git", "acme/shop", 409, "is connected already"),
+        ("https://git.example/a/b.git", "acme/shop", 409, "is already connected"),
     ],
 )
 async def test_a_refused_connection_keeps_what_was_typed(dashboard, address, name, status, words):
@@ -107,7 +112,7 @@ async def test_a_path_is_lifted_and_protected_again(furnished):
     fields[0] = ("csrf", page.form(f"{HERE}/lift").value("csrf"))
     page = await admin.post(f"{HERE}/protect", fields)
     assert page.status == 400
-    assert "was not lifted" in page.text
+    assert "is not an unprotected path" in page.text
 
 
 @pytest.mark.parametrize("pattern", ["", "/", "../x"])

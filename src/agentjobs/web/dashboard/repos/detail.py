@@ -15,9 +15,9 @@ from agentjobs.platform_sync.state import SyncedRepo, sync_state
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import list_pulls
 from agentjobs.repos.configuration_status import ConfigurationStatus, configuration_status
-from agentjobs.repos.protected_paths import lift, protect
+from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import RepoView
-from agentjobs.repos.thresholds import set_repo_threshold, thresholds_of
+from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.repos.language_bar import language_bar
@@ -70,11 +70,11 @@ async def disconnect(request: PageRequest) -> Response:
 
 
 async def lift_path(request: PageRequest) -> Response:
-    return await _change_protection(request, lift, "Agents may change it now.")
+    return await _change_protection(request, remove_protection, "Agents may change it now.")
 
 
 async def protect_path(request: PageRequest) -> Response:
-    return await _change_protection(request, protect, "It is protected again.")
+    return await _change_protection(request, restore_protection, "It is protected again.")
 
 
 async def set_threshold(request: PageRequest) -> Response:
@@ -133,7 +133,7 @@ async def _page(
     """`opened` is the form that was refused, which stays open."""
     wanted = JobFilter(repo=repo.full_name)
     jobs = await list_lines(request.db, request.organization_id, wanted, limit=_SHOWN)
-    thresholds = await thresholds_of(request.db, repo.id)
+    thresholds = await load_thresholds(request.db, repo.id)
     sync = await _sync(request, repo)
     return await request.render(
         "repos/detail.html",

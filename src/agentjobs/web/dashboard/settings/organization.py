@@ -7,7 +7,7 @@ from starlette.responses import Response
 from agentjobs.agents.definitions import Agent
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
-from agentjobs.repos.thresholds import organization_threshold, set_organization_threshold
+from agentjobs.repos.thresholds import load_organization_threshold, set_organization_threshold
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.threshold_text import OFF, organization_options
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -50,7 +50,7 @@ async def _page(request: PageRequest, problem: Problem | None = None) -> Respons
     return await request.render(
         "settings/organization.html",
         problem=problem,
-        threshold=await organization_threshold(request.db, request.organization_id) or OFF,
+        threshold=await load_organization_threshold(request.db, request.organization_id) or OFF,
         threshold_options=organization_options(),
         organization=organization,
         concurrent_jobs=plans.concurrent_jobs(organization.plan),
