@@ -1,6 +1,6 @@
-"""One line per answered request: who asked for what, what they got, how long it took.
+"""The access log: one line per request, with status, duration and client.
 
-Owns the client's address: forwarded headers are believed only from the operator's own proxies.
+Also determines the client's address. X-Forwarded-For counts only if it comes from a trusted proxy.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.headers import all_headers
 
 _log = logging.getLogger("agentjobs.access")
-# Asked every few seconds by every supervisor: noise unless something is wrong.
+# Probes run every few seconds; they are logged at INFO only if they fail.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,7 +26,7 @@ class ClientAddresses:
         self._trusted = [_network(text) for text in trusted_proxies if text.strip()]
 
     def of(self, scope: Scope) -> str:
-        """The nearest address that is not one of our proxies; empty on a Unix socket."""
+        """The nearest address that is not a trusted proxy; empty on a Unix socket."""
         client = scope.get("client")
         address: str = client[0] if client else ""
         if not self._trusted:
@@ -66,7 +66,7 @@ class AccessLog:
         if caller is not None:
             fields["organization"] = caller.organization
             fields["key_id"] = caller.key_id
-        # Made by hand: `log` would walk the stack for a caller that is always this line.
+        # Logger.log would inspect the stack for a caller that is always this line.
         record = logging.LogRecord(_log.name, level, __file__, 0, "request", None, None)
         record.fields = fields
         _log.handle(record)

@@ -1,4 +1,4 @@
-"""The web half as one ASGI application: which addresses there are, inside the outermost layer."""
+"""Assembles all HTTP routes into one ASGI application, wrapped in the envelope."""
 
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp
@@ -20,16 +20,16 @@ def build_application(context: WebContext) -> ASGIApp:
         *page.routes(context),
         *git_http.routes,
         *hooks.routes,
-        # Last: some of their addresses begin with an organization's name.
+        # Last, because some dashboard paths start with an organization name.
         *dashboard.routes(context),
     ]
-    return _wrapped(routes, context)
+    return _wrap(routes, context)
 
 
 def build_metrics_application(context: WebContext) -> ASGIApp:
-    """`/metrics` alone and without a token, for an address of its own that only operators reach."""
-    return _wrapped(page.open_routes(context), context)
+    """`/metrics` without a token, for the separate address that only operators can reach."""
+    return _wrap(page.open_routes(context), context)
 
 
-def _wrapped(routes: list[BaseRoute], context: WebContext) -> ASGIApp:
+def _wrap(routes: list[BaseRoute], context: WebContext) -> ASGIApp:
     return Envelope(Router(routes, redirect_slashes=False), context)

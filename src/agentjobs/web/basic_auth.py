@@ -1,4 +1,4 @@
-"""The token of a request made by git or a browser: the password of Basic, or Bearer."""
+"""Authentication for git and browsers: an API key as Basic password or as Bearer token."""
 
 import base64
 
@@ -11,21 +11,21 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
 
-# Browsers and git ask their user for a password when they see this.
+# Browsers and git prompt for a password when they receive this challenge.
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="agentjobs", charset="UTF-8"'}
 
 
 def token_of(request: Request) -> str:
-    """The empty text when the request carries none, several, or one that cannot be read."""
+    """The empty string if the header is missing, repeated or malformed."""
     values = all_headers(request.scope, b"authorization")
     if len(values) != 1:
         return ""
-    scheme, _, given = values[0].decode("latin-1").partition(" ")
+    scheme, _, value = values[0].decode("latin-1").partition(" ")
     match scheme.lower():
         case "bearer":
-            return given.strip()
+            return value.strip()
         case "basic":
-            return _password(given.strip())
+            return _password(value.strip())
         case _:
             return ""
 
@@ -35,8 +35,8 @@ async def caller_of(request: Request) -> Caller:
     caller = await context.keyring.authenticate(token_of(request))
     if caller is None:
         raise unauthorized(
-            "Give an API key as the password (any user name), or as a Bearer token;"
-            " `agentjobs keys create` makes one."
+            "Send an API key as the password (with any user name) or as a Bearer token;"
+            " `agentjobs keys create` creates one."
         )
     request.scope[CALLER] = caller
     return caller

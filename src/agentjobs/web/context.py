@@ -1,4 +1,4 @@
-"""What the web half has at hand: made once, reached as `request.app.state.context`."""
+"""Objects shared by all request handlers, available as `request.app.state.context`."""
 
 import asyncio
 from collections import Counter
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 class WebContext:
     jobs: JobsContext
     keyring: KeyRing
-    # A file with all authorities that git shall trust; None: the system's.
+    # CA bundle for git; None uses the system's.
     certificates: Path | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    # How hosts elsewhere are reached; None only where nothing is connected to any.
+    # None only in tests that connect no platform.
     platforms: Platforms | None = None
     metrics: Metrics = field(default_factory=Metrics)
-    # How many pages of a session are live.
+    # Number of open live streams per session.
     streams: Counter[bytes] = field(default_factory=Counter)
     settings: Settings = field(init=False)
     db: Database = field(init=False)
     plans: Plans = field(init=False)
     catalog: Catalog = field(init=False)
     keys: SealingKeys = field(init=False)
-    # None: no provider is set up.
+    # None if no provider is configured.
     openid: "OpenId | None" = field(init=False)
     imports: Imports = field(init=False)
     statistics: Statistics = field(init=False)
 
     def __post_init__(self) -> None:
-        # Within reach on the path of every request.
+        # Copied here because every request reads them.
         self.settings, self.db = self.jobs.settings, self.jobs.db
         self.plans, self.catalog = self.jobs.plans, self.jobs.catalog
         self.keys = SealingKeys.load(self.settings)
@@ -63,7 +63,7 @@ class WebContext:
 def _openid(settings: Settings, keys: SealingKeys) -> "OpenId | None":
     if not settings.oidc_issuer:
         return None
-    # What it is made of takes a third of a second to load.
+    # Importing it takes a third of a second.
     from agentjobs.web.openid import OpenId  # noqa: PLC0415
 
     return OpenId(settings, keys)

@@ -1,7 +1,7 @@
-"""The outermost layer: every answer gets a request id, every failure the one error shape (or, for
-people, a page).
+"""The outermost ASGI layer: adds a request id to every response, turns every exception into the
+error shape (or, for browsers, an error page), and logs and counts each request.
 
-Each is logged and counted. Pure ASGI, since every request pays for it.
+Pure ASGI, because every request passes through it.
 """
 
 import logging
@@ -22,17 +22,17 @@ from agentjobs.web.access_log import AccessLog, ClientAddresses
 from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard.error_pages import refused_page, wants_page
+from agentjobs.web.dashboard.error_pages import error_page, wants_page
 
-# What nginx calls it: the client was gone before there was an answer.
-CLIENT_LEFT = 499
+# nginx's status for a client that disconnected before the response.
+CLIENT_CLOSED_REQUEST = 499
 
 _log = logging.getLogger(__name__)
-_is_sane = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
+_is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 
 
 class Exchange:
-    """One request and what has been answered so far; `status` is 0 until then."""
+    """One request and the status of its response; 0 until the response starts."""
 
     __slots__ = ("_send", "request_id", "started_at", "status")
 
@@ -51,7 +51,7 @@ class Exchange:
 
 
 class Envelope:
-    """An ASGI application; inner ones find the context at `request.app.state.context`."""
+    """Provides the context to the inner application as `request.app.state.context`."""
 
     def __init__(self, inner: ASGIApp, context: WebContext) -> None:
         self.state = State({"context": context})
@@ -67,23 +67,24 @@ class Envelope:
         exchange = Exchange(scope, send)
         token = logging_setup.request_id.set(exchange.request_id.decode())
         try:
-            await self._answer(exchange, scope, receive)
+            await self._run(exchange, scope, receive)
         finally:
-            self._note(exchange, scope)
+            self._record(exchange, scope)
             logging_setup.request_id.reset(token)
 
-    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
+    async def _run(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
         try:
-            # Control characters name nothing here, and a `$` in a route would let a line end pass.
+            # No path contains control characters, and `$` in a route pattern would match before a
+            # trailing newline.
             if not scope["path"].isprintable():
                 raise not_found()
             await self._inner(scope, receive, exchange.send)
         except ClientDisconnect:
             pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is answered and logged
-            await self._refuse(error, exchange, scope, receive)
+        except Exception as error:  # noqa: BLE001 - every exception becomes a response and a log line
+            await self._handle_error(error, exchange, scope, receive)
 
-    async def _refuse(
+    async def _handle_error(
         self, error: Exception, exchange: Exchange, scope: Scope, receive: Receive
     ) -> None:
         problem = problem_of(error)
@@ -95,19 +96,19 @@ class Envelope:
         elif isinstance(error, HTTPException) and error.status_code >= 500:
             _log.error("unexpected failure: %s", error.detail)
         if not exchange.status:
-            response = await self._refusal(problem, exchange.request_id.decode(), scope)
+            response = await self._error_response(problem, exchange.request_id.decode(), scope)
             await response(scope, receive, exchange.send)
-        # Otherwise the answer is under way: leaving it unfinished makes the server cut it off.
+        # Otherwise the response has started; the server closes an unfinished one.
 
-    async def _refusal(self, problem: Problem, request_id: str, scope: Scope) -> Response:
+    async def _error_response(self, problem: Problem, request_id: str, scope: Scope) -> Response:
         request = Request(scope)
         if wants_page(request):
-            return await refused_page(request, problem, request_id)
+            return await error_page(request, problem, request_id)
         return error_response(problem, request_id)
 
-    def _note(self, exchange: Exchange, scope: Scope) -> None:
+    def _record(self, exchange: Exchange, scope: Scope) -> None:
         seconds = time.perf_counter() - exchange.started_at
-        status = exchange.status or CLIENT_LEFT
+        status = exchange.status or CLIENT_CLOSED_REQUEST
         route = scope.get("route")
         template = "other" if route is None else route.path
         self._requests.count(template, scope["method"], status, seconds)
@@ -120,4 +121,4 @@ def new_request_id() -> bytes:
 
 def _incoming_id(scope: Scope) -> bytes | None:
     values = all_headers(scope, b"x-request-id")
-    return values[0] if len(values) == 1 and _is_sane(values[0]) else None
+    return values[0] if len(values) == 1 and _is_valid_id(values[0]) else None

@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol with bounds: how large a request's head may be, how long it may take.
+"""uvicorn's HTTP protocol with limits on the size and duration of a request's headers.
 
-What it refuses never reaches the application, and still gets the one error shape.
+Rejected requests never reach the application, but get the same error shape.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from agentjobs.web.envelope import new_request_id
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 
-# Of a header line: the colon, a space and the line's end.
-_LINE_EXTRA = 4
-_NO_HTTP = Problem("bad_request", "This is not a valid HTTP request; send it again as one.")
+# The colon, space and CRLF of a header line.
+_LINE_OVERHEAD_BYTES = 4
+_NOT_HTTP = Problem("bad_request", "This is not a valid HTTP request.")
 _TOO_LARGE = Problem(
     "headers_too_large",
     f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes; send less.",
@@ -29,41 +29,41 @@ _TOO_LARGE = Problem(
 
 
 class _HeadTooLarge(Exception):
-    """Leaves the parser, which knows no other way to stop."""
+    """Raised from a callback: the only way to stop the parser."""
 
 
 class HttpProtocol(HttpToolsProtocol):
     """For `uvicorn.Config(http=HttpProtocol)`.
 
-    Bytes count against the limit as long as the parser gets nowhere with them: that is true of
-    an endless head, and of endless trailers. A request that arrives at once costs no timer.
+    Bytes count against the limit until the parser completes something with them, which covers
+    endless headers and endless trailers. A request that arrives in one piece starts no timer.
     """
 
-    _refusal = _NO_HTTP
+    _problem = _NOT_HTTP
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False
-    _has_moved = False
+    _made_progress = False
     _arrived_bytes = 0
     _pending_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._close_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._drop_deadline()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._arrived_bytes = len(data)
-        self._has_moved = False
+        self._made_progress = False
         super().data_received(data)
-        if not self._has_moved:
+        if not self._made_progress:
             self._pending_bytes += len(data)
             if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self._refuse(_TOO_LARGE)
-        if self._deadline is None and (self._in_head or not self._is_answering()):
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+                self._reject(_TOO_LARGE)
+        if self._deadline is None and (self._in_head or not self._is_responding()):
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._close_idle)
 
     def on_message_begin(self) -> None:
         self._in_head = True
@@ -72,62 +72,62 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         received = self._pending_bytes + self._arrived_bytes
         if received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:
-            self._refusal = _TOO_LARGE
+            self._problem = _TOO_LARGE
             raise _HeadTooLarge
         self._in_head = False
-        self._drop_deadline()
-        self._moved()
+        self._cancel_deadline()
+        self._note_progress()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._moved()
+        self._note_progress()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._moved()
+        self._note_progress()
         super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's name for it
-        self._refuse(self._refusal)
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
+        self._reject(self._problem)
 
-    def _moved(self) -> None:
-        self._has_moved = True
+    def _note_progress(self) -> None:
+        self._made_progress = True
         self._pending_bytes = 0
 
     def _head_bytes(self) -> int:
-        lines = sum(len(name) + len(value) + _LINE_EXTRA for name, value in self.headers)
+        lines = sum(len(name) + len(value) + _LINE_OVERHEAD_BYTES for name, value in self.headers)
         return len(self.url) + lines
 
-    def _is_answering(self) -> bool:
-        # uvicorn says there is always one; before the first request there is none.
+    def _is_responding(self) -> bool:
+        # uvicorn's type says it is never None, but it is before the first request.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle is not None and not cycle.response_complete
 
-    def _drop_deadline(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _give_up(self) -> None:
+    def _close_idle(self) -> None:
         self._deadline = None
-        # An answer under way is worth more; its end sets the time until the next request.
-        if not self._is_answering() and not self.transport.is_closing():
+        # Let a response in progress finish; its end starts the keep-alive timeout.
+        if not self._is_responding() and not self.transport.is_closing():
             self.transport.close()
 
-    def _refuse(self, problem: Problem) -> None:
-        if self._may_speak():
-            self._write_refusal(problem)
+    def _reject(self, problem: Problem) -> None:
+        if self._may_respond():
+            self._write_error(problem)
         self.transport.close()
 
-    def _may_speak(self) -> bool:
-        """Not in the middle of another request's answer, nor in its place."""
+    def _may_respond(self) -> bool:
+        """False while another request's response is being written or is still due."""
         if self.pipeline:
             return False
-        return not self._is_answering() or (
+        return not self._is_responding() or (
             self.cycle.more_body and not self.cycle.response_started
         )
 
-    def _write_refusal(self, problem: Problem) -> None:
+    def _write_error(self, problem: Problem) -> None:
         request_id = new_request_id()
         response = error_response(problem, request_id.decode())
         headers = [

@@ -1,6 +1,6 @@
-"""What all pages for people have in common: how they are rendered, and what a browser may do.
+"""Template environment and security headers shared by all HTML pages.
 
-Everything is escaped, nothing loaded from outside, no script runs. Knows no page.
+Templates autoescape, and by default pages load nothing external and run no script.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def template_environment(package: str) -> Environment:
         loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
-        # A running service keeps what it began with, whatever an upgrade writes beside it.
+        # A running service keeps its templates while an upgrade replaces the files.
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,4 +1,4 @@
-"""The HTTP server inside this process: bound before anything starts, stopped by us alone."""
+"""The in-process HTTP server: its listening socket and its uvicorn configuration."""
 
 import contextlib
 import socket
@@ -12,15 +12,15 @@ from agentjobs.web.http_protocol import HttpProtocol
 
 _BACKLOG = 2_048
 _KEEP_ALIVE_SECONDS = 75
-_LAST_ANSWERS_SECONDS = 10
+_SHUTDOWN_SECONDS = 10
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or a refusal that says what to do about it."""
+    """Raises Problem if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Inherited by every connection: a short answer must not wait for the last one's receipt.
+    # Inherited by every connection: a short response must not wait for the previous ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
@@ -30,7 +30,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise Problem(
             "cannot_listen",
             f"Cannot listen on {host} port {port}: {error.strerror}. "
-            "Choose another with --host and --port, or stop what listens there.",
+            "Choose another with --host and --port, or stop the process that listens there.",
         ) from None
     listener.set_inheritable(False)
     return listener
@@ -39,7 +39,7 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # Signals are the wiring's: it drains the worker before this server may go.
+        # app.signals handles signals: the worker drains before this server stops.
         yield
 
 
@@ -56,6 +56,6 @@ def server_for(application: ASGIApp) -> Server:
             proxy_headers=False,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
     )

@@ -25,7 +25,7 @@ async def authenticate(keyring: KeyRing, scope: Scope) -> Caller:
 
 
 async def until_refused(context: WebContext, scope: Scope) -> None:
-    """Ends when the token of a request that lasts is no good any more."""
+    """CommitRange when the token of a request that lasts is no good any more."""
     token = bearer_token(scope) or ""
     with context.db.changes.listen("keys") as signal:
         while await context.keyring.authenticate(token) is not None:

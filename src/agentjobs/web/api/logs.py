@@ -96,7 +96,7 @@ class LogText(Response):
 class EventStream(Response):
     """An event per chunk, `event: end` once the job is final and all is sent.
 
-    Ends without that event when the service stops, and the client comes back with
+    CommitRange without that event when the service stops, and the client comes back with
     `Last-Event-ID`; or when its key is revoked, and then it is told so.
     """
 

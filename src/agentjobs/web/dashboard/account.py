@@ -1,4 +1,4 @@
-"""One's own account: name, password, where one is signed in, and in which organizations."""
+"""/account: the viewer's name, password, sessions and organizations."""
 
 from starlette.responses import Response
 
@@ -11,13 +11,17 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.sign_in import current_token, signed_in, signed_out
+from agentjobs.web.dashboard.sign_in import (
+    current_token,
+    end_session_response,
+    start_session_response,
+)
 
 
 async def show(
     request: PageRequest, problem: Problem | None = None, name: str | None = None
 ) -> Response:
-    """`name` is one that was typed and refused."""
+    """`name` is a submitted name that was invalid."""
     viewer = request.viewer
     user = await get_user(request.db, viewer.user_id)
     return await request.render(
@@ -36,15 +40,15 @@ async def rename(request: PageRequest) -> Response:
         await rename_user(request.db, request.viewer.user_id, name)
     except Problem as problem:
         return await show(request, problem, name)
-    return request.redirect("/account", banner="Your name is changed.")
+    return request.redirect("/account", banner="Your name was changed.")
 
 
-async def set_new_password(request: PageRequest) -> Response:
-    """Whoever else is signed in with the old one is out; this browser goes on in a new session."""
+async def change_own_password(request: PageRequest) -> Response:
+    """CommitRange all other sessions; this browser gets a new one."""
     form, viewer = request.form, request.viewer
     try:
         if form.raw("new") != form.raw("again"):
-            raise Problem("weak_password", "The new password was not typed the same way twice.")
+            raise Problem("weak_password", "The two new passwords do not match.")
         await change_password(
             request.db, viewer.user_id, form.raw("current") or None, form.raw("new")
         )
@@ -57,25 +61,25 @@ async def set_new_password(request: PageRequest) -> Response:
         request.origin,
         organization_id=viewer.organization_id,
     )
-    return signed_in(request, token, "/account", banner="Your password is changed.")
+    return start_session_response(request, token, "/account", banner="Your password was changed.")
 
 
-async def end_one(request: PageRequest) -> Response:
+async def end_session(request: PageRequest) -> Response:
     hashed = await end_session_by_id(request.db, request.viewer.user_id, request.path_param("id"))
     if hashed == request.viewer.session:
-        return signed_out(request, "You are signed out.")
-    return request.redirect("/account", banner="You are signed out there.")
+        return end_session_response(request, "You have signed out.")
+    return request.redirect("/account", banner="The session was ended.")
 
 
-async def end_all(request: PageRequest) -> Response:
+async def end_all_sessions(request: PageRequest) -> Response:
     await end_sessions(request.db, request.viewer.user_id)
-    return signed_out(request, "You are signed out everywhere.")
+    return end_session_response(request, "You have signed out everywhere.")
 
 
-async def end_others(request: PageRequest) -> Response:
+async def end_other_sessions(request: PageRequest) -> Response:
     ended = await end_sessions(request.db, request.viewer.user_id, but=request.viewer.session)
-    words = "nowhere else before, either" if not ended else "nowhere else any more"
-    return request.redirect("/account", banner=f"You are signed in {words}.")
+    banner = "All other sessions were ended." if ended else "There were no other sessions."
+    return request.redirect("/account", banner=banner)
 
 
 async def switch(request: PageRequest) -> Response:
@@ -85,16 +89,16 @@ async def switch(request: PageRequest) -> Response:
         await switch_organization(request.db, token, request.viewer.user_id, name)
     except Problem as problem:
         return await show(request, problem)
-    place = safe_next(request.form.text("next") or "/")
-    return request.redirect(place, banner=f"You are in {name} now.")
+    path = safe_next(request.form.text("next") or "/")
+    return request.redirect(path, banner=f"Switched to {name}.")
 
 
 ROUTES: Routes = [
     PageRoute("GET", "/account", "viewer", show),
     PageRoute("POST", "/account/name", "viewer", rename),
-    PageRoute("POST", "/account/password", "viewer", set_new_password),
-    PageRoute("POST", "/account/sessions/end-others", "viewer", end_others),
-    PageRoute("POST", "/account/sessions/end-all", "viewer", end_all),
-    PageRoute("POST", "/account/sessions/{id}/end", "viewer", end_one),
+    PageRoute("POST", "/account/password", "viewer", change_own_password),
+    PageRoute("POST", "/account/sessions/end-others", "viewer", end_other_sessions),
+    PageRoute("POST", "/account/sessions/end-all", "viewer", end_all_sessions),
+    PageRoute("POST", "/account/sessions/{id}/end", "viewer", end_session),
     PageRoute("POST", "/account/organization", "viewer", switch),
 ]

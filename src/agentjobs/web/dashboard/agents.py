@@ -1,4 +1,4 @@
-"""/agents: who can be sent to work: on which plan, on which workers, and how it went lately."""
+"""/agents: the agents, the plans and workers they run on, and their recent results."""
 
 from starlette.responses import Response
 
@@ -8,17 +8,21 @@ from agentjobs.jobs.queue.leases import WorkerCard, list_workers
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
-_SPAN_DAYS = 30
-# A worker beats every few seconds; what was silent for longer is gone or in trouble.
-_BEATS_MISSED = 1.5
+_RECENT_DAYS = 30
+# A worker that has not sent a heartbeat for this many leases is considered gone.
+_MAX_SILENT_LEASES = 1.5
 
 
 async def show(request: PageRequest) -> Response:
     now = now_ms()
-    silent_ms = int(request.settings.lease_seconds * _BEATS_MISSED * 1_000)
-    workers = [worker for worker, beat in await list_workers(request.db) if beat > now - silent_ms]
+    silent_ms = int(request.settings.lease_seconds * _MAX_SILENT_LEASES * 1_000)
+    workers = [
+        worker
+        for worker, heartbeat_at in await list_workers(request.db)
+        if heartbeat_at > now - silent_ms
+    ]
     records = await request.context.statistics.agent_records(
-        request.organization_id, now - _SPAN_DAYS * DAY_MS
+        request.organization_id, now - _RECENT_DAYS * DAY_MS
     )
     agents = sorted(request.context.catalog.all(), key=lambda agent: agent.id)
     return await request.render(
@@ -30,21 +34,21 @@ async def show(request: PageRequest) -> Response:
                     request.viewer.plan, agent.plan_required
                 ),
                 "ready_on": [worker for worker in workers if agent.id in worker.agents],
-                "why_not": _reasons(agent, workers, names_hosts=request.may("admin")),
+                "why_not": _reasons(agent, workers, show_hosts=request.may("admin")),
                 "record": records.get(agent.id),
             }
             for agent in agents
         ],
         workers=workers,
-        days=_SPAN_DAYS,
+        days=_RECENT_DAYS,
     )
 
 
-def _reasons(agent: Agent, workers: list[WorkerCard], *, names_hosts: bool) -> list[str]:
-    """What those that cannot run it say about that, each once. Machines are named to admins."""
+def _reasons(agent: Agent, workers: list[WorkerCard], *, show_hosts: bool) -> list[str]:
+    """Why workers cannot run the agent, without duplicates. Only admins see host names."""
     return list(
         dict.fromkeys(
-            f"{worker.hostname}: {reason}" if names_hosts else reason
+            f"{worker.hostname}: {reason}" if show_hosts else reason
             for worker in workers
             if (reason := worker.unready.get(agent.id)) is not None
         )

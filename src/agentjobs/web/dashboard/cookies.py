@@ -1,4 +1,4 @@
-"""The dashboard's cookies: names, and how scripts, other sites and listeners are kept out."""
+"""The dashboard's cookies: names and security attributes."""
 
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote, unquote, urlsplit
@@ -13,9 +13,9 @@ BANNER = "said"
 ZONE = "zone"
 OPENID = "openid"
 
-_MOST_SAID_LENGTH = 2_000
+_MAX_BANNER_LENGTH = 2_000
 
-# How a banner looks: what was asked for happened, failed, or was not necessary.
+# good: the action succeeded; bad: it failed; warn: it was not necessary.
 Tone = Literal["good", "bad", "warn"]
 
 
@@ -29,8 +29,8 @@ def is_https(settings: Settings) -> bool:
 
 
 def cookie_name(settings: Settings, what: str) -> str:
-    """With https a browser takes it from nobody but this very host. Without, cookies do not know
-    ports: two services on one machine must not overwrite each other's."""
+    """`__Host-` binds a cookie to this host but requires https. Without https the port is part of
+    the name, because cookies of services on other ports would overwrite it."""
     if is_https(settings):
         return f"__Host-agentjobs-{what}"
     return f"agentjobs-{what}-{urlsplit(settings.effective_public_url).port or 80}"
@@ -59,9 +59,9 @@ def delete_cookie(response: Response, settings: Settings, what: str) -> None:
 
 
 def set_banner(response: Response, settings: Settings, banner: Banner) -> None:
-    """A sentence for the page that follows a redirect."""
-    # Browsers drop a cookie that is too long as a whole.
-    text = quote(banner.text)[:_MOST_SAID_LENGTH]
+    """Shows a banner on the page that follows a redirect."""
+    # Browsers drop cookies that are too long.
+    text = quote(banner.text)[:_MAX_BANNER_LENGTH]
     set_cookie(response, settings, BANNER, f"{banner.tone}.{text}", 60)
 
 

@@ -1,4 +1,4 @@
-"""Diffs on pages: of a pull request or a job, whole, or one large file that was asked for."""
+"""Diffs on pages: all files of a pull request or a job, or one large file on request."""
 
 import asyncio
 import logging
@@ -15,43 +15,49 @@ from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text.diff_view import DiffView, Ends, FileView, file_view_of, view_of
+from agentjobs.web.dashboard.text.diff_view import (
+    CommitRange,
+    DiffView,
+    FileView,
+    render_diff_view,
+    render_file_view,
+)
 
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-async def whole_diff(request: PageRequest, ends: Ends) -> DiffView:
-    git_dir = git_dir_of(request, ends.repo_id)
-    return await view(await diff_between(git_dir, ends.base, ends.head), ends)
+async def load_diff(request: PageRequest, commits: CommitRange) -> DiffView:
+    git_dir = git_dir_of(request, commits.repo_id)
+    return await render_diff(await diff_between(git_dir, commits.base, commits.head), commits)
 
 
-async def view(diff: Diff, ends: Ends) -> DiffView:
-    return await asyncio.to_thread(view_of, diff, ends)
+async def render_diff(diff: Diff, commits: CommitRange) -> DiffView:
+    return await asyncio.to_thread(render_diff_view, diff, commits)
 
 
 async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
-    """One file alone, between the commits that the page named: as a page, or as a part of it."""
+    """One file of a diff, as a page of its own or as a part of the diff page."""
     base, head = request.query_param("base"), request.query_param("head")
-    # As it is: a name may begin or end with a space.
+    # Not stripped: a file name may start or end with a space.
     path = request.http.query_params.get("path", "")
     if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
-        raise Problem("not_found", "There is no such file; load the page of the change again.")
-    ends = Ends(repo_id, base, head)
-    file = await _file(request, ends, path)
+        raise Problem("not_found", "There is no such file. Reload the page of the change.")
+    commits = CommitRange(repo_id, base, head)
+    file = await _file(request, commits, path)
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/file_part.html", file=file))
     return await request.render("changes/file.html", file=file, back=back)
 
 
-def addresses_of_files(
-    request: PageRequest, shown: DiffView, ends: Ends, place: str
+def file_address_builder(
+    request: PageRequest, shown: DiffView, commits: CommitRange, place: str
 ) -> Callable[[int], str]:
-    """For each file of a diff, by its number on the page."""
+    """Returns the address of a file by its index on the page."""
     paths = {file.index: file.path for file in shown.files}
 
     def address(index: int) -> str:
-        query = {"path": paths[index], "base": ends.base, "head": ends.head}
+        query = {"path": paths[index], "base": commits.base, "head": commits.head}
         return f"{prefix_of(request.settings)}{place}?{urlencode(query)}"
 
     return address
@@ -61,21 +67,23 @@ def git_dir_of(request: PageRequest, repo_id: str) -> Path:
     try:
         return present_path(request.settings.data_path, repo_id)
     except Problem as problem:
-        raise unreadable(problem, repo_id) from None
+        raise hide_details(problem, repo_id) from None
 
 
-def unreadable(problem: Problem, what: str) -> Problem:
-    """Its words are for the operator: they name places on this host."""
-    _log.warning("%s cannot be shown: %s", what, problem.message)
+def hide_details(problem: Problem, subject: str) -> Problem:
+    """Hides the original message, which names paths on this host, and logs it for the operator."""
+    _log.warning("cannot show %s: %s", subject, problem.message)
     return Problem(
         "repo_unavailable",
-        "The files of this repository cannot be read at the moment; tell the operator.",
+        "The files of this repository cannot be read at the moment. Contact the operator.",
     )
 
 
-async def _file(request: PageRequest, ends: Ends, path: str) -> FileView:
-    git_dir = git_dir_of(request, ends.repo_id)
-    file = await file_diff_between(git_dir, ends.base, ends.head, path)
+async def _file(request: PageRequest, commits: CommitRange, path: str) -> FileView:
+    git_dir = git_dir_of(request, commits.repo_id)
+    file = await file_diff_between(git_dir, commits.base, commits.head, path)
     if file is None:
-        raise Problem("not_found", "This change does not touch that file; load its page again.")
-    return await asyncio.to_thread(file_view_of, file, 1, ends)
+        raise Problem(
+            "not_found", "This change does not touch that file. Reload the page of the change."
+        )
+    return await asyncio.to_thread(render_file_view, file, 1, commits)

@@ -1,5 +1,4 @@
-"""Refusals for people: a page that says what happened and what to do. Who is not signed in is led
-to the door; who is keeps the way to everywhere else."""
+"""Error pages: what happened and what to do next. Sends browsers without a session to sign in."""
 
 from functools import partial
 from typing import Any
@@ -20,44 +19,44 @@ from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.other_organizations import InOtherOrganization
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
 
-_SIGN_IN = "Sign in first; nothing was changed."
-_NO_PAGE = "There is no page at this address; it may have been mistyped, or what it showed is gone."
+_SIGN_IN = "Sign in first. Nothing was changed."
+_NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
 
 
 class NotSignedIn(Problem):
-    """A browser without a session."""
+    """The browser has no valid session."""
 
 
 def not_signed_in(request: Request, *, takes_keys: bool) -> Problem:
     if takes_keys and not wants_page(request):
         return unauthorized(
-            "Sign in, or give an API key as the password (any user name) or as a Bearer token."
+            "Sign in, or send an API key as the password (with any user name) or as a Bearer token."
         )
     return NotSignedIn("not_signed_in", _SIGN_IN)
 
 
 def wants_page(request: Request) -> bool:
-    """A person with a browser, at one of the addresses for people."""
+    """Whether the client is a browser asking for a page rather than for the API."""
     accepts_html = "text/html" in request.headers.get("accept", "")
     return accepts_html and not request.url.path.startswith("/v1/")
 
 
-async def refused_page(request: Request, problem: Problem, request_id: str) -> Response:
+async def error_page(request: Request, problem: Problem, request_id: str) -> Response:
     context: WebContext = request.app.state.context
     prefix = prefix_of(context.settings)
     if isinstance(problem, NotSignedIn) and request.method != "POST":
-        place = request.url.path
+        target = request.url.path
         if request.url.query:
-            place += f"?{request.url.query}"
-        address = f"{prefix}/sign-in?next={quote(place, safe='/')}"
+            target += f"?{request.url.query}"
+        address = f"{prefix}/sign-in?next={quote(target, safe='/')}"
         return RedirectResponse(address, status_code=303, headers=HEADERS)
     status = status_of(problem)
     values = {
-        **_surroundings(request, await _viewer(request, context, problem)),
+        **_layout_values(request, await _viewer(request, context, problem)),
         "prefix": prefix,
         "refused": problem,
         "elsewhere": problem if isinstance(problem, InOtherOrganization) else None,
-        # An address that is none is told to programs in words of the API.
+        # The API's message for an unknown path addresses programs.
         "message": _NO_PAGE if problem.message == not_found().message else problem.message,
         "status": status,
         "request_id": request_id,
@@ -68,7 +67,7 @@ async def refused_page(request: Request, problem: Problem, request_id: str) -> R
 
 
 async def _viewer(request: Request, context: WebContext, problem: Problem) -> Viewer | None:
-    """Never in the way of the refusal: a store that does not answer is not asked again."""
+    """Must not hide the original error, so an unavailable store is not queried again."""
     token = read_cookie(request, context.settings, SESSION)
     if not token or isinstance(problem, NotSignedIn) or problem.code == "unavailable":
         return None
@@ -78,8 +77,8 @@ async def _viewer(request: Request, context: WebContext, problem: Problem) -> Vi
         return None
 
 
-def _surroundings(request: Request, viewer: Viewer | None) -> dict[str, Any]:
-    """As a page has them, but for what would have to be looked up."""
+def _layout_values(request: Request, viewer: Viewer | None) -> dict[str, Any]:
+    """What a page's layout needs, without the values that take a query."""
     return {
         "viewer": viewer,
         "csrf": form_token(viewer.csrf, new_nonce()) if viewer else "",

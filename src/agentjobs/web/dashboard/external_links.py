@@ -1,11 +1,11 @@
-"""Addresses that lead out of the service: others wrote them, so only the web's own are links."""
+"""Links out of the dashboard. Their addresses come from others, so only http and https count."""
 
 import re
 
-# Neither javascript: nor data:, and nothing that a browser would read otherwise than a person.
+# Excludes javascript: and data:, and characters that browsers drop or interpret.
 _WEB = re.compile(r"https?://[^\s\x00-\x20\x7f]+", re.IGNORECASE)
 
 
 def web_address(url: str | None) -> str:
-    """The address, or the empty text where it must not be a link."""
+    """The address, or the empty string if it must not become a link."""
     return url if url is not None and _WEB.fullmatch(url) else ""

@@ -1,4 +1,4 @@
-"""Reading what a form sent: bounded, UTF-8, field by field."""
+"""Parses submitted forms, within limits on size and number of fields."""
 
 from urllib.parse import parse_qsl
 
@@ -8,25 +8,25 @@ from agentjobs.problems import Problem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.api.requests import read_body
 
-MOST_FORM_BYTES = 512 * 1024
-_MOST_FIELDS = 200
+MAX_FORM_BYTES = 512 * 1024
+_MAX_FIELDS = 200
 _FORM = "application/x-www-form-urlencoded"
 
 
 class Form:
-    """Fields as text. What is missing is the empty text."""
+    """Fields as text; a missing field is the empty string."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
-        """One line, without the spaces around it."""
+        """A value without surrounding whitespace."""
         return self.raw(name).strip()
 
     def raw(self, name: str) -> str:
-        """As it was typed, with line feeds for line ends: for passwords and longer texts."""
-        found = next((value for field, value in self._fields if field == name), "")
-        return found.replace("\r\n", "\n")
+        """A value as typed, with `\\n` line ends: for passwords and longer text."""
+        value = next((value for field, value in self._fields if field == name), "")
+        return value.replace("\r\n", "\n")
 
     def optional(self, name: str) -> str | None:
         return self.text(name) or None
@@ -42,20 +42,22 @@ class Form:
         if not text:
             return None
         if not text.isascii() or not text.isdecimal() or len(text) > 15:
-            raise Problem("invalid_number", f"{label}: write a whole number, or leave it empty.")
+            raise Problem(
+                "invalid_number", f"{label}: enter a whole number, or leave the field empty."
+            )
         return int(text)
 
 
 async def read_form(request: Request) -> Form:
     if media_type(request.headers.get("content-type")) != _FORM:
         raise Problem("unsupported_media_type", f"Send the form as {_FORM}.")
-    body = await read_body(request.scope, request.receive, MOST_FORM_BYTES)
+    body = await read_body(request.scope, request.receive, MAX_FORM_BYTES)
     try:
         fields = parse_qsl(
             body.decode("ascii"),
             keep_blank_values=True,
             errors="strict",
-            max_num_fields=_MOST_FIELDS,
+            max_num_fields=_MAX_FIELDS,
         )
     except ValueError:
         raise _unreadable() from None
@@ -66,5 +68,5 @@ async def read_form(request: Request) -> Form:
 
 def _unreadable() -> Problem:
     return Problem(
-        "bad_request", "The form cannot be read; go back, reload the page and try again."
+        "bad_request", "The form could not be read. Go back, reload the page and try again."
     )

@@ -1,4 +1,4 @@
-"""Somebody was invited: they join as who they are here already, or as somebody new."""
+"""/invitation: accepting an invitation with an existing account or a new one."""
 
 from starlette.responses import Response
 
@@ -12,7 +12,7 @@ from agentjobs.organizations.users import get_user
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PublicRoute, Routes
 from agentjobs.web.dashboard.request_context import AnonymousRequest
-from agentjobs.web.dashboard.sign_in import current_token, signed_in
+from agentjobs.web.dashboard.sign_in import current_token, start_session_response
 
 
 async def show(request: AnonymousRequest) -> Response:
@@ -20,7 +20,7 @@ async def show(request: AnonymousRequest) -> Response:
 
 
 async def accept(request: AnonymousRequest) -> Response:
-    """Nobody can be made to join: who is signed in joins only as the address that was invited."""
+    """A signed-in user can accept only an invitation to their own email address."""
     token, form = request.form.text("token"), request.form
     try:
         invitation = await find_invitation(request.db, token)
@@ -31,11 +31,11 @@ async def accept(request: AnonymousRequest) -> Response:
         elif invitation.has_account:
             raise Problem(
                 "other_invitation",
-                f"Sign in as {invitation.email} first, then open the invitation's link again.",
+                f"Sign in as {invitation.email} first, then open the invitation link again.",
             )
         else:
             if form.raw("password") != form.raw("again"):
-                raise Problem("weak_password", "The password was not typed the same way twice.")
+                raise Problem("weak_password", "The two passwords do not match.")
             user = await accept_as_new(
                 request.db, token, name=form.text("name"), password=form.raw("password")
             )
@@ -50,15 +50,17 @@ async def accept(request: AnonymousRequest) -> Response:
         replacing=current_token(request),
         how="invitation",
     )
-    return signed_in(request, session, "/", banner=f"Welcome to {invitation.organization}.")
+    return start_session_response(
+        request, session, "/", banner=f"Welcome to {invitation.organization}."
+    )
 
 
 async def _page(request: AnonymousRequest, token: str, problem: Problem | None = None) -> Response:
     invitation = None
     try:
         invitation = await find_invitation(request.db, token)
-    except Problem as not_valid:
-        problem = not_valid
+    except Problem as invalid:
+        problem = invalid
     return await request.render(
         "invitation.html",
         problem=problem,

@@ -1,4 +1,4 @@
-"""Pages that stay true while one looks: parts of a page sent again whenever they changed."""
+"""Live pages: sends the parts of a page that changed as server-sent events."""
 
 import asyncio
 import hashlib
@@ -17,72 +17,72 @@ from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.request_context import PageRequest
 
-# By the id of the element whose content each is.
+# HTML by the id of the element it belongs in.
 Parts = Mapping[str, str]
 
-# Browsers open six at once; a session with many windows closes those that nobody looks at.
-_MOST_STREAMS = 24
-# Often enough to look live, seldom enough for a service that is busy.
-_PAUSE_SECONDS = 0.4
-# Proxies close what is silent for a minute; also what changes without being announced: times.
-_LOOK_SECONDS = 20.0
-_HEARTBEAT = b": still here\n\n"
+# Browsers open six connections per host; many windows add up.
+_MAX_STREAMS = 24
+# At most one update per interval, however busy the service is.
+_MIN_INTERVAL_SECONDS = 0.4
+# Renders again without a signal, for relative times. Also keeps proxies from closing the stream.
+_REFRESH_SECONDS = 20.0
+_HEARTBEAT = b": heartbeat\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    # nginx would otherwise hold events back until its buffer is full.
+    # Stops nginx from buffering events.
     (b"x-accel-buffering", b"no"),
     (b"cache-control", b"no-store"),
 ]
 
-Say = Callable[[bytes], Awaitable[None]]
+Emit = Callable[[bytes], Awaitable[None]]
 
 
 class EventStream(Response):
-    """Server-sent events while `follow` runs and the viewer stays: who is signed out, or loses
-    the membership, hears nothing more."""
+    """Server-sent events until `follow` returns, the client disconnects, or the viewer signs out
+    or loses the membership."""
 
-    def __init__(self, request: PageRequest, follow: Callable[[Say], Awaitable[None]]) -> None:
+    def __init__(self, request: PageRequest, follow: Callable[[Emit], Awaitable[None]]) -> None:
         super().__init__()
         if request.context.stopping.is_set():
             raise stopping()
-        if request.context.streams[request.viewer.session] >= _MOST_STREAMS:
+        if request.context.streams[request.viewer.session] >= _MAX_STREAMS:
             raise Problem(
-                "too_many_streams", "Too many pages are live in this session; close some of them."
+                "too_many_streams", "Too many pages are open in this session; close some of them."
             )
-        self._visit = request
+        self._request = request
         self._follow = follow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        streams, session = self._visit.context.streams, self._visit.viewer.session
+        streams, session = self._request.context.streams, self._request.viewer.session
         streams[session] += 1
         try:
-            await self._answer(scope, receive, send)
+            await self._send(scope, receive, send)
         finally:
             streams[session] -= 1
             if not streams[session]:
                 del streams[session]
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS}
         await send(start)
         if scope["method"] != "HEAD":
 
-            async def say(text: bytes) -> None:
+            async def emit(text: bytes) -> None:
                 await send({"type": "http.response.body", "body": text, "more_body": True})
 
-            context = self._visit.context
-            refused = until_signed_out(self._visit)
-            left = await while_present(self._run(say), receive, context.stopping, refused)
-            if left is Gone.CLIENT:
+            context = self._request.context
+            signed_out = until_signed_out(self._request)
+            ended_by = await while_present(self._run(emit), receive, context.stopping, signed_out)
+            if ended_by is Gone.CLIENT:
                 return
         await send({"type": "http.response.body", "body": b""})
 
-    async def _run(self, say: Say) -> None:
-        await say(b"retry: 1000\n\n")
+    async def _run(self, emit: Emit) -> None:
+        await emit(b"retry: 1000\n\n")
         try:
-            await self._follow(say)
+            await self._follow(emit)
         except (Problem, StoreUnavailable):
-            # What it showed is gone, or cannot be read now: the browser comes back and is told.
+            # The browser reconnects and gets the error as a response.
             return
 
 
@@ -97,51 +97,51 @@ def live_parts(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Response:
-    """`render` makes the parts anew; `is_over` tells, after it, that nothing will change again."""
+    """Calls `render` after each change, until `is_over` says that nothing will change again."""
 
-    async def follow(say: Say) -> None:
+    async def follow(emit: Emit) -> None:
         shown: dict[str, str] = {}
         with request.db.changes.listen(*topics) as signal:
             while True:
                 parts = await render()
                 for element, html in parts.items():
                     if shown.get(element) != html:
-                        part = {"id": element, "html": html, "digest": digest_of(html)}
-                        await say(event("part", part))
+                        part = {"id": element, "html": html, "digest": _digest(html)}
+                        await emit(event("part", part))
                 shown.update(parts)
                 if is_over():
-                    await say(event("end", None))
+                    await emit(event("end", None))
                     return
-                await asyncio.sleep(_PAUSE_SECONDS)
-                if not await signal.wait(_LOOK_SECONDS):
-                    await say(_HEARTBEAT)
+                await asyncio.sleep(_MIN_INTERVAL_SECONDS)
+                if not await signal.wait(_REFRESH_SECONDS):
+                    await emit(_HEARTBEAT)
 
     return EventStream(request, follow)
 
 
-def on_page(parts: Parts) -> dict[str, dict[str, Markup | str]]:
-    """For a template: what each holds, and the digest by which the script knows it again."""
+def with_digests(parts: Parts) -> dict[str, dict[str, Markup | str]]:
+    """For a template: each part's HTML, and its digest for the script to compare."""
     return {
-        element: {"html": Markup(html), "digest": digest_of(html)}  # noqa: S704 - was rendered
+        element: {"html": Markup(html), "digest": _digest(html)}  # noqa: S704 - rendered with autoescape
         for element, html in parts.items()
     }
 
 
-def digest_of(html: str) -> str:
+def _digest(html: str) -> str:
     return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 async def until_signed_out(request: PageRequest) -> None:
-    """Ends when the session is over, or its viewer is elsewhere or somebody else there."""
+    """Returns when the session ends, or its organization or role changes."""
     token = read_cookie(request.http, request.settings, SESSION)
     with request.db.changes.listen("sessions") as signal:
         while True:
-            await signal.wait(_LOOK_SECONDS)
+            await signal.wait(_REFRESH_SECONDS)
             viewer = await find_viewer(request.db, request.settings, token, is_request=False)
-            if viewer is None or _place(viewer) != _place(request.viewer):
+            if viewer is None or _access(viewer) != _access(request.viewer):
                 return
 
 
-def _place(viewer: Viewer) -> tuple[str, str]:
-    """What a page was made for: with another role it has other buttons."""
+def _access(viewer: Viewer) -> tuple[str, str]:
+    """What a page was rendered for: another role gets other buttons."""
     return viewer.organization_id, viewer.role

@@ -1,4 +1,4 @@
-"""The dashboard's templates: rendered beside the event loop, and what they say in them."""
+"""Renders the dashboard's templates, and the response headers of its pages."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ HEADERS: Mapping[str, str] = {
         " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Frame-Options": "DENY",
-    # With none at all a browser would send `Origin: null` with our own forms.
+    # With no-referrer, browsers would send `Origin: null` with the dashboard's own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "private, no-store",
@@ -32,12 +32,12 @@ HEADERS: Mapping[str, str] = {
 
 
 def prefix_of(settings: Settings) -> str:
-    """What every address of ours begins with, where the service is not at a host's root."""
+    """The path under which the service is published; empty at the root of a host."""
     return urlsplit(settings.effective_public_url).path.rstrip("/")
 
 
 async def render(template: str, values: Mapping[str, Any]) -> str:
-    """Beside the event loop: a large page takes its time."""
+    """In a thread, because large pages take long to render."""
     return await asyncio.to_thread(_render, template, values)
 
 

@@ -1,8 +1,8 @@
-"""Names of repositories in addresses: two parts, or more where groups lie in groups."""
+"""Repository names in paths: two segments, or more for nested groups."""
 
 from starlette.convertors import Convertor, register_url_convertor
 
-# As it stands in a place's path; whatever comes after it belongs to the page.
+# The placeholder in a route's path.
 REPO = "{full_name:repo}"
 
 
@@ -17,5 +17,5 @@ class _FullName(Convertor[str]):
 
 
 def register_repo_convertor() -> None:
-    """Before the first route with such a name is made."""
+    """Call before creating the first route with a repository name."""
     register_url_convertor("repo", _FullName())

@@ -1,4 +1,4 @@
-"""Every address of the dashboard, with who may come there at least."""
+"""All routes of the dashboard."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ ROUTES: Routes = [
     *invitation.ROUTES,
     *account.ROUTES,
     *overview.ROUTES,
-    # Those with a name of their own before those that take any.
+    # Fixed paths before those with parameters.
     *listing.ROUTES,
     *creation.ROUTES,
     *log.ROUTES,
@@ -50,7 +50,7 @@ ROUTES: Routes = [
     *repos.ROUTES,
     *dependencies.ROUTES,
     *graph.ROUTES,
-    # After those of its other pages, whose addresses would fit it, too.
+    # After the repository's other pages, whose paths it would match.
     *repo.ROUTES,
     *vulnerabilities.ROUTES,
     *vulnerability.ROUTES,
@@ -65,17 +65,17 @@ ROUTES: Routes = [
     *budgets.ROUTES,
     *organization.ROUTES,
     *audit_log.ROUTES,
-    # Before webhooks: an endpoint's address would fit it, too.
+    # Before webhooks, whose endpoint path would match it.
     *delivery_log.ROUTES,
     *webhooks.ROUTES,
-    # Last: their addresses begin with an organization's name.
+    # Last, because their paths start with an organization name.
     *pulls.ROUTES,
     *pull.ROUTES,
 ]
 
 
-class _OwnFiles(StaticFiles):
-    """Asked for anew, and mostly answered with 304: a new version must not meet an old script."""
+class _DashboardFiles(StaticFiles):
+    """Revalidated on every request, so that an upgraded page never runs an old script."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -86,6 +86,6 @@ class _OwnFiles(StaticFiles):
 
 def routes(context: WebContext) -> list[BaseRoute]:
     return [
-        Mount("/static", _OwnFiles(directory=_STATIC, check_dir=False), name="static"),
+        Mount("/static", _DashboardFiles(directory=_STATIC, check_dir=False), name="static"),
         *guarded_routes(context, ROUTES),
     ]

@@ -1,4 +1,4 @@
-"""Signing in and out: a password, a one-time link, the organization's own provider."""
+"""/sign-in and /sign-out: with a password, a one-time link or the OpenID provider."""
 
 from starlette.responses import Response
 
@@ -19,15 +19,15 @@ _OPENID_SECONDS = 600
 async def show(request: AnonymousRequest) -> Response:
     token = request.query_param("token")
     if token and request.http.method == "GET":
-        return await _by_link(request, token)
+        return await _sign_in_with_link(request, token)
     if not request.query_param("next") and await _is_signed_in(request):
         return request.redirect("/")
     return await _page(request, next=safe_next(request.query_param("next") or "/"))
 
 
-async def by_password(request: AnonymousRequest) -> Response:
+async def submit_password(request: AnonymousRequest) -> Response:
     form = request.form
-    email, next_place = form.text("email"), safe_next(form.text("next") or "/")
+    email, next_path = form.text("email"), safe_next(form.text("next") or "/")
     try:
         token = await sign_in_with_password(
             request.db,
@@ -38,14 +38,14 @@ async def by_password(request: AnonymousRequest) -> Response:
             replacing=current_token(request),
         )
     except Problem as problem:
-        return await _page(request, next=next_place, email=email, problem=problem)
-    return signed_in(request, token, next_place)
+        return await _page(request, next=next_path, email=email, problem=problem)
+    return start_session_response(request, token, next_path)
 
 
-async def by_provider(request: AnonymousRequest) -> Response:
+async def start_openid(request: AnonymousRequest) -> Response:
     openid = request.context.openid
     if openid is None:
-        raise Problem("not_found", "Signing in with a provider is not set up here.")
+        raise Problem("not_found", "Sign-in with a provider is not configured.")
     try:
         started = await openid.begin(
             safe_next(request.query_param("next") or "/"), request.query_param("invitation") or None
@@ -58,10 +58,10 @@ async def by_provider(request: AnonymousRequest) -> Response:
     return response
 
 
-async def back_from_provider(request: AnonymousRequest) -> Response:
+async def finish_openid(request: AnonymousRequest) -> Response:
     openid = request.context.openid
     if openid is None:
-        raise Problem("not_found", "Signing in with a provider is not set up here.")
+        raise Problem("not_found", "Sign-in with a provider is not configured.")
     cookie = read_cookie(request.http, request.settings, OPENID)
     try:
         finished = await openid.finish(cookie, dict(request.http.query_params))
@@ -76,28 +76,30 @@ async def back_from_provider(request: AnonymousRequest) -> Response:
     except Problem as problem:
         response = await _page(request, next="/", problem=problem)
     else:
-        response = signed_in(request, token, safe_next(finished.next))
+        response = start_session_response(request, token, safe_next(finished.next))
     delete_cookie(response, request.settings, OPENID)
     return response
 
 
 async def sign_out(request: PageRequest) -> Response:
     await end_session(request.db, read_cookie(request.http, request.settings, SESSION))
-    return signed_out(request, "You are signed out.")
+    return end_session_response(request, "You have signed out.")
 
 
 def current_token(request: AnonymousRequest) -> str | None:
     return read_cookie(request.http, request.settings, SESSION) or None
 
 
-def signed_in(request: AnonymousRequest, token: str, place: str, banner: str = "") -> Response:
-    response = request.redirect(place, banner=banner)
+def start_session_response(
+    request: AnonymousRequest, token: str, path: str, banner: str = ""
+) -> Response:
+    response = request.redirect(path, banner=banner)
     seconds = int(request.settings.session_days * _DAY_SECONDS)
     set_cookie(response, request.settings, SESSION, token, seconds)
     return response
 
 
-def signed_out(request: AnonymousRequest, banner: str) -> Response:
+def end_session_response(request: AnonymousRequest, banner: str) -> Response:
     response = request.redirect("/sign-in", banner=banner)
     delete_cookie(response, request.settings, SESSION)
     return response
@@ -108,14 +110,14 @@ async def _is_signed_in(request: AnonymousRequest) -> bool:
     return token is not None and await find_viewer(request.db, request.settings, token) is not None
 
 
-async def _by_link(request: AnonymousRequest, token: str) -> Response:
+async def _sign_in_with_link(request: AnonymousRequest, token: str) -> Response:
     try:
         session = await use_link(
             request.db, request.settings, token, request.origin, replacing=current_token(request)
         )
     except Problem as problem:
         return await _page(request, next="/", problem=problem)
-    return signed_in(request, session, "/")
+    return start_session_response(request, session, "/")
 
 
 async def _page(
@@ -129,8 +131,8 @@ async def _page(
 
 ROUTES: Routes = [
     PublicRoute("GET", "/sign-in", show),
-    PublicRoute("POST", "/sign-in", by_password),
-    PublicRoute("GET", "/sign-in/oidc", by_provider),
-    PublicRoute("GET", "/sign-in/oidc/callback", back_from_provider),
+    PublicRoute("POST", "/sign-in", submit_password),
+    PublicRoute("GET", "/sign-in/oidc", start_openid),
+    PublicRoute("GET", "/sign-in/oidc/callback", finish_openid),
     PageRoute("POST", "/sign-out", "viewer", sign_out),
 ]

@@ -39,7 +39,7 @@ async def test_the_page_shows_who_one_is_and_where_one_is_signed_in(ada):
 async def test_a_name_is_changed_and_a_refused_one_is_not(ada):
     _, here, _ = ada
     page = await here.send(await here.open("/account"), "/account/name", name="Ada L.")
-    assert "Your name is changed." in page.text
+    assert "Your name was changed." in page.text
     assert page.form("/account/name").value("name") == "Ada L."
     page = await here.send(page, "/account/name", name="x" * 500)
     assert page.status == 400
@@ -53,7 +53,7 @@ async def test_a_new_password_signs_everybody_else_out(dashboard, ada):
     page = await here.send(
         await here.open("/account"), "/account/password", current=PASSWORD, new=NEW, again=NEW
     )
-    assert "Your password is changed." in page.text
+    assert "Your password was changed." in page.text
     assert page.path == "/account"
     assert (await elsewhere.open("/account")).path.startswith("/sign-in")
     door = await dashboard.nobody.open("/sign-in")
@@ -67,7 +67,7 @@ async def test_a_new_password_signs_everybody_else_out(dashboard, ada):
 @pytest.mark.parametrize(
     ("current", "new", "again", "status", "words"),
     [
-        (PASSWORD, NEW, NEW + "x", 400, "not typed the same way twice"),
+        (PASSWORD, NEW, NEW + "x", 400, "passwords do not match"),
         ("not it", NEW, NEW, 401, "password"),
         ("", NEW, NEW, 401, "password"),
         (PASSWORD, "short", "short", 400, "10 characters"),
@@ -93,7 +93,7 @@ async def test_who_has_no_password_sets_one_without_a_current_one(dashboard, mon
     page = await dashboard.viewer.open("/account")
     assert "one-time links only" in page.text
     page = await dashboard.viewer.send(page, "/account/password", new=NEW, again=NEW)
-    assert "Your password is changed." in page.text
+    assert "Your password was changed." in page.text
     assert "Change the password" in page.text
 
 
@@ -124,7 +124,7 @@ async def test_one_browser_is_signed_out_by_itself(dashboard, ada):
     assert refused.status == 404
     assert (await elsewhere.open("/account")).status == 200
     page = await here.send(page, form.action)
-    assert "You are signed out there." in page.text
+    assert "The session was ended." in page.text
     assert "Chrome" not in page.text
     assert (await elsewhere.open("/account")).path.startswith("/sign-in")
     # By its own id, this one as well.
@@ -139,7 +139,7 @@ async def test_one_signs_out_everywhere_here_included(ada):
     _, here, elsewhere = ada
     page = await here.send(await here.open("/account"), "/end-all")
     assert page.path.startswith("/sign-in")
-    assert "You are signed out everywhere." in page.text
+    assert "You have signed out everywhere." in page.text
     assert "agentjobs-session-8080" not in here.http.cookies
     for browser in (here, elsewhere):
         assert (await browser.open("/account")).path.startswith("/sign-in")
@@ -148,10 +148,10 @@ async def test_one_signs_out_everywhere_here_included(ada):
 async def test_everybody_else_is_signed_out(ada):
     _, here, elsewhere = ada
     page = await here.send(await here.open("/account"), "/end-others")
-    assert "You are signed in nowhere else any more." in page.text
+    assert "All other sessions were ended." in page.text
     assert (await elsewhere.open("/account")).path.startswith("/sign-in")
     page = await here.send(page, "/end-others")
-    assert "nowhere else before, either" in page.text
+    assert "There were no other sessions." in page.text
 
 
 async def test_one_goes_to_another_of_ones_organizations(dashboard, ada):

@@ -154,7 +154,7 @@ async def test_the_threshold_is_told_with_who_said_so(
 async def test_an_administrator_sets_the_threshold_and_takes_it_back(furnished):
     admin = furnished.admin
     page = await admin.send(await admin.open(REPO), f"{REPO}/auto-trigger", level="high")
-    assert "It is saved." in page.text
+    assert "Saved." in page.text
     assert page.form(f"{REPO}/auto-trigger").value("level") == "high"
     page = await admin.send(page, f"{REPO}/auto-trigger", level="default")
     assert "Nothing is set." in page.text

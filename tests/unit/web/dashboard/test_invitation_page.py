@@ -59,7 +59,7 @@ async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
 
 @pytest.mark.parametrize(
     ("password", "again", "words"),
-    [(PASSWORD, PASSWORD + "x", "not typed the same way twice"), ("short", "short", "10")],
+    [(PASSWORD, PASSWORD + "x", "passwords do not match"), ("short", "short", "10")],
 )
 async def test_a_refused_password_keeps_the_name_alone(dashboard, link, password, again, words):
     page = await dashboard.nobody.open(link)

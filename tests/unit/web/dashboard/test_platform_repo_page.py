@@ -88,9 +88,9 @@ async def test_every_page_takes_names_of_any_parts(dashboard, name):
     assert f"/repos/{name}" in (await viewer.open("/repos")).links
     page = await dashboard.admin.open(f"/repos/{name}")
     lifted = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
-    assert "Agents may change it now." in lifted.text
+    assert "Agents can now change this path." in lifted.text
     gone = await dashboard.admin.send(lifted, f"/{name}/disconnect")
-    assert f"{name} is disconnected" in gone.text
+    assert f"{name} was disconnected" in gone.text
     assert (await viewer.open(f"/repos/{name}")).status == 404
 
 
@@ -227,6 +227,6 @@ async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(e
     assert "The platform keeps these commits" in part.text
     alone = await elsewhere.viewer.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
     assert alone.status == 404
-    assert "shows what the job changed" in alone.text
+    assert "View the changes of this job on the platform" in alone.text
     rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.things["acme"].repo_id))
     assert "The platform keeps" in (await elsewhere.viewer.open(place)).text

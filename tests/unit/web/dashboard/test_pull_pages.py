@@ -71,7 +71,7 @@ async def test_a_comment_is_added_and_shown_as_markdown(furnished):
     member = furnished.member
     page = await member.open(at(OPEN))
     page = await member.send(page, f"{at(OPEN)}/comments", body="**Bold**, and\r\n\r\n- a list")
-    assert "Your comment is added." in page.text
+    assert "Your comment was added." in page.text
     assert "<strong>Bold</strong>" in page.html
     assert "Conversation 2" in page.text
     assert page.text.count("Grace") >= 3
@@ -102,8 +102,8 @@ async def test_a_conflict_names_the_files_and_changes_nothing(furnished):
     member = furnished.member
     page = await member.send(await member.open(at(CONFLICTING)), f"{at(CONFLICTING)}/merge")
     assert page.status == 409
-    assert "It does not merge cleanly" in page.text
-    assert "README.md was changed on both sides" in page.text
+    assert "The branch has conflicts with the base branch" in page.text
+    assert "README.md changed on both branches" in page.text
     assert page.has_form("/merge")
     assert "agentjobs pulls" not in page.text
 
@@ -127,7 +127,7 @@ async def test_a_draft_is_marked_ready_and_only_then_merged(furnished):
     refused = await member.post(f"{at(DRAFT)}/merge", fields)
     assert refused.status == 409
     ready = await member.send(page, f"{at(DRAFT)}/ready")
-    assert "Ready for review." in ready.text
+    assert "Marked as ready for review." in ready.text
     assert ready.has_form("/merge")
     assert not ready.has_form("/ready")
 
@@ -157,7 +157,7 @@ async def test_without_the_repositorys_files_the_page_says_whom_to_tell(furnishe
     (furnished.context.settings.data_path / "git" / f"{row}.git" / "HEAD").unlink()
     page = await furnished.viewer.open(at(OPEN))
     assert page.status == 503
-    assert "tell the operator" in page.text
+    assert "Contact the operator" in page.text
     assert str(furnished.context.settings.data_path) not in page.html
 
 

@@ -103,11 +103,11 @@ async def test_without_its_files_the_page_still_tells_what_is_known(dashboard):
 async def test_a_path_is_lifted_and_protected_again(furnished):
     admin = furnished.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/lift", pattern="renovate.json")
-    assert "Agents may change it now." in page.text
+    assert "Agents can now change this path." in page.text
     assert "renovate.json" in page.text
     fields = [("csrf", page.form(f"{HERE}/lift").value("csrf")), ("pattern", "renovate.json")]
     page = await admin.post(f"{HERE}/protect", fields)
-    assert "It is protected again." in page.text
+    assert "The path is protected again." in page.text
     assert "renovate.json" not in page.text
     fields[0] = ("csrf", page.form(f"{HERE}/lift").value("csrf"))
     page = await admin.post(f"{HERE}/protect", fields)
@@ -127,7 +127,7 @@ async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(furnished):
     admin = furnished.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/disconnect")
     assert page.path == "/repos"
-    assert "acme/shop is disconnected." in page.text
+    assert "acme/shop was disconnected." in page.text
     assert (await admin.open(HERE)).status == 404
     job = await admin.open(f"/jobs/{furnished.things['acme'].queued_job}")
     assert "The repository was disconnected before the job could start." in job.text

@@ -64,7 +64,7 @@ async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ad
     stale = Browser(dashboard.app, before)
     assert (await stale.open("/account")).path.startswith("/sign-in")
     page = await browser.send(await browser.open("/account"), "/sign-out")
-    assert "You are signed out." in page.text
+    assert "You have signed out." in page.text
     stale = Browser(dashboard.app, after)
     assert (await stale.open("/account")).path.startswith("/sign-in")
 

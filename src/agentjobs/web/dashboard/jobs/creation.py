@@ -22,7 +22,7 @@ from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
 from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, fault_in, for_people
-from agentjobs.web.dashboard.jobs.lookup import job_id_of
+from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -56,7 +56,7 @@ async def create(request: PageRequest) -> Response:
 
 
 async def again(request: PageRequest) -> Response:
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     try:
         created = await run_again(request.context.jobs, request.viewer.caller, job_id)
     except Problem as problem:
@@ -67,7 +67,11 @@ async def again(request: PageRequest) -> Response:
 
 
 async def follow_up(request: PageRequest) -> Response:
-    jobs, caller, job_id = request.context.jobs, request.viewer.caller, await job_id_of(request)
+    jobs, caller, job_id = (
+        request.context.jobs,
+        request.viewer.caller,
+        await require_job_id(request),
+    )
     earlier = await earlier_job(request.db, request.organization_id, job_id)
     prompt = request.form.raw("prompt")
     try:

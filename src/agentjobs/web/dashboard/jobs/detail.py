@@ -12,10 +12,10 @@ from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobFacts, event_deliveries, job_facts
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.jobs.changes import ends_of
+from agentjobs.web.dashboard.jobs.changes import commit_range_of
 from agentjobs.web.dashboard.jobs.log import log_tail
-from agentjobs.web.dashboard.jobs.lookup import job_id_of
-from agentjobs.web.dashboard.live import Parts, live_parts, on_page
+from agentjobs.web.dashboard.jobs.lookup import require_job_id
+from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import happened_in
@@ -30,13 +30,13 @@ _QUEUE_REASONS = {
 
 async def show(request: PageRequest, problem: Problem | None = None, typed: str = "") -> Response:
     """`problem` and `typed`: of a form on this page that was refused."""
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     facts = await _facts(request, job_id)
     return await request.render(
         "jobs/detail.html",
         problem=problem,
         **facts,
-        parts=on_page(await _parts(request, facts, typed)),
+        parts=with_digests(await _parts(request, facts, typed)),
         # What was typed must not be replaced under the hand.
         live=problem is None and not _is_settled(facts),
         log=await log_tail(request.db, job_id),
@@ -44,7 +44,7 @@ async def show(request: PageRequest, problem: Problem | None = None, typed: str 
 
 
 async def stream(request: PageRequest) -> Response:
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     state = {"over": False}
 
     async def parts() -> Parts:
@@ -64,7 +64,7 @@ async def _parts(request: PageRequest, facts: dict[str, Any], typed: str = "") -
 
 
 async def cancel(request: PageRequest) -> Response:
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     try:
         await cancel_job(request.context.jobs, request.organization_id, job_id)
     except Problem as problem:
@@ -87,7 +87,7 @@ async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
         "settings_json": msgspec.json.format(override, indent=2).decode(),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "asked": _asked(job, facts),
-        "has_diff": ends_of(facts) is not None,
+        "has_diff": commit_range_of(facts) is not None,
     }
 
 

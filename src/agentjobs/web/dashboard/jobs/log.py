@@ -13,8 +13,8 @@ from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.store.database import Database
 from agentjobs.web.api.logs import LogText
-from agentjobs.web.dashboard.jobs.lookup import job_id_of
-from agentjobs.web.dashboard.live import EventStream, Say, event
+from agentjobs.web.dashboard.jobs.lookup import require_job_id
+from agentjobs.web.dashboard.live import Emit, EventStream, event
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines
@@ -61,12 +61,12 @@ def _newest(text: str) -> tuple[str, bool]:
 
 
 async def as_text(request: PageRequest) -> Response:
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     return LogText(request.context, job_id, None)
 
 
 async def stream(request: PageRequest) -> Response:
-    job_id = await job_id_of(request)
+    job_id = await require_job_id(request)
     after = request.query_param("after")
     is_number = after.isascii() and after.isdecimal() and len(after) <= _MOST_SEQUENCE_DIGITS
     follower = _Follower(request, job_id, int(after) if is_number else 0)
@@ -82,7 +82,7 @@ class _Follower:
         self._after = after
         self._lines = AnsiLines()
 
-    async def follow(self, say: Say) -> None:
+    async def follow(self, say: Emit) -> None:
         await self._begin()
         topics = (f"log:{self._job_id}", f"job:{self._job_id}")
         with self._visit.db.changes.listen(*topics) as signal:
@@ -98,7 +98,7 @@ class _Follower:
             )
             await asyncio.to_thread(self._lines.feed, _newest(_text(before))[0])
 
-    async def _send_what_is_there(self, say: Say) -> bool:
+    async def _send_what_is_there(self, say: Emit) -> bool:
         """True when nothing can follow any more."""
         # The status first: whatever a final job wrote is there once its status can be read.
         status = await ensure_job(self._visit.db, self._visit.organization_id, self._job_id)

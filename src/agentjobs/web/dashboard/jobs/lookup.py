@@ -1,16 +1,16 @@
-"""The job an address names."""
+"""Finds the job named in a path."""
 
 from agentjobs.identifiers import id_matcher
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.other_organizations import look_elsewhere_for_job
+from agentjobs.web.dashboard.other_organizations import check_other_organizations_for_job
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _is_job_id = id_matcher("job")
 
 
-async def job_id_of(request: PageRequest) -> str:
-    """Of one that is there; a refusal in words for people otherwise, before anything is begun."""
+async def require_job_id(request: PageRequest) -> str:
+    """Raises Problem, worded for the dashboard, if the organization has no such job."""
     job_id = request.path_param("job_id")
     try:
         if _is_job_id(job_id):
@@ -19,5 +19,5 @@ async def job_id_of(request: PageRequest) -> str:
     except Problem as problem:
         if problem.code != "job_not_found":
             raise
-        await look_elsewhere_for_job(request, job_id)
-    raise Problem("job_not_found", "There is no such job in your organization; Jobs lists them.")
+        await check_other_organizations_for_job(request, job_id)
+    raise Problem("job_not_found", "There is no such job in your organization. See Jobs.")

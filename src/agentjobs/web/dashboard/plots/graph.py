@@ -166,7 +166,7 @@ def _box(node: Node, x: float, y: float, width: float, *, is_centre: bool = Fals
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
-    """Ends level, so that its arrow points to the right."""
+    """CommitRange level, so that its arrow points to the right."""
     bend = (x1 + x2) / 2
     return _line(
         f"M{number(x1)} {number(y1)}C{number(bend)} {number(y1)} {number(bend)} {number(y2)}"

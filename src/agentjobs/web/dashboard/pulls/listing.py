@@ -1,4 +1,4 @@
-"""Lists of pull requests: of the organization, or of one repository."""
+"""The pull requests of the organization or of one repository."""
 
 import base64
 import binascii
@@ -30,17 +30,17 @@ async def show_of_repo(request: PageRequest) -> Response:
 
 async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
     state = request.query_param("state") if request.query_param("state") in _STATES else None
-    before = _decoded(request.query_param("before"))
+    before = _decode_cursor(request.query_param("before"))
     try:
         pulls = await list_pulls(
             request.db, request.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
         )
     except Problem:
         raise Problem(
-            "repo_not_found", "No repository of this name is connected to your organization."
+            "repo_not_found", "No repository with this name is connected to your organization."
         ) from None
     shown = pulls[:_PER_PAGE]
-    more = len(pulls) > _PER_PAGE
+    has_more = len(pulls) > _PER_PAGE
     return await request.render(
         "pulls/list.html",
         repo=repo,
@@ -48,32 +48,32 @@ async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
         here=here,
         state=state or "",
         states=_STATES,
-        older=_address(request, here, state, _encoded(shown[-1].place)) if more else "",
+        older=_address(request, here, state, _encode_cursor(shown[-1].place)) if has_more else "",
         newest=_address(request, here, state) if before else "",
     )
 
 
 def _address(request: PageRequest, here: str, state: str | None, before: str = "") -> str:
-    given: dict[str, Any] = {"state": state, "before": before}
-    query = {name: value for name, value in given.items() if value}
+    parameters: dict[str, Any] = {"state": state, "before": before}
+    query = {name: value for name, value in parameters.items() if value}
     return prefix_of(request.settings) + here + (f"?{urlencode(query)}" if query else "")
 
 
-def _encoded(place: PullPlace) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+def _encode_cursor(cursor: PullPlace) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
 
 
-def _decoded(text: str) -> PullPlace | None:
-    """None, the beginning, for whatever is no place in the list."""
+def _decode_cursor(text: str) -> PullPlace | None:
+    """None, the start of the list, for an invalid cursor."""
     if not text or len(text) > 500:
         return None
     try:
-        place = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        created_at, repo, number = msgspec.json.decode(place, type=PullPlace)
+        cursor = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        created_at, repo, number = msgspec.json.decode(cursor, type=PullPlace)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return None
-    is_sane = 0 <= created_at < 2**53 and 0 <= number < 2**53 and "\0" not in repo
-    return (created_at, repo, number) if is_sane else None
+    is_valid = 0 <= created_at < 2**53 and 0 <= number < 2**53 and "\0" not in repo
+    return (created_at, repo, number) if is_valid else None
 
 
 ROUTES: Routes = [

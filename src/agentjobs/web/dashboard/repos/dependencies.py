@@ -1,4 +1,4 @@
-"""/repos/{full_name}/dependencies: what manifests lead to, and what is known against it."""
+"""/repos/{full_name}/dependencies: the dependencies and their known vulnerabilities."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -10,8 +10,8 @@ from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advis
 from agentjobs.inventory.dependencies import DependencyView, count_dependencies, list_dependencies
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.repos.detail import page_of_repo
-from agentjobs.web.dashboard.repos.lookup import repo_of
+from agentjobs.web.dashboard.repos.detail import repo_page_route
+from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
 
@@ -20,7 +20,7 @@ _KINDS = {"direct": True, "transitive": False}
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the address: text, empty for any."""
+    """The query parameters; the empty string means any."""
 
     q: str = ""
     ecosystem: str = ""
@@ -40,8 +40,8 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """`fix_version` ends all that is known; without one `fix_reason` says why. `graph` leads to
-    the package among the others."""
+    """`fix_version` fixes all advisories; if it is None, `fix_reason` says why. `graph` is the
+    address of the package's graph page."""
 
     dependency: DependencyView
     advisories: list[DependencyAdvisory]
@@ -51,37 +51,37 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 async def show(request: PageRequest) -> Response:
-    repo = await repo_of(request)
+    repo = await require_repo(request)
     query = _query(request)
     here = f"{prefix_of(request.settings)}/repos/{repo.full_name}"
-    found = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
-    shown = found[:_PER_PAGE]
+    rows = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
+    shown = rows[:_PER_PAGE]
     known = await advisories_of(request.db, repo.id, shown)
     counts = await count_dependencies(request.db, repo.id)
-    is_more = len(found) > _PER_PAGE
-    place = f"{here}/dependencies"
+    has_more = len(rows) > _PER_PAGE
+    path = f"{here}/dependencies"
     return await request.render(
         "repos/dependencies.html",
         repo=repo,
         query=query,
         counts=counts,
         is_looked_for=await is_looked_for(request),
-        lines=[_line(one, known.get(one.position, []), here) for one in shown],
+        lines=[_line(dependency, known.get(dependency.position, []), here) for dependency in shown],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
-        kind_options=[("", "any"), ("direct", "direct"), ("transitive", "through others")],
-        next=query.address(place, after=str(shown[-1].position)) if is_more else "",
-        first=query.address(place, after="") if query.after else "",
-        any_manifest=query.address(place, manifest="", after=""),
+        kind_options=[("", "any"), ("direct", "direct"), ("transitive", "transitive")],
+        next=query.address(path, after=str(shown[-1].position)) if has_more else "",
+        first=query.address(path, after="") if query.after else "",
+        any_manifest=query.address(path, manifest="", after=""),
     )
 
 
 def _query(request: PageRequest) -> _Query:
-    kept = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
-    kept["kind"] = kept["kind"] if kept["kind"] in _KINDS else ""
-    kept["vulnerable"] = "yes" if kept["vulnerable"] else ""
-    after = kept["after"]
-    kept["after"] = after if after.isascii() and after.isdecimal() and len(after) < 16 else ""
-    return _Query(**kept)
+    values = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
+    values["kind"] = values["kind"] if values["kind"] in _KINDS else ""
+    values["vulnerable"] = "yes" if values["vulnerable"] else ""
+    after = values["after"]
+    values["after"] = after if after.isascii() and after.isdecimal() and len(after) < 16 else ""
+    return _Query(**values)
 
 
 def _filter(query: _Query) -> dict[str, Any]:
@@ -95,23 +95,23 @@ def _filter(query: _Query) -> dict[str, Any]:
     }
 
 
-def _options(known: dict[str, int], chosen: str) -> list[tuple[str, str]]:
-    """With the one in the address, should it be none of them."""
-    names = [*known, *([chosen] if chosen and chosen not in known else [])]
+def _options(known: dict[str, int], selected: str) -> list[tuple[str, str]]:
+    """Includes the selected value even if no dependency has it."""
+    names = [*known, *([selected] if selected and selected not in known else [])]
     return [(name, name) for name in names]
 
 
-def _line(one: DependencyView, advisories: list[DependencyAdvisory], here: str) -> _Line:
-    """All findings of a package in a version have the same fix."""
+def _line(dependency: DependencyView, advisories: list[DependencyAdvisory], here: str) -> _Line:
+    """All findings of dependency package version share the same fix."""
     first = advisories[0] if advisories else None
-    around = urlencode({"ecosystem": one.ecosystem, "package": one.name})
+    query = urlencode({"ecosystem": dependency.ecosystem, "package": dependency.name})
     return _Line(
-        one,
+        dependency,
         advisories,
         first.fix_version if first else None,
         first.fix_reason if first else "",
-        f"{here}/graph?{around}",
+        f"{here}/graph?{query}",
     )
 
 
-ROUTES: Routes = [page_of_repo("dependencies", show)]
+ROUTES: Routes = [repo_page_route("dependencies", show)]

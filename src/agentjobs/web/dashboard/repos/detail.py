@@ -1,4 +1,4 @@
-"""/repos/{full_name}: one repository: index, configuration, what agents may not touch."""
+"""/repos/{full_name}: index, configuration, thresholds and protected paths of a repository."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.repos.language_bar import language_bar
-from agentjobs.web.dashboard.repos.lookup import PLACE, NoSuchRepository, repo_of
+from agentjobs.web.dashboard.repos.lookup import REPO_PATH, NoSuchRepository, require_repo
 from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
@@ -31,29 +31,29 @@ _SHOWN = 5
 
 
 async def show(request: PageRequest) -> Response:
-    return await _page(request, await repo_of(request))
+    return await _page(request, await require_repo(request))
 
 
-def page_of_repo(end: str, handler: PageHandler) -> PageRoute:
-    """A page beside this one. Where groups lie in groups, a repository may be called like it."""
+def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
+    """A subpage. With nested groups, a repository itself may have this name."""
 
-    async def answer(request: PageRequest) -> Response:
+    async def handle(request: PageRequest) -> Response:
         try:
             return await handler(request)
         except NoSuchRepository:
-            request.http.path_params["full_name"] += f"/{end}"
+            request.http.path_params["full_name"] += f"/{name}"
             return await show(request)
 
-    return PageRoute("GET", f"{PLACE}/{end}", "viewer", answer)
+    return PageRoute("GET", f"{REPO_PATH}/{name}", "viewer", handle)
 
 
 async def stream(request: PageRequest) -> Response:
-    # Before the stream begins: a browser comes back to one that breaks off, for ever.
-    await repo_of(request)
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    await require_repo(request)
 
     async def parts() -> Parts:
-        repo = await repo_of(request)
-        shown = {**await _indexed(request, repo), "sync": await _sync(request, repo)}
+        repo = await require_repo(request)
+        shown = {**await _index_values(request, repo), "sync": await _sync(request, repo)}
         names = ("index", "packages", *([] if shown["sync"] is None else ["sync"]))
         return {
             f"repo-{name}": await request.fragment(f"repos/{name}.html", **shown) for name in names
@@ -63,34 +63,34 @@ async def stream(request: PageRequest) -> Response:
 
 
 async def disconnect(request: PageRequest) -> Response:
-    repo = await repo_of(request)
+    repo = await require_repo(request)
     await disconnect_repository(request.db, request.organization, repo.full_name)
-    banner = f"{repo.full_name} is disconnected. Its jobs stay in the list."
+    banner = f"{repo.full_name} was disconnected. Its jobs are kept."
     return request.redirect("/repos", banner=banner)
 
 
-async def lift_path(request: PageRequest) -> Response:
-    return await _change_protection(request, remove_protection, "Agents may change it now.")
+async def unprotect_path(request: PageRequest) -> Response:
+    return await _change_protection(request, remove_protection, "Agents can now change this path.")
 
 
 async def protect_path(request: PageRequest) -> Response:
-    return await _change_protection(request, restore_protection, "It is protected again.")
+    return await _change_protection(request, restore_protection, "The path is protected again.")
 
 
 async def set_threshold(request: PageRequest) -> Response:
-    repo = await repo_of(request)
+    repo = await require_repo(request)
     try:
         level = request.form.text("level")
         await set_repo_threshold(request.db, request.organization, repo.full_name, level)
     except Problem as problem:
         return await _page(request, repo, problem, opened="threshold")
     return request.redirect(
-        f"/repos/{repo.full_name}", banner="It is saved. What is known already is looked at again."
+        f"/repos/{repo.full_name}", banner="Saved. Known vulnerabilities are checked again."
     )
 
 
 async def _change_protection(request: PageRequest, change: Any, banner: str) -> Response:
-    repo = await repo_of(request)
+    repo = await require_repo(request)
     try:
         await change(request.db, request.organization, repo.full_name, request.form.text("pattern"))
     except Problem as problem:
@@ -98,8 +98,8 @@ async def _change_protection(request: PageRequest, change: Any, banner: str) -> 
     return request.redirect(f"/repos/{repo.full_name}", banner=banner)
 
 
-async def _indexed(request: PageRequest, repo: RepoView) -> dict[str, Any]:
-    """What the index found: it changes while one looks."""
+async def _index_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
+    """What the index found; the page updates it live."""
     summary = await load_summary(request.db, repo.id)
     return {
         "repo": repo,
@@ -118,7 +118,7 @@ async def _sync(request: PageRequest, repo: RepoView) -> SyncedRepo | None:
 async def _configuration(
     request: PageRequest, repo: RepoView, sync: SyncedRepo | None
 ) -> ConfigurationStatus | None:
-    """None: it is read elsewhere, or nothing was fetched yet."""
+    """None if the repository is on another host or not fetched yet."""
     data_path = request.settings.data_path
     if not repositories_root(data_path).is_dir():
         return None
@@ -130,7 +130,7 @@ async def _configuration(
 async def _page(
     request: PageRequest, repo: RepoView, problem: Problem | None = None, *, opened: str = ""
 ) -> Response:
-    """`opened` is the form that was refused, which stays open."""
+    """`opened` is the form with an error, which stays open."""
     wanted = JobFilter(repo=repo.full_name)
     jobs = await list_lines(request.db, request.organization_id, wanted, limit=_SHOWN)
     thresholds = await load_thresholds(request.db, repo.id)
@@ -139,7 +139,7 @@ async def _page(
         "repos/detail.html",
         problem=problem,
         opened=opened,
-        **await _indexed(request, repo),
+        **await _index_values(request, repo),
         thresholds=thresholds,
         threshold_options=repo_options(thresholds),
         jobs=jobs.lines,
@@ -153,11 +153,11 @@ async def _page(
 
 
 ROUTES: Routes = [
-    page_of_repo("stream", stream),
-    PageRoute("POST", f"{PLACE}/disconnect", "admin", disconnect),
-    PageRoute("POST", f"{PLACE}/auto-trigger", "admin", set_threshold),
-    PageRoute("POST", f"{PLACE}/lift", "admin", lift_path),
-    PageRoute("POST", f"{PLACE}/protect", "admin", protect_path),
-    # Last of all pages of a repository: it takes any address that is none of the others.
-    PageRoute("GET", PLACE, "viewer", show),
+    repo_page_route("stream", stream),
+    PageRoute("POST", f"{REPO_PATH}/disconnect", "admin", disconnect),
+    PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold),
+    PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path),
+    PageRoute("POST", f"{REPO_PATH}/protect", "admin", protect_path),
+    # Last of the repository's pages, because its path matches the others.
+    PageRoute("GET", REPO_PATH, "viewer", show),
 ]

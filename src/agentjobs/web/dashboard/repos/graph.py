@@ -1,4 +1,4 @@
-"""/repos/{full_name}/graph: what imports what, which package asks for which; place by place."""
+"""/repos/{full_name}/graph: the neighbours of a module or package in the dependency graph."""
 
 import asyncio
 from typing import Any
@@ -16,26 +16,26 @@ from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.plots.graph import Node
-from agentjobs.web.dashboard.repos.detail import page_of_repo
-from agentjobs.web.dashboard.repos.graph_cache import shared
+from agentjobs.web.dashboard.repos.detail import repo_page_route
+from agentjobs.web.dashboard.repos.graph_cache import shared_cache
 from agentjobs.web.dashboard.repos.graph_views import (
     address_of_module,
     address_of_package,
     module_view,
     package_view,
 )
-from agentjobs.web.dashboard.repos.lookup import repo_of
+from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 
-_LISTED = 500
+_MAX_LISTED = 500
 _MOST_IMPORTED = 15
-_FOUND = 50
-_LONGEST_NAME = 4_096
+_MAX_RESULTS = 50
+_MAX_NAME_LENGTH = 4_096
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address asks for: a file, a name from elsewhere, a package, or a search."""
+class _Query(msgspec.Struct, frozen=True, kw_only=True):
+    """The query: a file, an external module, a package, or a search."""
 
     node: str = ""
     external: str = ""
@@ -45,11 +45,11 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(request: PageRequest) -> Response:
-    repo = await repo_of(request)
-    asked = _asked(request)
+    repo = await require_repo(request)
+    asked = _query(request)
     if asked.package:
         return await _package_page(request, repo, asked)
-    graph = await shared().load(request.db, repo.id)
+    graph = await shared_cache().load(request.db, repo.id)
     if graph is None:
         return await _page(request, repo, asked)
     if asked.node or asked.external:
@@ -60,49 +60,51 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _module_page(
-    request: PageRequest, repo: RepoView, asked: _Asked, graph: ModuleGraph
+    request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
 ) -> Response:
     name, external = asked.node or asked.external, not asked.node
-    found = await asyncio.to_thread(around, graph, name, external=external, most=_LISTED)
-    if found is None:
-        problem = Problem("not_found", "The indexed commit has no module of this name.")
+    neighbours = await asyncio.to_thread(around, graph, name, external=external, most=_MAX_LISTED)
+    if neighbours is None:
+        problem = Problem("not_found", "The indexed commit has no module with this name.")
         overview = await _overview(request, repo, graph)
         return await _page(request, repo, asked, problem=problem, **overview)
-    view = await asyncio.to_thread(module_view, _here(request, repo), found)
+    view = await asyncio.to_thread(module_view, _path(request, repo), neighbours)
     return await _page(request, repo, asked, view=view)
 
 
-async def _package_page(request: PageRequest, repo: RepoView, asked: _Asked) -> Response:
-    found = await package_neighbours(request.db, repo.id, asked.ecosystem, asked.package)
-    if found is None:
-        problem = Problem("not_found", "No manifest of the indexed commit leads to this package.")
+async def _package_page(request: PageRequest, repo: RepoView, asked: _Query) -> Response:
+    neighbours = await package_neighbours(request.db, repo.id, asked.ecosystem, asked.package)
+    if neighbours is None:
+        problem = Problem("not_found", "The indexed commit does not depend on this package.")
         return await _page(request, repo, asked, problem=problem)
-    rows = (*found.itself, *found.asked)
+    rows = (*neighbours.itself, *neighbours.asked)
     known = await advisories_of(request.db, repo.id, rows)
-    bad = frozenset(one.name for one in rows if one.position in known)
-    here = _here(request, repo)
-    view = await asyncio.to_thread(package_view, here, asked.ecosystem, asked.package, found, bad)
-    itself = [(one, known.get(one.position, [])) for one in found.itself]
-    return await _page(request, repo, asked, view=view, itself=itself[:_FOUND])
+    vulnerable = frozenset(one.name for one in rows if one.position in known)
+    path = _path(request, repo)
+    view = await asyncio.to_thread(
+        package_view, path, asked.ecosystem, asked.package, neighbours, vulnerable
+    )
+    itself = [(one, known.get(one.position, [])) for one in neighbours.itself]
+    return await _page(request, repo, asked, view=view, itself=itself[:_MAX_RESULTS])
 
 
 async def _results_page(
-    request: PageRequest, repo: RepoView, asked: _Asked, graph: ModuleGraph
+    request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
 ) -> Response:
-    here = _here(request, repo)
-    modules = await asyncio.to_thread(search_modules, graph, asked.q, most=_FOUND)
-    packages = await list_dependencies(request.db, repo.id, search=asked.q, limit=10 * _FOUND)
-    named = dict.fromkeys((one.ecosystem, one.name) for one in packages)
+    path = _path(request, repo)
+    modules = await asyncio.to_thread(search_modules, graph, asked.q, most=_MAX_RESULTS)
+    packages = await list_dependencies(request.db, repo.id, search=asked.q, limit=10 * _MAX_RESULTS)
+    names = dict.fromkeys((one.ecosystem, one.name) for one in packages)
     results = [
-        *_modules(here, modules),
-        *(Node(name, address_of_package(here, eco, name), note=eco) for eco, name in named),
+        *_modules(path, modules),
+        *(Node(name, address_of_package(path, eco, name), note=eco) for eco, name in names),
     ]
-    return await _page(request, repo, asked, results=results[: 2 * _FOUND])
+    return await _page(request, repo, asked, results=results[: 2 * _MAX_RESULTS])
 
 
 async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) -> dict[str, Any]:
-    """What is imported most: where somebody who knows nothing yet begins."""
-    here = _here(request, repo)
+    """The most imported modules, as starting points."""
+    path = _path(request, repo)
     files = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED)
     others = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED, external=True)
     return {
@@ -112,8 +114,8 @@ async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) ->
             "externals": len(graph.externals),
         },
         "most": [
-            ("Files that are imported most", _modules(here, files)),
-            ("Names from elsewhere that are imported most", _modules(here, others)),
+            ("Most imported files", _modules(path, files)),
+            ("Most imported external modules", _modules(path, others)),
         ],
     }
 
@@ -121,7 +123,7 @@ async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) ->
 async def _page(
     request: PageRequest,
     repo: RepoView,
-    asked: _Asked,
+    asked: _Query,
     *,
     problem: Problem | None = None,
     **shown: Any,
@@ -133,23 +135,23 @@ async def _page(
     )
 
 
-def _asked(request: PageRequest) -> _Asked:
-    """Names as they are: a file may begin with a space."""
-    given = request.http.query_params
+def _query(request: PageRequest) -> _Query:
+    """Names are not stripped: a file name may start with a space."""
+    parameters = request.http.query_params
     names = ("node", "external", "ecosystem", "package")
-    kept = {name: given.get(name, "").replace("\0", "")[:_LONGEST_NAME] for name in names}
-    return _Asked(**kept, q=request.query_param("q")[:300])
+    values = {name: parameters.get(name, "").replace("\0", "")[:_MAX_NAME_LENGTH] for name in names}
+    return _Query(**values, q=request.query_param("q")[:300])
 
 
-def _here(request: PageRequest, repo: RepoView) -> str:
+def _path(request: PageRequest, repo: RepoView) -> str:
     return f"{prefix_of(request.settings)}/repos/{repo.full_name}/graph"
 
 
-def _modules(here: str, modules: list[Module]) -> list[Node]:
+def _modules(path: str, modules: list[Module]) -> list[Node]:
     return [
         Node(
             one.name,
-            address_of_module(here, one.name, external=one.external),
+            address_of_module(path, one.name, external=one.external),
             "external" if one.external else "plain",
             f"imported by {counted(one.importers, 'file')}",
         )
@@ -157,4 +159,4 @@ def _modules(here: str, modules: list[Module]) -> list[Node]:
     ]
 
 
-ROUTES: Routes = [page_of_repo("graph", show)]
+ROUTES: Routes = [repo_page_route("graph", show)]

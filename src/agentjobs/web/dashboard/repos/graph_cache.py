@@ -1,6 +1,6 @@
-"""Module graphs that were looked at lately: unpacked beside the event loop, and kept.
+"""Caches recently viewed module graphs, up to a total number of files and edges.
 
-A graph of a commit never changes; as many are kept as have so many files and edges together.
+The graph of a commit never changes. Graphs are unpacked in a thread.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from agentjobs.inventory.graph_data import unpack_graph
 from agentjobs.inventory.model import ModuleGraph
 from agentjobs.store.database import Database
 
-# An edge takes some hundred bytes.
-MOST_ENTRIES = 400_000
+# An entry takes a few hundred bytes.
+MAX_ENTRIES = 400_000
 
 _Key = tuple[str, str, int]
 
 
-class KnownGraphs:
-    def __init__(self, most_entries: int = MOST_ENTRIES) -> None:
-        self._most_entries = most_entries
+class GraphCache:
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self._max_entries = max_entries
         self._graphs: OrderedDict[_Key, ModuleGraph] = OrderedDict()
 
     async def load(self, db: Database, repo_id: str) -> ModuleGraph | None:
         """None until the repository is indexed."""
-        # The length tells apart what different analyzers found in one commit.
+        # The size distinguishes results of different analyzer versions for one commit.
         row = await db.fetch_one(
             "SELECT commit_id, LENGTH(data) AS size FROM repo_graphs WHERE repo_id = :repo_id",
             repo_id=repo_id,
@@ -33,25 +33,25 @@ class KnownGraphs:
             return None
         key = (repo_id, row["commit_id"], row["size"])
         if key not in self._graphs:
-            graph = await _unpacked(db, repo_id)
+            graph = await _load(db, repo_id)
             if graph is None:
                 return None
-            self._keep(key, graph)
+            self._add(key, graph)
             return graph
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
-    def _keep(self, key: _Key, graph: ModuleGraph) -> None:
-        for old in [one for one in self._graphs if one[0] == key[0]]:
+    def _add(self, key: _Key, graph: ModuleGraph) -> None:
+        for old in [cached for cached in self._graphs if cached[0] == key[0]]:
             del self._graphs[old]
-        if _entries(graph) > self._most_entries:
+        if _entries(graph) > self._max_entries:
             return
         self._graphs[key] = graph
-        while sum(map(_entries, self._graphs.values())) > self._most_entries:
+        while sum(map(_entries, self._graphs.values())) > self._max_entries:
             self._graphs.popitem(last=False)
 
 
-async def _unpacked(db: Database, repo_id: str) -> ModuleGraph | None:
+async def _load(db: Database, repo_id: str) -> ModuleGraph | None:
     row = await db.fetch_one(
         "SELECT data FROM repo_graphs WHERE repo_id = :repo_id", repo_id=repo_id
     )
@@ -64,6 +64,6 @@ def _entries(graph: ModuleGraph) -> int:
 
 
 @cache
-def shared() -> KnownGraphs:
-    """Those of this process."""
-    return KnownGraphs()
+def shared_cache() -> GraphCache:
+    """The cache of this process."""
+    return GraphCache()

@@ -1,7 +1,4 @@
-"""What is shown of a place in a graph: the picture, and lists that say the same and more.
-
-Pure: neighbours in, nodes and addresses out. Modules and packages become the same view.
-"""
+"""Turns the neighbours of a module or package into a picture and lists. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
@@ -14,13 +11,13 @@ from agentjobs.inventory.graph_views import Neighbour, Neighbourhood
 from agentjobs.inventory.package_neighbors import PackageNeighbours
 from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
 
-_DRAWN = 20
-# Of those that are drawn on the right, so many places are kept for what is from elsewhere.
-_DRAWN_EXTERNALS = 7
+_MAX_DRAWN = 20
+# Nodes on the right reserved for external modules.
+_RESERVED_EXTERNALS = 7
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """`total` counts those that are not in `nodes`, too."""
+    """`total` includes neighbours that are not in `nodes`; `none` is shown if there are none."""
 
     id: str
     title: str
@@ -40,112 +37,136 @@ class GraphView(msgspec.Struct, frozen=True):
     lists: tuple[NodeList, ...]
 
 
-def address_of_module(here: str, name: str, *, external: bool) -> str:
-    return _address(here, **{"external" if external else "node": name})
+def address_of_module(path: str, name: str, *, external: bool) -> str:
+    return _with_query(path, **{"external" if external else "node": name})
 
 
-def address_of_package(here: str, ecosystem: str, name: str) -> str:
-    return _address(here, ecosystem=ecosystem, package=name)
+def address_of_package(path: str, ecosystem: str, name: str) -> str:
+    return _with_query(path, ecosystem=ecosystem, package=name)
 
 
-def module_view(here: str, found: Neighbourhood) -> GraphView:
-    importers = _nodes(here, found.importers.shown)
-    imported = _nodes(here, found.imported.shown)
-    externals = _nodes(here, found.externals.shown)
+def module_view(path: str, neighbours: Neighbourhood) -> GraphView:
+    importers = _nodes(path, neighbours.importers.shown)
+    imported = _nodes(path, neighbours.imported.shown)
+    externals = _nodes(path, neighbours.externals.shown)
     lists = [
         NodeList(
-            "importers", "Imported by", importers, found.importers.total, "No file imports it."
+            "importers",
+            "Imported by",
+            importers,
+            neighbours.importers.total,
+            "No file imports this module.",
         )
     ]
-    if not found.external:
+    if not neighbours.external:
         lists += [
-            NodeList("imported", "Imports", imported, found.imported.total, "No other file."),
+            NodeList("imported", "Imports", imported, neighbours.imported.total, "No other file."),
             NodeList(
                 "externals",
-                "Imports from elsewhere",
-                # The title says it already.
-                tuple(msgspec.structs.replace(one, note="") for one in externals),
-                found.externals.total,
+                "External imports",
+                # The list's title already says so.
+                tuple(msgspec.structs.replace(neighbour, note="") for neighbour in externals),
+                neighbours.externals.total,
                 "Nothing.",
             ),
         ]
-    files, others = _share(imported, externals)
+    files, others = _select_drawn(imported, externals)
     drawn = len(files) + len(others)
     picture = Picture(
-        title=f"What imports {found.name}, and what it imports",
-        centre=Node(found.name, kind="external" if found.external else "plain"),
-        left=importers[:_DRAWN],
+        title=f"What imports {neighbours.name}, and what it imports",
+        centre=Node(neighbours.name, kind="external" if neighbours.external else "plain"),
+        left=importers[:_MAX_DRAWN],
         right=(*files, *others),
-        more_left=max(found.importers.total - _DRAWN, 0),
-        more_right=found.imported.total + found.externals.total - drawn,
+        more_left=max(neighbours.importers.total - _MAX_DRAWN, 0),
+        more_right=neighbours.imported.total + neighbours.externals.total - drawn,
         more_left_href="#importers",
-        more_right_href="#imported" if found.imported.total > len(files) else "#externals",
+        more_right_href="#imported" if neighbours.imported.total > len(files) else "#externals",
     )
-    kind = "imported from elsewhere" if found.external else "module"
-    return GraphView(found.name, kind, draw(picture), tuple(lists))
+    kind = "external module" if neighbours.external else "module"
+    return GraphView(neighbours.name, kind, draw(picture), tuple(lists))
 
 
 def package_view(
-    here: str, ecosystem: str, name: str, found: PackageNeighbours, bad: frozenset[str]
+    path: str, ecosystem: str, name: str, neighbours: PackageNeighbours, vulnerable: frozenset[str]
 ) -> GraphView:
-    """`bad` are names of packages that something is known against."""
+    """`vulnerable` holds the names of packages with known vulnerabilities."""
     manifests = tuple(
-        Node(one, f"{here.removesuffix('/graph')}/dependencies?{urlencode({'manifest': one})}")
-        for one in found.manifests
+        Node(
+            manifest,
+            f"{path.removesuffix('/graph')}/dependencies?{urlencode({'manifest': manifest})}",
+        )
+        for manifest in neighbours.manifests
     )
-    askers = tuple(_package(here, ecosystem, one, bad) for one in found.askers)
-    asked = tuple(
-        _package(here, ecosystem, one.name, bad, one.version or "") for one in found.asked
+    dependents = tuple(
+        _package(path, ecosystem, dependent, vulnerable) for dependent in neighbours.askers
     )
-    left = (*manifests, *askers)
+    dependencies = tuple(
+        _package(path, ecosystem, neighbour.name, vulnerable, neighbour.version or "")
+        for neighbour in neighbours.asked
+    )
+    left = (*manifests, *dependents)
     picture = Picture(
-        title=f"Who asks for {name}, and what it asks for",
-        centre=Node(name, kind="bad" if name in bad else "plain", note=_versions(found.itself)),
-        left=left[:_DRAWN],
-        right=asked[:_DRAWN],
-        more_left=max(len(left) - _DRAWN, 0),
-        more_right=max(len(asked) - _DRAWN, 0),
-        more_left_href="#askers" if len(askers) > len(manifests) else "#manifests",
+        title=f"Packages that depend on {name}, and its dependencies",
+        centre=Node(
+            name,
+            kind="bad" if name in vulnerable else "plain",
+            note=_versions(neighbours.itself),
+        ),
+        left=left[:_MAX_DRAWN],
+        right=dependencies[:_MAX_DRAWN],
+        more_left=max(len(left) - _MAX_DRAWN, 0),
+        more_right=max(len(dependencies) - _MAX_DRAWN, 0),
+        more_left_href="#askers" if len(dependents) > len(manifests) else "#manifests",
         more_right_href="#asked",
     )
     lists = (
-        NodeList("manifests", "Asked for in", manifests, len(manifests), "No manifest itself."),
-        NodeList("askers", "Asked for by", askers, len(askers), "No other package."),
-        NodeList("asked", "Asks for", asked, len(asked), "Nothing that a lock file tells of."),
+        NodeList(
+            "manifests", "Declared in", manifests, len(manifests), "Not declared in any manifest."
+        ),
+        NodeList("askers", "Required by", dependents, len(dependents), "No other package."),
+        NodeList(
+            "asked",
+            "Requires",
+            dependencies,
+            len(dependencies),
+            "No dependencies in a lock file.",
+        ),
     )
     return GraphView(name, f"{ecosystem} package", draw(picture), lists)
 
 
-def _address(here: str, **query: str) -> str:
-    return f"{here}?{urlencode(query, errors='replace')}"
+def _with_query(path: str, **query: str) -> str:
+    return f"{path}?{urlencode(query, errors='replace')}"
 
 
-def _nodes(here: str, neighbours: Iterable[Neighbour]) -> tuple[Node, ...]:
+def _nodes(path: str, neighbours: Iterable[Neighbour]) -> tuple[Node, ...]:
     return tuple(
         Node(
-            one.name,
-            address_of_module(here, one.name, external=one.external),
-            "external" if one.external else "plain",
-            "from elsewhere" if one.external else "",
+            neighbour.name,
+            address_of_module(path, neighbour.name, external=neighbour.external),
+            "external" if neighbour.external else "plain",
+            "external" if neighbour.external else "",
         )
-        for one in neighbours
+        for neighbour in neighbours
     )
 
 
-def _share(
+def _select_drawn(
     files: Sequence[Node], externals: Sequence[Node]
 ) -> tuple[Sequence[Node], Sequence[Node]]:
-    """Those that are drawn, so that neither pushes the others out."""
-    for_others = min(len(externals), max(_DRAWN_EXTERNALS, _DRAWN - len(files)))
-    return files[: _DRAWN - for_others], externals[:for_others]
+    """The nodes to draw, so that neither group displaces the other."""
+    external_count = min(len(externals), max(_RESERVED_EXTERNALS, _MAX_DRAWN - len(files)))
+    return files[: _MAX_DRAWN - external_count], externals[:external_count]
 
 
-def _package(here: str, ecosystem: str, name: str, bad: frozenset[str], version: str = "") -> Node:
+def _package(
+    path: str, ecosystem: str, name: str, vulnerable: frozenset[str], version: str = ""
+) -> Node:
     notes = [version] if version else []
-    notes += ["vulnerable"] if name in bad else []
-    kind: Kind = "bad" if name in bad else "plain"
-    return Node(name, address_of_package(here, ecosystem, name), kind, ", ".join(notes))
+    notes += ["vulnerable"] if name in vulnerable else []
+    kind: Kind = "bad" if name in vulnerable else "plain"
+    return Node(name, address_of_package(path, ecosystem, name), kind, ", ".join(notes))
 
 
 def _versions(rows: Iterable[DependencyView]) -> str:
-    return ", ".join(dict.fromkeys(one.version for one in rows if one.version))
+    return ", ".join(dict.fromkeys(neighbour.version for neighbour in rows if neighbour.version))

@@ -63,7 +63,7 @@ class DiffView(msgspec.Struct, frozen=True):
     counted: bool
 
 
-class Ends(msgspec.Struct, frozen=True):
+class CommitRange(msgspec.Struct, frozen=True):
     """Whose diff it is: what was rendered for it is remembered under this name."""
 
     repo_id: str
@@ -71,7 +71,9 @@ class Ends(msgspec.Struct, frozen=True):
     head: str
 
 
-def view_of(diff: Diff, ends: Ends | None = None, cache: RenderedDiffs | None = None) -> DiffView:
+def render_diff_view(
+    diff: Diff, ends: CommitRange | None = None, cache: RenderedDiffs | None = None
+) -> DiffView:
     """Takes its time on a large diff: call it beside the event loop."""
     maker = _Maker(ends, cache or shared(), "page")
     files = []
@@ -94,8 +96,8 @@ def view_of(diff: Diff, ends: Ends | None = None, cache: RenderedDiffs | None = 
     )
 
 
-def file_view_of(
-    file: FileDiff, index: int, ends: Ends | None = None, cache: RenderedDiffs | None = None
+def render_file_view(
+    file: FileDiff, index: int, ends: CommitRange | None = None, cache: RenderedDiffs | None = None
 ) -> FileView:
     """One file alone, all of its lines."""
     return _Maker(ends, cache or shared(), "alone").file(file, index, lazy=False)
@@ -104,7 +106,7 @@ def file_view_of(
 class _Maker:
     """Counts what it has coloured: after so many lines, or so long, the rest stays plain."""
 
-    def __init__(self, ends: Ends | None, cache: RenderedDiffs, how: str) -> None:
+    def __init__(self, ends: CommitRange | None, cache: RenderedDiffs, how: str) -> None:
         self._ends = ends
         self._cache = cache
         self._how = how
