@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.event_loop import TidyLoops
-from tests.support.postgres import PostgresCluster
+from tests.support.postgres import FreshDatabases, PostgresCluster
 
 asyncio.set_event_loop_policy(TidyLoops())
 
@@ -46,12 +46,19 @@ def postgres_template(postgres_cluster: PostgresCluster) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_cluster: PostgresCluster, postgres_template: str) -> FreshDatabases:
+    return FreshDatabases(postgres_cluster, postgres_template)
+
+
 @pytest.fixture
-def postgres_url(postgres_cluster: PostgresCluster, postgres_template: str) -> Iterator[str]:
-    """A fresh PostgreSQL database with the current schema."""
-    name = postgres_cluster.create_database(postgres_template)
+def postgres_url(
+    postgres_cluster: PostgresCluster, postgres_databases: FreshDatabases
+) -> Iterator[str]:
+    """An empty PostgreSQL database with the current schema."""
+    name = postgres_databases.take()
     yield postgres_cluster.url(name)
-    postgres_cluster.drop_database(name)
+    postgres_databases.give_back(name)
 
 
 @pytest.fixture(scope="session")

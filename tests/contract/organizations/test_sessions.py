@@ -235,7 +235,10 @@ async def test_one_sees_ones_own_sessions_and_where_they_came_from(database: Dat
     (session,) = await list_sessions(database, ada.id)
     assert viewer is not None
     assert (session.hash, session.id) == (viewer.session, viewer.session.hex()[:16])
-    assert (session.address, session.user_agent) == ("192.0.2.9", "x?" + "y" * 298)
+    assert (session.address, session.user_agent) == (
+        "192.0.2.9",
+        "x\N{REPLACEMENT CHARACTER}?" + "y" * 297,
+    )
 
 
 async def test_a_removed_member_cannot_start_another(database: Database) -> None:
