@@ -20,11 +20,10 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from agentjobs.webhooks.claim import Terms, claim, release
-from agentjobs.webhooks.concurrency import Lanes
+from agentjobs.webhooks.concurrency import ScanCursor, Slots
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
-from agentjobs.webhooks.fairness import Cursor
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
+from agentjobs.webhooks.queue import LeaseTerms, claim, release
 from agentjobs.webhooks.retention import prune_deliveries
 from bench.cluster import durable_cluster
 from bench.report import verdict
@@ -69,9 +68,9 @@ class Log:
         }
 
     async def _claim(self) -> float:
-        terms = Terms(owner="snd_bench", lease_ms=30_000, now=now_ms())
+        terms = LeaseTerms(owner="snd_bench", lease_ms=30_000, now=now_ms())
         began = time.perf_counter()
-        claimed = await self.db.transact(claim, "first", Lanes(_BATCH, 8), terms, Cursor())
+        claimed = await self.db.transact(claim, "first", Slots(_BATCH, 8), terms, ScanCursor())
         spent = time.perf_counter() - began
         assert claimed.deliveries
         await self.db.transact(release, [one for _, one in claimed.deliveries], terms.owner)

@@ -16,7 +16,7 @@ import asyncpg
 
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
-from agentjobs.loops.delivery_loop import sending
+from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings, load
@@ -103,7 +103,7 @@ class Service:
 
     async def drain(self) -> float:
         """Seconds until all that waits is sent and recorded, by a sender that begins now."""
-        async with sending(self._db, self._settings, self._allowed(), asyncio.Event()):
+        async with run_sender(self._db, self._settings, self._allowed(), asyncio.Event()):
             began = time.monotonic()
             while not await self._is_done():  # noqa: ASYNC110 - the store has no event for it
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
@@ -180,7 +180,7 @@ async def sending_service(place: Place) -> AsyncIterator[Service]:
         # In a hurry at the end: nobody waits for a receiver that hangs.
         hurry = asyncio.Event()
         hurry.set()
-        async with sending(service._db, service._settings, service._allowed(), hurry):
+        async with run_sender(service._db, service._settings, service._allowed(), hurry):
             yield service
 
 

@@ -7,13 +7,12 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.claim import Terms, claim
-from agentjobs.webhooks.concurrency import Kind, Lanes
+from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, Slots
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
-from agentjobs.webhooks.fairness import Cursor
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.record import Disabled, Finished, record
-from agentjobs.webhooks.retry_policy import judge
+from agentjobs.webhooks.queue import LeaseTerms, claim
+from agentjobs.webhooks.record import DisabledEndpoint, FinishedAttempt, record
+from agentjobs.webhooks.retries import decide_outcome
 
 LEASE_MS = 30_000
 RETRY_SECONDS = (5, 60, 720)
@@ -47,10 +46,10 @@ class Deliveries:
     """The deliveries of one store, claimed and recorded by `sender`."""
 
     db: Database
-    lanes: Lanes = field(default_factory=lambda: Lanes(100, 8))
+    slots: Slots = field(default_factory=lambda: Slots(100, 8))
     sender: str = "snd_a"
-    cursors: dict[Kind, Cursor] = field(
-        default_factory=lambda: {"first": Cursor(), "retry": Cursor()}
+    cursors: dict[AttemptKind, ScanCursor] = field(
+        default_factory=lambda: {"first": ScanCursor(), "retry": ScanCursor()}
     )
 
     async def organization(self, organization_id: str = "org_a") -> str:
@@ -82,9 +81,9 @@ class Deliveries:
     async def claim_retries(self, *, now: int | None = None) -> list[ClaimedDelivery]:
         return await self._claim("retry", now, {})
 
-    async def record(self, *ended: tuple[ClaimedDelivery, Attempt]) -> list[Disabled]:
+    async def record(self, *ended: tuple[ClaimedDelivery, Attempt]) -> list[DisabledEndpoint]:
         finished = [
-            Finished(delivery, one, judge(one, delivery.failures, RETRY_SECONDS))
+            FinishedAttempt(delivery, one, decide_outcome(one, delivery.failures, RETRY_SECONDS))
             for delivery, one in ended
         ]
         return await self.db.transact(
@@ -109,11 +108,11 @@ class Deliveries:
         await self.db.transact(_age_leases)
 
     async def _claim(
-        self, kind: Kind, now: int | None, terms: dict[str, Any]
+        self, kind: AttemptKind, now: int | None, terms: dict[str, Any]
     ) -> list[ClaimedDelivery]:
         moment = now_ms() if now is None else now
-        how = Terms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
-        claimed = await self.db.transact(claim, kind, self.lanes, how, self.cursors[kind])
+        how = LeaseTerms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
+        claimed = await self.db.transact(claim, kind, self.slots, how, self.cursors[kind])
         return [one for _, one in claimed.deliveries]
 
 

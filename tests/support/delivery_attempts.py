@@ -9,7 +9,7 @@ import uvloop
 
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.outbound.guard.resolver import LookUp, system_addresses
-from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.model import Attempt
 from tests.support.bad_receivers import Authority, Behaviour, Receiver, receiver
 
@@ -33,8 +33,8 @@ async def connections(
     timeout_seconds: float = 60,
     connect_seconds: float = 30,
     look_up: LookUp = system_addresses,
-) -> AsyncIterator[Connections]:
-    opened = Connections(
+) -> AsyncIterator[WebhookClient]:
+    opened = WebhookClient(
         allowed,
         ca_file=str(authority.file) if authority else "",
         proxy=proxy,
@@ -48,9 +48,9 @@ async def connections(
         await opened.close()
 
 
-async def send(opened: Connections, url: str, endpoint: str = "whk_1") -> Attempt:
+async def send(opened: WebhookClient, url: str, endpoint: str = "whk_1") -> Attempt:
     async with asyncio.timeout(100):
-        return await opened.attempt(endpoint, url, HEADERS, BODY)
+        return await opened.post(endpoint, url, HEADERS, BODY)
 
 
 async def one_attempt(behaviour: Behaviour, **options: Any) -> tuple[Attempt, Receiver]:

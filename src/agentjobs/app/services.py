@@ -16,7 +16,7 @@ from agentjobs.app.signals import Stop
 from agentjobs.app.worker import working
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
-from agentjobs.loops.delivery_loop import sending
+from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
@@ -56,7 +56,9 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 async def run_worker(settings: Settings) -> None:
     async with (
         _opened(settings) as (context, stop),
-        sending(context.db, settings, effective_allowance(settings, is_laptop=False), stop.hurry),
+        run_sender(
+            context.db, settings, effective_allowance(settings, is_laptop=False), stop.hurry
+        ),
         working(context, git_url=settings.effective_public_url) as worker,
     ):
         await worker.run(stop.asked, stop.hurry)
@@ -92,7 +94,7 @@ async def _sending(
     """Beside an API, which also tells the command line what may be added."""
     allowed = effective_allowance(context.settings, is_laptop=is_laptop)
     await store_allowance(context.db, allowed)
-    async with sending(context.db, context.settings, allowed, stop.hurry):
+    async with run_sender(context.db, context.settings, allowed, stop.hurry):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Webhooks go out while the body runs; at its end what is under way gets a moment to finish."""
+"""Runs a webhook sender; on shutdown, attempts in progress get a few seconds to finish."""
 
 import asyncio
 import contextlib
@@ -11,44 +11,44 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database, StoreError
-from agentjobs.webhooks.send import connections_of
+from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.sender import Sender
-from agentjobs.webhooks.signing_secrets import SecretBox
+from agentjobs.webhooks.signing import SecretOpener
 
 _log = logging.getLogger(__name__)
-# A receiver that hangs must not hold up the end; what is cut off is sent again.
-_MOST_DRAIN_SECONDS = 5.0
+# Limits how long a hanging receiver delays shutdown; interrupted deliveries are sent again.
+_MAX_DRAIN_SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
-async def sending(
+async def run_sender(
     db: Database, settings: Settings, allowed: Allowed, hurry: asyncio.Event
 ) -> AsyncIterator[None]:
     if not settings.send_webhooks:
         yield
         return
-    # Receivers hold connections, too.
+    # Every attempt needs a file descriptor.
     raise_open_files_limit()
     try:
-        connections = connections_of(settings, allowed)
+        client = WebhookClient.from_settings(settings, allowed)
     except ValueError as error:
         raise SettingsError(str(error)) from None
-    sender = Sender(db, SecretBox(SealingKeys.load(settings)), connections, settings)
-    running = {
+    sender = Sender(db, SecretOpener(SealingKeys.load(settings)), client, settings)
+    tasks = {
         asyncio.create_task(keep_alive("deliveries", sender.run)),
         asyncio.create_task(keep_alive("delivery records", sender.recorder.run)),
     }
     try:
         yield
     finally:
-        await end_tasks(running)
+        await end_tasks(tasks)
         await _drain(sender, settings, hurry)
-        await connections.close()
+        await client.close()
 
 
 async def _drain(sender: Sender, settings: Settings, hurry: asyncio.Event) -> None:
-    seconds = min(_MOST_DRAIN_SECONDS, settings.drain_grace_seconds)
+    seconds = min(_MAX_DRAIN_SECONDS, settings.drain_grace_seconds)
     try:
         await sender.drain(seconds, hurry)
     except StoreError as error:
-        _log.warning("the store does not learn which deliveries went out last: %s", error)
+        _log.warning("the last deliveries could not be recorded: %s", error)

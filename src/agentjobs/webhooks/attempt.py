@@ -1,162 +1,233 @@
-"""One attempt: the request, the head of the answer, the first bytes of its body.
+"""One attempt: sign the stored bytes, send them, read the response. The same for every delivery.
 
-Never raises what a receiver can cause: all of it becomes an Attempt. Only a machine that has run
-out of files or memory is no receiver's doing, and raises OutOfRoom. Signs and stores nothing.
+Whatever a receiver can cause becomes an Attempt. Only ResourcesExhausted is raised: it is this
+machine's problem, not the receiver's. Stores nothing.
 """
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable, Hashable
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Self
+from weakref import WeakValueDictionary
+
+from yarl import URL
 
 from agentjobs.clock import now_ms
+from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
+from agentjobs.outbound.guard.sessions import trusted_certificates
 from agentjobs.outbound.untrusted_http.connection import StrangerConnection
-from agentjobs.outbound.untrusted_http.dial import Origin, Progress
+from agentjobs.outbound.untrusted_http.dial import Progress, connect
 from agentjobs.outbound.untrusted_http.pool import IdleConnections
 from agentjobs.outbound.untrusted_http.response import Answer, RawHeaders
+from agentjobs.settings import Settings
 from agentjobs.webhooks.failures import (
     Failure,
-    Limits,
-    OutOfRoom,
-    failure_of_error,
-    failure_of_status,
-    is_out_of_room,
+    ResourcesExhausted,
+    Timeouts,
+    classify_error,
+    classify_status,
+    is_resource_exhaustion,
     is_success,
+    malformed_request,
 )
-from agentjobs.webhooks.model import Attempt, Headers
-from agentjobs.webhooks.receivers import Request
+from agentjobs.webhooks.model import Attempt, ClaimedDelivery, Headers
+from agentjobs.webhooks.request import Receiver, Request, build_request, parse_receiver
+from agentjobs.webhooks.signing import SecretOpener, signed_headers
 
 BODY_SECONDS = 2
-MOST_HEADERS = 100
-# So much of them is logged.
-HEADER_BYTES = 16 * 1024
+# Bounds on the response headers that are logged.
+MAX_LOGGED_HEADERS = 100
+MAX_LOGGED_HEADER_BYTES = 16 * 1024
+MAX_CACHED_RECEIVERS = 4_096
+MAX_LOOKUPS_PER_ENDPOINT = 2
+MAX_LOOKUPS = 64
 
 
-class Way(NamedTuple):
-    """To one receiver: over a connection that `owner` has left, or one that is made now."""
+async def send(
+    delivery: ClaimedDelivery, secrets: SecretOpener, client: "WebhookClient"
+) -> Attempt:
+    """Raises Problem if this machine cannot open the secret."""
+    at = now_ms()
+    opened = secrets.open(delivery.organization_id, delivery.endpoint_id, delivery.secrets, at)
+    headers = signed_headers(delivery, opened, at)
+    return await client.post(delivery.endpoint_id, delivery.url, headers, delivery.body)
 
-    origin: Origin
-    owner: Hashable
-    connect: Callable[[Progress], Awaitable[StrangerConnection]]
+
+class WebhookClient:
+    """Belongs to the event loop that creates it. No attempt may start after `close`."""
+
+    def __init__(
+        self,
+        allowed: Allowed,
+        *,
+        ca_file: str = "",
+        proxy: str = "",
+        timeout_seconds: float,
+        connect_seconds: float,
+        look_up: LookUp = system_addresses,
+    ) -> None:
+        """Raises ValueError if the operator's certificates cannot be read."""
+        self._allowed = allowed
+        self._tls = trusted_certificates(ca_file)
+        self._proxy = URL(proxy) if proxy else None
+        self._timeouts = Timeouts(timeout_seconds, connect_seconds)
+        self._look_up = look_up
+        self._lookup_threads = threading.Semaphore(MAX_LOOKUPS)
+        # Lookups in progress keep their entry alive; without any, the endpoint's limit is moot.
+        self._lookups: WeakValueDictionary[str, Lookups] = WeakValueDictionary()
+        self._receivers: dict[str, Receiver] = {}
+        self._pool = IdleConnections()
+
+    @classmethod
+    def from_settings(cls, settings: Settings, allowed: Allowed) -> Self:
+        return cls(
+            allowed,
+            ca_file=settings.ca_file,
+            proxy=settings.webhooks_proxy,
+            timeout_seconds=settings.webhook_timeout_seconds,
+            connect_seconds=settings.webhook_connect_seconds,
+        )
+
+    async def post(
+        self, endpoint_id: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Attempt:
+        """Raises only CancelledError and ResourcesExhausted."""
+        receiver = self._receivers.get(url) or self._add_receiver(url)
+        request = build_request(receiver, headers, body)
+        progress = _AttemptProgress()
+        if receiver.refusal is not None:
+            return _without_response(progress, request, receiver.refusal)
+        if request.is_malformed:
+            return _without_response(progress, request, malformed_request())
+        failure = await self._exchange(endpoint_id, receiver, request, progress)
+        # The response head decides: a late, cut off or malformed body does not change the result.
+        if (response := progress.response) is not None:
+            return _with_response(progress, request, response)
+        return _without_response(progress, request, self._classify(failure, receiver, progress))
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def _add_receiver(self, url: str) -> Receiver:
+        if len(self._receivers) >= MAX_CACHED_RECEIVERS:
+            self._receivers.clear()
+        receiver = parse_receiver(url, self._allowed, self._tls, self._proxy)
+        self._receivers[url] = receiver
+        return receiver
+
+    async def _exchange(
+        self, endpoint_id: str, receiver: Receiver, request: Request, progress: "_AttemptProgress"
+    ) -> Exception | None:
+        """Returns what ended the exchange before its end, if anything did."""
+        deadline = asyncio.get_running_loop().time() + self._timeouts.total_seconds
+        key = (endpoint_id, receiver.origin)
+        try:
+            connection = self._pool.take(key)
+            if connection is None:
+                async with asyncio.timeout(self._timeouts.connect_seconds):
+                    connection = await self._connect(endpoint_id, receiver, progress)
+            progress.connection = connection
+            progress.address = connection.address
+            progress.stage = "exchange"
+            await connection.ask(request.data, deadline, BODY_SECONDS)
+        except asyncio.CancelledError:
+            # The receiver has responded: sending again for the sake of the body is wrong.
+            if progress.response is None:
+                raise
+            _uncancel()
+        except Exception as error:  # noqa: BLE001 - whatever a receiver causes is a result
+            return error
+        finally:
+            if progress.connection is not None:
+                self._pool.put(key, progress.connection)
+        return None
+
+    async def _connect(
+        self, endpoint_id: str, receiver: Receiver, progress: Progress
+    ) -> StrangerConnection:
+        lookups = self._lookups.get(endpoint_id)
+        if lookups is None:
+            lookups = Lookups(self._look_up, MAX_LOOKUPS_PER_ENDPOINT, self._lookup_threads)
+            self._lookups[endpoint_id] = lookups
+        return await connect(receiver.origin, receiver.allowed, lookups, progress)
+
+    def _classify(self, error: Exception | None, receiver: Receiver, progress: Progress) -> Failure:
+        error = error or RuntimeError("no response")
+        if progress.stage != "exchange" and is_resource_exhaustion(error):
+            raise ResourcesExhausted(str(error))
+        return classify_error(error, progress.stage, receiver.origin, self._timeouts)
 
 
-class Seen(Progress):
-    """What an attempt has seen so far; its connection stays its own until it ends."""
+class _AttemptProgress(Progress):
+    """What is known of an attempt so far; it owns its connection until it ends."""
 
-    __slots__ = ("at", "began", "connection")
+    __slots__ = ("at", "connection", "started")
 
     def __init__(self) -> None:
         super().__init__()
         self.at = now_ms()
-        self.began = time.monotonic()
+        self.started = time.monotonic()
         self.connection: StrangerConnection | None = None
 
     @property
-    def answer(self) -> Answer | None:
-        """Only one whose head is there."""
+    def response(self) -> Answer | None:
+        """None until its head has arrived."""
         connection = self.connection
         return connection.answer if connection is not None and connection.has_answered else None
 
 
-async def make_attempt(
-    idle: IdleConnections, way: Way, request: Request, limits: Limits
-) -> Attempt:
-    seen = Seen()
-    trouble: Exception | None = None
-    try:
-        await _exchange(idle, way, request.data, limits, seen)
-    except asyncio.CancelledError:
-        # Who was told already must not be told again, for the sake of a body.
-        if seen.answer is None:
-            raise
-        _go_on()
-    except Exception as error:  # noqa: BLE001 - whatever a receiver causes is its attempt's result
-        trouble = error
-    finally:
-        if seen.connection is not None:
-            idle.put(way.owner, seen.connection)
-    # With the head it is decided: a body that is late, cut or malformed changes nothing.
-    if (answer := seen.answer) is not None:
-        return _answered(seen, request, answer)
-    return _unanswered(seen, request, _failure(trouble, way.origin, limits, seen))
-
-
-def failed_attempt(request: Request, failure: Failure) -> Attempt:
-    """One that nothing was dialled for."""
-    return _unanswered(Seen(), request, failure)
-
-
-async def _exchange(
-    idle: IdleConnections, way: Way, data: bytes, limits: Limits, seen: Seen
-) -> None:
-    until = asyncio.get_running_loop().time() + limits.timeout_seconds
-    connection = idle.take(way.owner)
-    if connection is None:
-        async with asyncio.timeout(limits.connect_seconds):
-            connection = await way.connect(seen)
-    seen.connection = connection
-    seen.address = connection.address
-    seen.stage = "exchange"
-    await connection.ask(data, until, BODY_SECONDS)
-
-
-def _go_on() -> None:
+def _uncancel() -> None:
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
 
 
-def _failure(trouble: Exception | None, origin: Origin, limits: Limits, seen: Seen) -> Failure:
-    error = trouble or RuntimeError("nothing came")
-    if seen.stage != "exchange" and is_out_of_room(error):
-        raise OutOfRoom(str(error))
-    return failure_of_error(error, seen.stage, origin, limits)
-
-
-def _answered(seen: Seen, request: Request, answer: Answer) -> Attempt:
-    assert seen.connection is not None
-    failure = None if is_success(answer.status) else _failure_of(answer)
+def _with_response(progress: _AttemptProgress, request: Request, response: Answer) -> Attempt:
+    assert progress.connection is not None
+    failure = None if is_success(response.status) else _classify_response(response)
     return Attempt(
-        at=seen.at,
-        duration_ms=round((seen.connection.answered_at - seen.began) * 1_000),
+        at=progress.at,
+        duration_ms=round((progress.connection.answered_at - progress.started) * 1_000),
         request_headers=request.headers,
-        address=seen.address,
-        status_code=answer.status,
-        response_headers=_received_headers(answer.headers),
-        response_body=bytes(answer.body),
+        address=progress.address,
+        status_code=response.status,
+        response_headers=_logged_headers(response.headers),
+        response_body=bytes(response.body),
         error_class=failure and failure.error_class,
         error=failure and failure.error,
     )
 
 
-def _unanswered(seen: Seen, request: Request, failure: Failure) -> Attempt:
+def _without_response(progress: _AttemptProgress, request: Request, failure: Failure) -> Attempt:
     return Attempt(
-        at=seen.at,
-        duration_ms=round((time.monotonic() - seen.began) * 1_000),
+        at=progress.at,
+        duration_ms=round((time.monotonic() - progress.started) * 1_000),
         request_headers=request.headers,
-        address=seen.address,
+        address=progress.address,
         error_class=failure.error_class,
         error=failure.error,
     )
 
 
-def _failure_of(answer: Answer) -> Failure:
-    locations = (value for name, value in answer.headers if name.lower() == b"location")
-    return failure_of_status(answer.status, _text(answer.reason), _text(next(locations, b"")))
+def _classify_response(response: Answer) -> Failure:
+    locations = (value for name, value in response.headers if name.lower() == b"location")
+    location = _decode(next(locations, b""))
+    return classify_status(response.status, _decode(response.reason), location)
 
 
-def _received_headers(raw: RawHeaders) -> Headers:
-    """The first of them, as far as there is room in the log."""
-    kept: list[tuple[str, str]] = []
-    room = HEADER_BYTES
-    for name, value in raw[:MOST_HEADERS]:
-        room -= len(name) + len(value)
-        if room < 0:
+def _logged_headers(raw: RawHeaders) -> Headers:
+    logged: list[tuple[str, str]] = []
+    bytes_left = MAX_LOGGED_HEADER_BYTES
+    for name, value in raw[:MAX_LOGGED_HEADERS]:
+        bytes_left -= len(name) + len(value)
+        if bytes_left < 0:
             break
-        kept.append((_text(name), _text(value)))
-    return tuple(kept)
+        logged.append((_decode(name), _decode(value)))
+    return tuple(logged)
 
 
-def _text(raw: bytes) -> str:
-    """No lone surrogate; that there is no control character is the parser's care."""
+def _decode(raw: bytes) -> str:
+    """Never yields a lone surrogate; the HTTP parser already rejects control characters."""
     return raw.decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Where an organization wants its events sent: listed, found, disabled, enabled, removed.
+"""Endpoints of an organization: list, find, disable, enable, remove.
 
-Knows neither the network nor a secret in clear.
+Knows neither the network nor a decrypted secret.
 """
 
 from typing import Any
@@ -12,21 +12,21 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks.closing import fail_waiting
 from agentjobs.webhooks.events import decode_filter
 from agentjobs.webhooks.model import DisabledReason
+from agentjobs.webhooks.queue import fail_waiting
 
-_MOST_TARGET_LENGTH = 500
+_MAX_TARGET_LENGTH = 500
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be known of an endpoint: everything but its secrets."""
+    """An endpoint without its secrets."""
 
     id: str
     organization: str
     url: str
     description: str = ""
-    # None of them: all of them.
+    # Empty: all events.
     events: tuple[str, ...] = ()
     created_at: int
     disabled_at: int | None = None
@@ -34,7 +34,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     last_success_at: int | None = None
     last_failure_at: int | None = None
     failing_since: int | None = None
-    # When the pending secret takes over, while there is one.
+    # When the pending secret replaces the main one; None without a pending secret.
     promote_at: int | None = None
 
     @property
@@ -57,43 +57,44 @@ async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
 
 
 async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """By its identifier or its exact address, if only one has that."""
-    every = await list_endpoints(db, organization)
-    found = [each for each in every if endpoint in {each.id, each.url}]
-    if not found:
+    """By its identifier or its exact URL."""
+    endpoints = await list_endpoints(db, organization)
+    matches = [each for each in endpoints if endpoint in {each.id, each.url}]
+    if not matches:
         raise Problem(
             "endpoint_not_found",
-            f"The organization {organization!r} has no endpoint {endpoint!r}; `agentjobs webhooks "
-            f"list{org_flag(organization)}` shows those it has.",
+            f"The organization {organization!r} has no endpoint {endpoint!r}. `agentjobs webhooks "
+            f"list{org_flag(organization)}` lists its endpoints.",
         )
-    if len(found) > 1:
-        ids = ", ".join(each.id for each in found)
+    if len(matches) > 1:
+        ids = ", ".join(each.id for each in matches)
         raise Problem(
-            "endpoint_ambiguous", f"Several endpoints have this address; name one of them: {ids}"
+            "endpoint_ambiguous", f"Several endpoints have this URL. Use an identifier: {ids}"
         )
-    return found[0]
+    return matches[0]
 
 
 async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """By hand. One that is disabled already keeps its time and reason."""
-    found = await find_endpoint(db, organization, endpoint)
-    disabled = await db.transact(_disable_by_hand, found, entry("webhook.disabled", found))
-    await _finish_closing(db, found.id)
+    """On request of an admin. An endpoint that is already disabled keeps its time and reason."""
+    current = await find_endpoint(db, organization, endpoint)
+    entry = audit_entry("webhook.disabled", current)
+    disabled = await db.transact(_disable_by_hand, current, entry)
+    await _fail_all_waiting(db, current.id)
     return disabled
 
 
 async def enable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """Its health starts anew; what was not sent meanwhile is not made up for."""
-    found = await find_endpoint(db, organization, endpoint)
-    return await db.transact(_enable, found, entry("webhook.enabled", found))
+    """Resets its health. Events from while it was disabled are not sent."""
+    current = await find_endpoint(db, organization, endpoint)
+    return await db.transact(_enable, current, audit_entry("webhook.enabled", current))
 
 
 async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """Its secrets are wiped; its deliveries stay in the log until they are pruned."""
-    found = await find_endpoint(db, organization, endpoint)
-    await db.transact(_remove, found, entry("webhook.removed", found))
-    await _finish_closing(db, found.id)
-    return found
+    """Erases its secrets; its deliveries stay in the log until they are pruned."""
+    current = await find_endpoint(db, organization, endpoint)
+    await db.transact(_remove, current, audit_entry("webhook.removed", current))
+    await _fail_all_waiting(db, current.id)
+    return current
 
 
 async def disable(
@@ -101,12 +102,12 @@ async def disable(
     endpoint_id: str,
     reason: DisabledReason,
     at_ms: int,
-    by: audit.Entry | None = None,
+    entry: audit.Entry | None = None,
 ) -> bool:
-    """Fails what waits for it, too; of a long queue the senders' upkeep does the rest.
+    """Also fails a batch of its waiting deliveries; senders' maintenance fails the rest.
 
-    `by` tells who asked for it; nobody: the service does it by itself.
-    False: it was disabled, with its own reason, or is removed.
+    Without an audit `entry` the service itself is recorded as the actor. Returns False if the
+    endpoint was already disabled or removed.
     """
     row = await tx.fetch_one(
         "UPDATE webhook_endpoints SET disabled_at = :now, disabled_reason = :reason,"
@@ -118,14 +119,16 @@ async def disable(
     )
     if row is None:
         return False
-    details = {"endpoint": endpoint_id, "reason": reason}
-    by_itself = audit.Entry(audit.SERVICE, "webhook.disabled", target_of(row["url"]), details)
-    await audit.write(tx, row["organization_id"], by or by_itself)
+    if entry is None:
+        details = {"endpoint": endpoint_id, "reason": reason}
+        target = audit_target(row["url"])
+        entry = audit.Entry(audit.SERVICE, "webhook.disabled", target, details)
+    await audit.write(tx, row["organization_id"], entry)
     await fail_waiting(tx, endpoint_id, at_ms)
     return True
 
 
-async def change(
+async def update_row(
     tx: Transaction,
     endpoint: Endpoint,
     entry: audit.Entry | None,
@@ -133,7 +136,7 @@ async def change(
     /,
     **values: Any,
 ) -> Endpoint:
-    """Without an entry nobody is told who did it: for what changes nothing that people see."""
+    """Without an `entry` nothing is written to the audit log."""
     row = await tx.fetch_one(
         f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now"
         " WHERE id = :id AND removed_at IS NULL RETURNING *",
@@ -142,44 +145,43 @@ async def change(
         **values,
     )
     if row is None:
-        raise Problem("endpoint_not_found", f"{endpoint.id} has just been removed.")
+        raise Problem("endpoint_not_found", f"{endpoint.id} was removed.")
     if entry is not None:
         await audit.write(tx, row["organization_id"], entry)
     return _endpoint(row, endpoint.organization)
 
 
-def entry(action: str, endpoint: Endpoint, **details: Any) -> audit.Entry:
-    """For the audit log, in which an endpoint is found by its address or its identifier."""
-    return audit.entry(action, target_of(endpoint.url), endpoint=endpoint.id, **details)
+def audit_entry(action: str, endpoint: Endpoint, **details: Any) -> audit.Entry:
+    return audit.entry(action, audit_target(endpoint.url), endpoint=endpoint.id, **details)
 
 
-def target_of(url: str) -> str:
-    """What the audit log calls an endpoint: without a query, where some keep a token."""
-    return url.partition("?")[0][:_MOST_TARGET_LENGTH]
+def audit_target(url: str) -> str:
+    """An endpoint in the audit log: without the query, which may contain a token."""
+    return url.partition("?")[0][:_MAX_TARGET_LENGTH]
 
 
-def reason_text(endpoint: Endpoint) -> str | None:
-    """Why it is disabled, for people, and how to enable it; None while it is enabled."""
+def disabled_text(endpoint: Endpoint) -> str | None:
+    """Why the endpoint is disabled and how to enable it; None while it is enabled."""
     if endpoint.disabled_at is None:
         return None
     at = iso_utc(endpoint.disabled_at)
     since = iso_utc(endpoint.failing_since or endpoint.disabled_at)
     why = {
-        "gone": f"the receiver answered 410 Gone at {at}",
-        "failing": f"every delivery failed since {since}",
-    }.get(endpoint.disabled_reason or "", f"by hand at {at}")
+        "gone": f"the receiver responded with 410 Gone at {at}",
+        "failing": f"every delivery has failed since {since}",
+    }.get(endpoint.disabled_reason or "", f"by an admin at {at}")
     command = f"agentjobs webhooks enable {endpoint.id}{org_flag(endpoint.organization)}"
-    return f"{why}; to enable it: {command}"
+    return f"{why}; enable it with: {command}"
 
 
 def org_flag(organization: str) -> str:
-    """What a command needs to be about that organization."""
+    """The option that a command for this organization needs."""
     return "" if organization == DEFAULT_ORGANIZATION else f" --org {organization}"
 
 
 async def _disable_by_hand(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
     await disable(tx, endpoint.id, "by_hand", now_ms(), entry)
-    return await change(tx, endpoint, None, "url = url")
+    return await update_row(tx, endpoint, None, "url = url")
 
 
 async def _enable(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
@@ -188,7 +190,7 @@ async def _enable(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> En
         " /*postgresql FOR UPDATE */",
         id=endpoint.id,
     )
-    return await change(
+    return await update_row(
         tx,
         endpoint,
         None if disabled is None else entry,
@@ -197,24 +199,24 @@ async def _enable(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> En
 
 
 async def _remove(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> None:
-    await change(
+    await update_row(
         tx,
         endpoint,
         entry,
-        "removed_at = :now, sealed = :nothing, key_id = '',"
+        "removed_at = :now, sealed = :empty, key_id = '',"
         " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
-        nothing=b"",
+        empty=b"",
     )
     await fail_waiting(tx, endpoint.id, now_ms())
 
 
-async def _finish_closing(db: Database, endpoint_id: str) -> None:
-    while await db.transact(_fail_waiting_of_closed, endpoint_id):
+async def _fail_all_waiting(db: Database, endpoint_id: str) -> None:
+    while await db.transact(_fail_waiting_if_closed, endpoint_id):
         pass
 
 
-async def _fail_waiting_of_closed(tx: Transaction, endpoint_id: str) -> int:
-    """Somebody may have enabled it meanwhile."""
+async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
+    """The endpoint may have been enabled in the meantime."""
     closed = await tx.fetch_one(
         "SELECT id FROM webhook_endpoints WHERE id = :id"
         " AND COALESCE(disabled_at, removed_at) IS NOT NULL",

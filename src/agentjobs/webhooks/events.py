@@ -1,7 +1,7 @@
-"""Events as the outside sees them: five fields, encoded once, kept byte for byte.
+"""Events as receivers see them: five fields, encoded once and stored byte for byte.
 
-Written in the transaction of the state change that causes them, with a delivery for each endpoint
-that wants them. Knows of jobs only the facts it is handed.
+An event is written in the transaction of the state change that causes it, with one delivery for
+each endpoint that subscribes to it. Reads nothing about jobs itself.
 """
 
 from typing import Annotated
@@ -19,13 +19,13 @@ JOB_COMPLETED = "job.completed"
 JOB_FAILED = "job.failed"
 PR_REVIEW_REQUESTED = "pr.review_requested"
 EVENTS = (JOB_QUEUED, JOB_STARTED, JOB_COMPLETED, JOB_FAILED, PR_REVIEW_REQUESTED)
-# Sent on request alone, to try an endpoint.
+# Sent only on request, to test an endpoint.
 PING = "ping"
 
-# Announced when there is something to send.
+# Announced when deliveries are waiting.
 TOPIC = "deliveries"
 
-# The events an endpoint wants, as its row holds them; none of them: all of them.
+# The `events` column of an endpoint; an empty list means all events.
 decode_filter = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -39,12 +39,12 @@ class Payload(msgspec.Struct, frozen=True):
     timestamp: Annotated[Timestamp, doc("When the event occurred.")]
 
 
-def happened_in(organization_id: str) -> str:
-    """The topic announced when one of its jobs changed its state, or a delivery was attempted."""
+def activity_topic(organization_id: str) -> str:
+    """The topic announced when a job changes state or a delivery is attempted."""
     return f"events:{organization_id}"
 
 
-class RecordedEvent(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True):
     id: str
     event: str
     job_id: str
@@ -64,33 +64,33 @@ async def record_event(
     at_ms: int,
 ) -> None:
     payload = Payload(event, job_id, repo, pr_url, iso_utc(at_ms))
-    recorded = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
-    tx.announce(happened_in(organization_id))
-    endpoints = await _endpoints_for(tx, organization_id, event)
+    stored = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
+    tx.announce(activity_topic(organization_id))
+    endpoints = await _subscribed_endpoints(tx, organization_id, event)
     if endpoints:
-        await _add_deliveries(tx, recorded, organization_id, endpoints)
+        await _add_deliveries(tx, stored, organization_id, endpoints)
         tx.announce(TOPIC)
 
 
 async def store_event(
     tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
-) -> RecordedEvent:
-    """Without any delivery."""
-    recorded = RecordedEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
+) -> StoredEvent:
+    """Creates no delivery."""
+    stored = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
     await tx.execute(
         "INSERT INTO events (job_id, sequence, id, event, body, created_at)"
         " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
-        job_id=recorded.job_id,
+        job_id=stored.job_id,
         sequence=sequence,
-        id=recorded.id,
-        event=recorded.event,
+        id=stored.id,
+        event=stored.event,
         body=msgspec.json.encode(payload),
         created_at=at_ms,
     )
-    return recorded
+    return stored
 
 
-async def _endpoints_for(tx: Transaction, organization_id: str, event: str) -> list[str]:
+async def _subscribed_endpoints(tx: Transaction, organization_id: str, event: str) -> list[str]:
     rows = await tx.fetch_all(
         "SELECT id, events FROM webhook_endpoints WHERE organization_id = :organization_id"
         " AND removed_at IS NULL AND disabled_at IS NULL",
@@ -100,7 +100,7 @@ async def _endpoints_for(tx: Transaction, organization_id: str, event: str) -> l
 
 
 async def _add_deliveries(
-    tx: Transaction, event: RecordedEvent, organization_id: str, endpoints: list[str]
+    tx: Transaction, event: StoredEvent, organization_id: str, endpoints: list[str]
 ) -> None:
     await tx.execute_many(
         "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"

@@ -1,6 +1,6 @@
-"""What went wrong with an attempt, as a class for the log and a sentence for people.
+"""Why an attempt failed: an error class for the log and a message for people.
 
-Pure: it reads an error, or a status, and what is known of how far the attempt came.
+Pure: reads an exception or a status, and the stage that the attempt had reached.
 """
 
 import errno
@@ -15,14 +15,13 @@ from agentjobs.outbound.untrusted_http.response import BadAnswer, EndlessAnswer
 from agentjobs.safe_text import escape_unprintable
 from agentjobs.webhooks.model import ErrorClass
 
-LONGEST_SENTENCE = 500
+MAX_MESSAGE_LENGTH = 500
 
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_EXHAUSTION = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class OutOfRoom(Exception):
-    """This machine had no file or memory left for an attempt: nothing was sent, by no one's fault
-    but its own."""
+class ResourcesExhausted(Exception):
+    """This machine has no file descriptor or memory left for an attempt; nothing was sent."""
 
 
 class Failure(NamedTuple):
@@ -30,8 +29,8 @@ class Failure(NamedTuple):
     error: str
 
 
-class Limits(NamedTuple):
-    timeout_seconds: float
+class Timeouts(NamedTuple):
+    total_seconds: float
     connect_seconds: float
 
 
@@ -39,109 +38,107 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def failure_of_status(status: int, reason: str | None, location: str | None) -> Failure:
-    """Of one that is no success."""
-    answered = f"the receiver answered {status} {reason or _phrase(status)}".rstrip()
+def classify_status(status: int, reason: str | None, location: str | None) -> Failure:
+    """For a response that is not a success."""
+    response = f"the receiver responded with {status} {reason or _phrase(status)}".rstrip()
     if not 300 <= status < 400:
-        return _failure("http_status", answered)
-    to = f" to {location}" if location else ""
-    return _failure("redirect", f"{answered}{to}: redirects are not followed")
+        return _failure("http_status", response)
+    target = f" to {location}" if location else ""
+    return _failure("redirect", f"{response}{target}: redirects are not followed")
 
 
-def is_out_of_room(error: Exception) -> bool:
-    return isinstance(error, OSError) and error.errno in _NO_ROOM
+def is_resource_exhaustion(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _EXHAUSTION
 
 
-def failure_of_error(error: Exception, stage: Stage, origin: Origin, limits: Limits) -> Failure:
-    """Of an attempt that got no head of an answer, and ended in that stage."""
+def classify_error(error: Exception, stage: Stage, origin: Origin, timeouts: Timeouts) -> Failure:
+    """For an attempt that ended in `stage` without a response head."""
     if isinstance(error, TimeoutError):
-        return _of_lateness(stage, limits)
+        return _classify_timeout(stage, timeouts)
     match stage:
         case "exchange":
-            return _of_exchange(error)
+            return _classify_exchange_error(error)
         case "tls":
-            return _of_handshake(error)
+            return _classify_tls_error(error)
         case _:
-            return _of_connecting(error, origin)
+            return _classify_connect_error(error, origin)
 
 
-def blocked(reason: str, *, is_tls: bool) -> Failure:
-    hint = "" if is_tls else ", and http reaches nothing else"
-    return _failure("blocked_address", f"{reason}{hint}")
+def blocked_address(reason: str, *, is_tls: bool) -> Failure:
+    note = "" if is_tls else ", and http is limited to these"
+    return _failure("blocked_address", f"{reason}{note}")
 
 
-def invalid(reason: str) -> Failure:
-    return _failure("blocked_address", f"the address cannot be used: {reason}")
+def invalid_url(reason: str) -> Failure:
+    return _failure("blocked_address", f"the URL is invalid: {reason}")
 
 
-def unsendable() -> Failure:
-    return _failure("protocol", "nothing was sent: a header has a line break or a NUL in it")
+def malformed_request() -> Failure:
+    return _failure("protocol", "nothing was sent: a header contains a line break or a NUL")
 
 
-def _of_lateness(stage: Stage, limits: Limits) -> Failure:
+def _classify_timeout(stage: Stage, timeouts: Timeouts) -> Failure:
     if stage == "exchange":
-        words = f"no status line and headers came within {limits.timeout_seconds:g} seconds"
-        return _failure("timeout", words)
-    limit = f"within {limits.connect_seconds:g} seconds"
+        return _failure("timeout", f"no response headers within {timeouts.total_seconds:g} seconds")
+    limit = f"within {timeouts.connect_seconds:g} seconds"
     if stage == "name":
-        return _failure("dns", f"the name was not resolved {limit}")
-    return _failure("timeout", f"no connection was made {limit}")
+        return _failure("dns", f"the host name was not resolved {limit}")
+    return _failure("timeout", f"no connection {limit}")
 
 
-def _of_connecting(error: Exception, origin: Origin) -> Failure:
-    words = _words(error)
+def _classify_connect_error(error: Exception, origin: Origin) -> Failure:
+    text = _error_text(error)
     match error:
         case BlockedAddress():
-            return blocked(words, is_tls=origin.tls is not None)
+            return blocked_address(text, is_tls=origin.tls is not None)
         case NotResolved():
-            return _failure("dns", f"the name was not resolved: {words}")
+            return _failure("dns", f"the host name was not resolved: {text}")
         case ProxyRefused():
-            return _failure("connect", words)
+            return _failure("connect", text)
         case BadAnswer():
-            return _failure("connect", f"the proxy's answer to CONNECT cannot be used: {words}")
-    whom = "the proxy" if origin.proxy is not None else "the receiver"
-    return _failure("connect", f"no connection to {whom} could be made: {words}")
+            return _failure("connect", f"the proxy sent an invalid response to CONNECT: {text}")
+    peer = "the proxy" if origin.proxy is not None else "the receiver"
+    return _failure("connect", f"could not connect to {peer}: {text}")
 
 
-def _of_handshake(error: Exception) -> Failure:
+def _classify_tls_error(error: Exception) -> Failure:
     match error:
         case ssl.SSLCertVerificationError():
-            words = f"the certificate was not accepted: {_words(error)}"
+            message = f"the certificate was not accepted: {_error_text(error)}"
         case ConnectionError():
-            # TCP stood already: what is cut off is TLS.
-            words = "the connection was cut during the TLS handshake"
+            message = "the connection was closed during the TLS handshake"
         case _:
-            words = f"the TLS handshake failed: {_words(error)}"
-    return _failure("tls", words)
+            message = f"the TLS handshake failed: {_error_text(error)}"
+    return _failure("tls", message)
 
 
-def _of_exchange(error: Exception) -> Failure:
+def _classify_exchange_error(error: Exception) -> Failure:
     match error:
         case EndlessAnswer():
-            words = f"the answer was given up: {error}"
+            message = f"the response was too large: {error}"
         case BadAnswer():
-            words = f"the answer is not HTTP as it should be: {error}"
+            message = f"the response is not valid HTTP: {error}"
         case ClosedEarly():
-            words = "the connection was closed before an answer came"
+            message = "the connection was closed before a response arrived"
         case ssl.SSLError():
-            return _failure("tls", f"TLS failed: {_words(error)}")
+            return _failure("tls", f"TLS failed: {_error_text(error)}")
         case OSError():
-            words = f"the connection was cut before an answer came: {_words(error)}"
+            message = f"the connection failed before a response arrived: {_error_text(error)}"
         case _:
-            words = f"no answer could be read: {_words(error)}"
-    return _failure("protocol", words)
+            message = f"the response could not be read: {_error_text(error)}"
+    return _failure("protocol", message)
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message or str(error)
     strerror = error.strerror if isinstance(error, OSError) else None
     return strerror or str(error) or type(error).__name__
 
 
-def _failure(error_class: ErrorClass, sentence: str) -> Failure:
-    # Receivers have their words in it, and it is shown on terminals.
-    return Failure(error_class, escape_unprintable(sentence)[:LONGEST_SENTENCE])
+def _failure(error_class: ErrorClass, message: str) -> Failure:
+    # The message may quote the receiver, and it is shown on terminals.
+    return Failure(error_class, escape_unprintable(message)[:MAX_MESSAGE_LENGTH])
 
 
 def _phrase(status: int) -> str:

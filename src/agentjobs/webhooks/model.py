@@ -1,4 +1,4 @@
-"""What passes between the parts of the sender: a delivery in its hands, what an attempt saw."""
+"""The types that senders and the delivery log share."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class SealedSecrets(msgspec.Struct, frozen=True):
-    """As they lie in the store; the pending one takes over at `promote_at`."""
+    """Encrypted, as stored. The pending secret replaces the main one at `promote_at`."""
 
     main: bytes
     pending: bytes | None = None
@@ -22,14 +22,14 @@ class SealedSecrets(msgspec.Struct, frozen=True):
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """Opened: the one that signs, and the one that will."""
+    """Decrypted: the secret that signs, and the pending one, which signs additional headers."""
 
     main: str
     next: str | None = None
 
 
 class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery in one sender's hands; `fence` is the proof."""
+    """A delivery that one sender has leased; writes must name its `fence`."""
 
     id: str
     fence: int
@@ -42,20 +42,19 @@ class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     sequence: int
     body: bytes
-    # Made before this one, ever; failed ones since it was first, or again, to be delivered.
+    # All attempts before this one; failed attempts since the event or the latest redelivery.
     attempts: int = 0
     failures: int = 0
-    # As its endpoint was when it was claimed.
+    # Whether the endpoint's row recorded a recent success at the time of the claim.
     is_known_healthy: bool = False
 
     @property
-    def names(self) -> dict[str, str | None]:
-        """For a line in the service's log."""
+    def log_fields(self) -> dict[str, str | None]:
         return {"delivery_id": self.id, "endpoint_id": self.endpoint_id}
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt saw; without an `error_class` it succeeded."""
+    """One attempt and its result; without an `error_class` it succeeded."""
 
     at: int
     duration_ms: int
@@ -73,5 +72,5 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     def response_header(self, name: str) -> str | None:
         lowered = name.lower()
-        found = (value for each, value in self.response_headers if each.lower() == lowered)
-        return next(found, None)
+        values = (value for each, value in self.response_headers if each.lower() == lowered)
+        return next(values, None)

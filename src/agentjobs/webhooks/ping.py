@@ -1,4 +1,4 @@
-"""Trying an endpoint: a delivery made for the occasion, sent and recorded as every other."""
+"""Tests an endpoint: creates a ping delivery, sends it and records it like any other."""
 
 from agentjobs.clock import SECOND_MS, iso_utc, now_ms
 from agentjobs.identifiers import new_id
@@ -8,16 +8,14 @@ from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.claim import CLOCK, read_claimed
-from agentjobs.webhooks.closing import give_up
-from agentjobs.webhooks.connections import Connections
-from agentjobs.webhooks.endpoints import target_of
+from agentjobs.webhooks.attempt import WebhookClient, send
+from agentjobs.webhooks.endpoints import audit_target
 from agentjobs.webhooks.events import PING, Payload, store_event
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.record import Finished, record
-from agentjobs.webhooks.retry_policy import judge
-from agentjobs.webhooks.send import connections_of, send
-from agentjobs.webhooks.signing_secrets import SecretBox
+from agentjobs.webhooks.queue import DATABASE_NOW, fail_claimed, load_claimed
+from agentjobs.webhooks.record import FinishedAttempt, record
+from agentjobs.webhooks.retries import decide_outcome
+from agentjobs.webhooks.signing import SecretOpener
 
 REPO = "agentjobs/ping"
 
@@ -25,19 +23,19 @@ REPO = "agentjobs/ping"
 async def send_ping(
     db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: Allowed
 ) -> tuple[str, Attempt]:
-    """The delivery's id and what its one attempt saw. A disabled endpoint may be tried, too."""
-    connections = connections_of(settings, allowed)
+    """Returns the delivery's id and its only attempt. Also works for a disabled endpoint."""
+    client = WebhookClient.from_settings(settings, allowed)
     owner = new_id("snd")
     lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
     try:
-        delivery = await db.transact(_make, endpoint_id, owner, lease_ms)
-        attempt = await _send(db, delivery, SecretBox(keys), connections)
+        delivery = await db.transact(_create, endpoint_id, owner, lease_ms)
+        attempt = await _send(db, delivery, SecretOpener(keys), client)
     finally:
-        await connections.close()
-    finished = Finished(delivery, attempt, judge(attempt, 0, ()))
+        await client.close()
+    finished = FinishedAttempt(delivery, attempt, decide_outcome(attempt, 0, ()))
     entry = audit.entry(
         "webhook.tested",
-        target_of(delivery.url),
+        audit_target(delivery.url),
         endpoint=endpoint_id,
         delivery=delivery.id,
         succeeded=attempt.succeeded,
@@ -46,9 +44,9 @@ async def send_ping(
     return delivery.id, attempt
 
 
-async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) -> ClaimedDelivery:
+async def _create(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) -> ClaimedDelivery:
     now = now_ms()
-    # An identifier as every other, of a job that never was.
+    # The identifier of a job that does not exist.
     payload = Payload(PING, new_id("job"), REPO, None, iso_utc(now))
     event = await store_event(tx, payload, sequence=1, at_ms=now)
     delivery_id = new_id("dlv")
@@ -56,7 +54,7 @@ async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) ->
         "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
         " event, status, due_at, created_at, lease_owner, lease_expires_at, fence)"
         " SELECT :id, organization_id, id, :job_id, 1, :event_id, :event, 'pending', :now, :now,"
-        f" :owner, {CLOCK} + :lease_ms, 1 FROM webhook_endpoints"
+        f" :owner, {DATABASE_NOW} + :lease_ms, 1 FROM webhook_endpoints"
         " WHERE id = :endpoint_id AND removed_at IS NULL",
         id=delivery_id,
         endpoint_id=endpoint_id,
@@ -67,25 +65,25 @@ async def _make(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) ->
         owner=owner,
         lease_ms=lease_ms,
     )
-    claimed = await read_claimed(tx, [delivery_id])
+    claimed = await load_claimed(tx, [delivery_id])
     if not claimed:
         raise Problem("endpoint_not_found", f"The endpoint {endpoint_id} was removed.")
     return claimed[0]
 
 
 async def _record(
-    tx: Transaction, finished: Finished, owner: str, disable_days: float, entry: audit.Entry
+    tx: Transaction, finished: FinishedAttempt, owner: str, disable_days: float, entry: audit.Entry
 ) -> None:
     await record(tx, [finished], owner=owner, disable_days=disable_days)
     await audit.write(tx, finished.delivery.organization_id, entry)
 
 
 async def _send(
-    db: Database, delivery: ClaimedDelivery, secrets: SecretBox, connections: Connections
+    db: Database, delivery: ClaimedDelivery, secrets: SecretOpener, client: WebhookClient
 ) -> Attempt:
     try:
-        return await send(delivery, secrets, connections)
+        return await send(delivery, secrets, client)
     except BaseException:
-        # Nobody is to send it later, when nobody waits for its answer any more.
-        await db.transact(give_up, [delivery.id], now_ms())
+        # A sender must not deliver the ping later, when no one waits for the result.
+        await db.transact(fail_claimed, [delivery.id], now_ms())
         raise

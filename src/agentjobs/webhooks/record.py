@@ -1,21 +1,28 @@
-"""Writing down what attempts came to: the log, the delivery's state and the endpoint's health."""
+"""Records finished attempts in batches: the log, the delivery's status, the endpoint's health.
 
-from collections.abc import Mapping, Sequence
+While one batch is being committed, the next one gathers. What is not known to be stored is kept.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from agentjobs.clock import DAY_MS
 from agentjobs.store.batch_insert import ManyRows
-from agentjobs.store.database import Transaction
-from agentjobs.webhooks.claim import HEALTH_MS
+from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import disable
-from agentjobs.webhooks.events import happened_in
+from agentjobs.webhooks.events import activity_topic
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
-from agentjobs.webhooks.retry_policy import Verdict
+from agentjobs.webhooks.queue import HEALTH_INTERVAL_MS, release
+from agentjobs.webhooks.retries import AttemptOutcome
 
-# What is not certain to be stored is stored again: twice must be as good as once.
-_LOGGED = (
+_log = logging.getLogger(__name__)
+
+# After an uncertain commit the same batch is written again, so each statement is idempotent.
+_LOG_COLUMNS = (
     "delivery_id, id, at, duration_ms, status_code, error_class, error, address, request_headers,"
     " response_headers, response_body"
 )
@@ -33,10 +40,10 @@ _LOG = ManyRows(
         "response_headers": "TEXT",
         "response_body": "BYTEA",
     },
-    one=f"INSERT INTO delivery_attempts ({_LOGGED}) VALUES (:delivery_id, :id, :at, :duration_ms,"
-    " :status_code, :error_class, :error, :address, :request_headers, :response_headers,"
-    " :response_body) ON CONFLICT DO NOTHING",
-    many=f"INSERT INTO delivery_attempts ({_LOGGED}) SELECT {_LOGGED} FROM {{rows}}"
+    one=f"INSERT INTO delivery_attempts ({_LOG_COLUMNS}) VALUES (:delivery_id, :id, :at,"
+    " :duration_ms, :status_code, :error_class, :error, :address, :request_headers,"
+    " :response_headers, :response_body) ON CONFLICT DO NOTHING",
+    many=f"INSERT INTO delivery_attempts ({_LOG_COLUMNS}) SELECT {_LOG_COLUMNS} FROM {{rows}}"
     " ON CONFLICT DO NOTHING",
 )
 _SETTLE = ManyRows(
@@ -56,119 +63,178 @@ _SETTLE = ManyRows(
     " WHERE deliveries.id = v.delivery_id AND deliveries.fence = v.fence"
     " AND deliveries.lease_owner = v.owner",
 )
-# In one order for all senders, or two of them could wait for each other.
-_LOCK = (
+# All senders lock in the same order, so that they cannot deadlock.
+_LOCK_ENDPOINTS = (
     "SELECT id FROM webhook_endpoints WHERE id IN (SELECT value FROM each(:ids))"
     " ORDER BY id /*postgresql FOR UPDATE */"
 )
-# The reason of one that is disabled stays what it was.
-_SUCCEEDED = (
+# A disabled endpoint keeps the start of its failures, which is part of the reason.
+_RECORD_SUCCESS = (
     "UPDATE webhook_endpoints SET last_success_at = :at,"
     " failing_since = CASE WHEN disabled_at IS NULL THEN NULL ELSE failing_since END WHERE id IN"
     " (SELECT id FROM webhook_endpoints WHERE id IN (SELECT value FROM each(:ids))"
     "  AND (failing_since IS NOT NULL OR last_success_at IS NULL OR last_success_at < :before)"
     "  ORDER BY id /*postgresql FOR UPDATE */)"
 )
-_FAILED = (
+_RECORD_FAILURE = (
     "UPDATE webhook_endpoints SET last_failure_at = :at,"
     " failing_since = COALESCE(failing_since, :at) WHERE id = :id"
     " RETURNING failing_since, COALESCE(disabled_at, removed_at) AS closed_at"
 )
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """An attempt that ended, and what follows from it."""
-
+class FinishedAttempt(msgspec.Struct, frozen=True):
     delivery: ClaimedDelivery
     attempt: Attempt
-    verdict: Verdict
+    outcome: AttemptOutcome
 
     @property
     def ended_at(self) -> int:
         return self.attempt.at + self.attempt.duration_ms
 
 
-class Disabled(msgspec.Struct, frozen=True):
-    """An endpoint that was taken out of use by what its attempts came to."""
+class DisabledEndpoint(msgspec.Struct, frozen=True):
+    """An endpoint that the service disabled because of its attempts."""
 
     endpoint_id: str
     reason: DisabledReason
 
 
+class _Batch(msgspec.Struct, frozen=True):
+    finished: tuple[FinishedAttempt, ...]
+    released: tuple[ClaimedDelivery, ...]
+    disabled: list[DisabledEndpoint]
+
+
+class Recorder:
+    def __init__(
+        self, db: Database, owner: str, disable_days: float, on_recorded: Callable[[], None]
+    ) -> None:
+        self._db = db
+        self._owner = owner
+        self._disable_days = disable_days
+        self._on_recorded = on_recorded
+        self._finished: list[FinishedAttempt] = []
+        self._released: list[ClaimedDelivery] = []
+        self._wake = asyncio.Event()
+
+    def add(self, finished: FinishedAttempt) -> None:
+        self._finished.append(finished)
+        self._wake.set()
+
+    def release(self, delivery: ClaimedDelivery) -> None:
+        """The delivery was not sent: any sender may claim it again."""
+        self._released.append(delivery)
+        self._wake.set()
+
+    @property
+    def unrecorded_ids(self) -> list[str]:
+        return [
+            *(finished.delivery.id for finished in self._finished),
+            *(delivery.id for delivery in self._released),
+        ]
+
+    async def run(self) -> None:
+        """Runs forever. If it fails, the next run records what is left."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            await self.flush()
+            self._on_recorded()
+
+    async def flush(self) -> None:
+        self._wake.clear()
+        batch = await self._db.transact(self._write)
+        del self._finished[: len(batch.finished)], self._released[: len(batch.released)]
+        _log_batch(batch)
+
+    async def _write(self, tx: Transaction) -> _Batch:
+        finished, released = tuple(self._finished), tuple(self._released)
+        disabled = await record(tx, finished, owner=self._owner, disable_days=self._disable_days)
+        if released:
+            await release(tx, released, self._owner)
+        return _Batch(finished, released, disabled)
+
+
 async def record(
-    tx: Transaction, finished: Sequence[Finished], *, owner: str, disable_days: float
-) -> list[Disabled]:
+    tx: Transaction, finished: Sequence[FinishedAttempt], *, owner: str, disable_days: float
+) -> list[DisabledEndpoint]:
     if not finished:
         return []
-    await _LOG.run(tx, [_log_row(one) for one in finished])
+    await _LOG.run(tx, [_log_row(each) for each in finished])
     closed: set[str] = set()
-    disabled = await _note_health(tx, finished, disable_days, closed)
-    await _SETTLE.run(tx, [_settled(one, owner, closed) for one in finished])
-    tx.announce(*{happened_in(one.delivery.organization_id) for one in finished})
+    disabled = await _record_health(tx, finished, disable_days, closed)
+    await _SETTLE.run(tx, [_settled_row(each, owner, closed) for each in finished])
+    tx.announce(*{activity_topic(each.delivery.organization_id) for each in finished})
     return disabled
 
 
-async def _note_health(
-    tx: Transaction, finished: Sequence[Finished], disable_days: float, closed: set[str]
-) -> list[Disabled]:
-    """Adds to `closed` the endpoints that are in use no longer."""
-    healthy = {one.delivery.endpoint_id for one in finished if one.attempt.succeeded}
-    failing: dict[str, list[Finished]] = {}
-    for one in finished:
-        if not one.attempt.succeeded:
-            failing.setdefault(one.delivery.endpoint_id, []).append(one)
-    if failing:
-        await tx.fetch_all(_LOCK, ids=sorted(healthy | failing.keys()))
-    untold = {
-        one.delivery.endpoint_id
-        for one in finished
-        if one.attempt.succeeded and not one.delivery.is_known_healthy
-    }
-    if untold:
-        at = max(one.ended_at for one in finished)
-        await tx.execute(_SUCCEEDED, ids=sorted(untold), at=at, before=at - HEALTH_MS)
-    disabled: list[Disabled] = []
-    for endpoint_id, failures in sorted(failing.items()):
+async def _record_health(
+    tx: Transaction, finished: Sequence[FinishedAttempt], disable_days: float, closed: set[str]
+) -> list[DisabledEndpoint]:
+    """Adds endpoints that are disabled or removed to `closed`."""
+    succeeded = {each.delivery.endpoint_id for each in finished if each.attempt.succeeded}
+    failures_of: dict[str, list[FinishedAttempt]] = {}
+    for each in finished:
+        if not each.attempt.succeeded:
+            failures_of.setdefault(each.delivery.endpoint_id, []).append(each)
+    if failures_of:
+        await tx.fetch_all(_LOCK_ENDPOINTS, ids=sorted(succeeded | failures_of.keys()))
+    await _record_successes(tx, finished)
+    disabled: list[DisabledEndpoint] = []
+    for endpoint_id, failures in sorted(failures_of.items()):
         reason = None
-        # Failures beside a success are no time of failures.
-        if endpoint_id not in healthy:
-            reason = await _note_failures(tx, endpoint_id, failures, disable_days, closed)
-        reason = _asked_for(failures) or reason
+        # A success in the same batch outweighs the failures.
+        if endpoint_id not in succeeded:
+            reason = await _record_failures(tx, endpoint_id, failures, disable_days, closed)
+        reason = _requested_disable(failures) or reason
         if reason is not None:
             closed.add(endpoint_id)
             if await disable(tx, endpoint_id, reason, failures[-1].ended_at):
-                disabled.append(Disabled(endpoint_id, reason))
+                disabled.append(DisabledEndpoint(endpoint_id, reason))
     return disabled
 
 
-async def _note_failures(
+async def _record_successes(tx: Transaction, finished: Sequence[FinishedAttempt]) -> None:
+    endpoint_ids = {
+        each.delivery.endpoint_id
+        for each in finished
+        if each.attempt.succeeded and not each.delivery.is_known_healthy
+    }
+    if endpoint_ids:
+        at = max(each.ended_at for each in finished)
+        before = at - HEALTH_INTERVAL_MS
+        await tx.execute(_RECORD_SUCCESS, ids=sorted(endpoint_ids), at=at, before=before)
+
+
+async def _record_failures(
     tx: Transaction,
     endpoint_id: str,
-    failures: Sequence[Finished],
+    failures: Sequence[FinishedAttempt],
     disable_days: float,
     closed: set[str],
 ) -> DisabledReason | None:
-    """The reason to disable the endpoint, if it has failed for too long now."""
-    at = max(one.ended_at for one in failures)
-    row = await tx.fetch_one(_FAILED, id=endpoint_id, at=at)
+    """Returns the reason to disable the endpoint if it has been failing for too long."""
+    at = max(each.ended_at for each in failures)
+    row = await tx.fetch_one(_RECORD_FAILURE, id=endpoint_id, at=at)
     if row is None or row["closed_at"] is not None:
         closed.add(endpoint_id)
         return None
-    is_given_up = any(one.verdict.status == "failed" for one in failures)
-    is_long = at - row["failing_since"] >= disable_days * DAY_MS
-    return "failing" if is_given_up and is_long else None
+    has_failed_delivery = any(each.outcome.status == "failed" for each in failures)
+    is_too_long = at - row["failing_since"] >= disable_days * DAY_MS
+    return "failing" if has_failed_delivery and is_too_long else None
 
 
-def _asked_for(failures: Sequence[Finished]) -> DisabledReason | None:
-    return next((one.verdict.disable for one in failures if one.verdict.disable), None)
+def _requested_disable(failures: Sequence[FinishedAttempt]) -> DisabledReason | None:
+    return next((each.outcome.disable for each in failures if each.outcome.disable), None)
 
 
-def _log_row(one: Finished) -> Mapping[str, Any]:
-    attempt = one.attempt
+def _log_row(finished: FinishedAttempt) -> Mapping[str, Any]:
+    attempt = finished.attempt
     return {
-        "delivery_id": one.delivery.id,
-        # The claim it was made under: no other attempt has it, and it grows.
-        "id": f"{one.delivery.fence:012}",
+        "delivery_id": finished.delivery.id,
+        # The fence of the claim: unique to this attempt, and increasing.
+        "id": f"{finished.delivery.fence:012}",
         "at": attempt.at,
         "duration_ms": attempt.duration_ms,
         "status_code": attempt.status_code,
@@ -181,15 +247,25 @@ def _log_row(one: Finished) -> Mapping[str, Any]:
     }
 
 
-def _settled(one: Finished, owner: str, closed: set[str]) -> Mapping[str, Any]:
-    """To an endpoint that was closed meanwhile nothing is tried again."""
-    is_over = one.delivery.endpoint_id in closed and one.verdict.status == "pending"
-    failures = one.delivery.failures + (0 if one.attempt.succeeded else 1)
+def _settled_row(finished: FinishedAttempt, owner: str, closed: set[str]) -> Mapping[str, Any]:
+    """A delivery to an endpoint that was closed in the meantime is not retried."""
+    delivery, outcome = finished.delivery, finished.outcome
+    is_cut_short = delivery.endpoint_id in closed and outcome.status == "pending"
     return {
-        "delivery_id": one.delivery.id,
-        "fence": one.delivery.fence,
+        "delivery_id": delivery.id,
+        "fence": delivery.fence,
         "owner": owner,
-        "status": "failed" if is_over else one.verdict.status,
-        "due_at": one.ended_at if is_over else one.verdict.due_at or one.ended_at,
-        "failures": failures,
+        "status": "failed" if is_cut_short else outcome.status,
+        "due_at": finished.ended_at if is_cut_short else outcome.due_at or finished.ended_at,
+        "failures": delivery.failures + (0 if finished.attempt.succeeded else 1),
     }
+
+
+def _log_batch(batch: _Batch) -> None:
+    for finished in batch.finished:
+        if finished.outcome.status == "failed":
+            fields = {**finished.delivery.log_fields, "error_class": finished.attempt.error_class}
+            _log.info("delivery failed permanently", extra={"fields": fields})
+    for endpoint in batch.disabled:
+        fields = {"endpoint_id": endpoint.endpoint_id, "reason": endpoint.reason}
+        _log.warning("webhook endpoint disabled", extra={"fields": fields})

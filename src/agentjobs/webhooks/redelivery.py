@@ -12,7 +12,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks.endpoints import org_flag, target_of
+from agentjobs.webhooks.endpoints import audit_target, org_flag
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.log import delivery_not_found
 
@@ -86,7 +86,7 @@ async def _target(db: Database, organization_id: str, endpoint_id: str | None) -
         id=endpoint_id,
         organization_id=organization_id,
     )
-    return endpoint_id if row is None else target_of(row["url"])
+    return endpoint_id if row is None else audit_target(row["url"])
 
 
 async def _ids(db: Database, wanted: _Failed, after: str, most: int) -> list[str]:
@@ -145,7 +145,7 @@ async def _redeliver_one(
             "delivery_in_progress",
             f"{delivery_id} is being sent at this moment; look at it again in a few seconds.",
         )
-    target = target_of(row["url"])
+    target = audit_target(row["url"])
     await audit.write(tx, organization.id, msgspec.structs.replace(entry, target=target))
 
 

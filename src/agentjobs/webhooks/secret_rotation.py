@@ -1,4 +1,4 @@
-"""A new secret for an endpoint without a break: pending beside the old one, then promoted."""
+"""Rotates webhook secrets without downtime: a pending secret signs beside the old one first."""
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
@@ -6,11 +6,16 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.endpoints import Endpoint, change, entry, find_endpoint, org_flag
-from agentjobs.webhooks.signature import new_secret
-from agentjobs.webhooks.signing_secrets import SecretBox, seal_secret, sealed_secrets
+from agentjobs.webhooks.endpoints import (
+    Endpoint,
+    audit_entry,
+    find_endpoint,
+    org_flag,
+    update_row,
+)
+from agentjobs.webhooks.signing import SecretOpener, new_secret, seal_secret, sealed_secrets
 
-MOST_OVERLAP_HOURS = 168
+MAX_OVERLAP_HOURS = 168
 
 _HOUR_MS = 3_600_000
 
@@ -18,57 +23,57 @@ _HOUR_MS = 3_600_000
 async def rotate_secret(
     db: Database, keys: SealingKeys, organization: str, endpoint: str, overlap_hours: int = 24
 ) -> tuple[Endpoint, str]:
-    """The new one signs beside the old one for that long, and alone after it."""
-    if not 0 <= overlap_hours <= MOST_OVERLAP_HOURS:
-        raise Problem("invalid_overlap", f"The overlap is 0 to {MOST_OVERLAP_HOURS} hours, a week.")
-    found = await find_endpoint(db, organization, endpoint)
+    """The new secret signs beside the old one for `overlap_hours`, then alone."""
+    if not 0 <= overlap_hours <= MAX_OVERLAP_HOURS:
+        raise Problem("invalid_overlap", f"The overlap must be 0 to {MAX_OVERLAP_HOURS} hours.")
+    current = await find_endpoint(db, organization, endpoint)
     owner = await find_organization(db, organization)
     secret = new_secret()
-    sealed = seal_secret(keys, owner.id, found.id, secret)
-    rotated = entry("webhook.secret_rotated", found, overlap_hours=overlap_hours)
+    sealed = seal_secret(keys, owner.id, current.id, secret)
+    entry = audit_entry("webhook.secret_rotated", current, overlap_hours=overlap_hours)
     if overlap_hours:
         overlap_ms = overlap_hours * _HOUR_MS
-        return await db.transact(_set_pending, found, sealed, overlap_ms, rotated), secret
-    return await db.transact(_set_secret, found, sealed, rotated), secret
+        return await db.transact(_set_pending, current, sealed, overlap_ms, entry), secret
+    return await db.transact(_set_secret, current, sealed, entry), secret
 
 
 async def promote_secret(db: Database, organization: str, endpoint: str) -> Endpoint:
-    found = await find_endpoint(db, organization, endpoint)
-    if not found.has_pending_secret:
-        raise _nothing_pending(found)
-    return await db.transact(_promote, found, entry("webhook.secret_promoted", found))
+    current = await find_endpoint(db, organization, endpoint)
+    if not current.has_pending_secret:
+        raise _no_pending_secret(current)
+    return await db.transact(_promote, current, audit_entry("webhook.secret_promoted", current))
 
 
 async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
-    """How many endpoints there are, of all organizations; raises Problem if one is locked here."""
+    """Counts the endpoints of all organizations; raises Problem if a secret cannot be opened."""
     rows = await db.fetch_all(
         "SELECT id, organization_id, sealed, pending_sealed, promote_at FROM webhook_endpoints"
         " WHERE removed_at IS NULL ORDER BY id"
     )
-    box = SecretBox(keys)
+    opener = SecretOpener(keys)
     for row in rows:
-        box.open(row["organization_id"], row["id"], sealed_secrets(row), now_ms())
+        opener.open(row["organization_id"], row["id"], sealed_secrets(row), now_ms())
     return len(rows)
 
 
-def _nothing_pending(endpoint: Endpoint) -> Problem:
+def _no_pending_secret(endpoint: Endpoint) -> Problem:
     return Problem(
         "no_pending_secret",
-        f"No secret of {endpoint.id} is pending: the newest one signs. `agentjobs webhooks "
-        f"rotate-secret {endpoint.id}{org_flag(endpoint.organization)}` makes another.",
+        f"{endpoint.id} has no pending secret. `agentjobs webhooks rotate-secret "
+        f"{endpoint.id}{org_flag(endpoint.organization)}` creates one.",
     )
 
 
 async def _promote(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
-    """Somebody else, or the clock, may have done it meanwhile."""
+    """Another admin, or the clock, may have promoted it in the meantime."""
     pending = await tx.fetch_one(
         "SELECT id FROM webhook_endpoints WHERE id = :id AND pending_sealed IS NOT NULL"
         " /*postgresql FOR UPDATE */",
         id=endpoint.id,
     )
     if pending is None:
-        raise _nothing_pending(endpoint)
-    return await change(
+        raise _no_pending_secret(endpoint)
+    return await update_row(
         tx,
         endpoint,
         entry,
@@ -80,7 +85,7 @@ async def _promote(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> E
 async def _set_secret(
     tx: Transaction, endpoint: Endpoint, sealed: Sealed, entry: audit.Entry
 ) -> Endpoint:
-    return await change(
+    return await update_row(
         tx,
         endpoint,
         entry,
@@ -94,8 +99,8 @@ async def _set_secret(
 async def _set_pending(
     tx: Transaction, endpoint: Endpoint, sealed: Sealed, overlap_ms: int, entry: audit.Entry
 ) -> Endpoint:
-    """The main one stays, or is the former pending one if the time of that has come."""
-    return await change(
+    """Keeps the main secret, or the former pending one if its time has come."""
+    return await update_row(
         tx,
         endpoint,
         entry,

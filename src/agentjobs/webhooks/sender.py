@@ -1,7 +1,7 @@
-"""Sends what waits: claims it under a lease, attempts it side by side, hands on what came of it.
+"""Sends waiting deliveries: claims them under a lease, attempts them concurrently, records them.
 
-Attempts run outside any transaction. Claims and records are transactions of their own, one of each
-at a time: the busier a sender is, the larger are its batches.
+Attempts run outside any transaction. Claiming and recording each use one transaction at a time,
+so batches grow with the load.
 """
 
 import asyncio
@@ -12,182 +12,184 @@ from agentjobs.identifiers import new_id
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.claim import Claimed, Terms, claim, release_all
-from agentjobs.webhooks.concurrency import Kind, Lane, Lanes
-from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.attempt import WebhookClient, send
+from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, SlotPool, Slots
 from agentjobs.webhooks.events import PING, TOPIC
-from agentjobs.webhooks.failures import OutOfRoom
-from agentjobs.webhooks.fairness import Cursor
+from agentjobs.webhooks.failures import ResourcesExhausted
+from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.record import Finished
-from agentjobs.webhooks.recorder import Recorder
-from agentjobs.webhooks.retry_policy import judge
-from agentjobs.webhooks.retry_schedule import Timetable
-from agentjobs.webhooks.send import send
-from agentjobs.webhooks.signing_secrets import SecretBox
-from agentjobs.webhooks.upkeep import keep_up
+from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all
+from agentjobs.webhooks.record import FinishedAttempt, Recorder
+from agentjobs.webhooks.retries import RetrySchedule, decide_outcome
+from agentjobs.webhooks.signing import SecretOpener
 
-_UPKEEP_MS = 2_000
-# For how long endpoints are left to others whose secrets this machine cannot open.
+_MAINTENANCE_MS = 2_000
+# How long endpoints are left to other machines after their secret could not be opened here.
 _LOCKED_MS = 60_000
-# For how long a machine without files or memory to spare sends nothing more.
+# How long a machine without free file descriptors or memory sends nothing.
 _PAUSE_MS = 1_000
-# What recording takes after the answer's head, its body included.
-_MARGIN_MS = 3_000
-# Turns without a pause in which nothing was found, for all that there was more to look at.
-_MOST_EMPTY_TURNS = 32
+# Time reserved after the response head, for its body and for recording.
+_RECORD_MARGIN_MS = 3_000
+# Consecutive claims without a pause that found nothing although there was more to scan.
+_MAX_EMPTY_CLAIMS = 32
 
 _log = logging.getLogger(__name__)
 
 
 class Sender:
     def __init__(
-        self, db: Database, secrets: SecretBox, connections: Connections, settings: Settings
+        self, db: Database, secrets: SecretOpener, client: WebhookClient, settings: Settings
     ) -> None:
         self.id = new_id("snd")
         self._db = db
         self._secrets = secrets
-        self._connections = connections
+        self._client = client
         self._settings = settings
         self._lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
         timeout_ms = round(settings.webhook_timeout_seconds * SECOND_MS)
-        self._longest_delay_ms = self._lease_ms - timeout_ms - _MARGIN_MS
-        self._lanes = Lanes(settings.webhook_concurrency, settings.webhook_endpoint_concurrency)
-        self._under_way: dict[asyncio.Task[None], ClaimedDelivery] = {}
-        self._stir = asyncio.Event()
-        # What follows an event in its job's order can be claimed once its attempt is recorded.
-        self.recorder = Recorder(db, self.id, settings.webhook_disable_days, self._stir.set)
+        self._max_start_delay_ms = self._lease_ms - timeout_ms - _RECORD_MARGIN_MS
+        self._slots = Slots(settings.webhook_concurrency, settings.webhook_endpoint_concurrency)
+        self._in_progress: dict[asyncio.Task[None], ClaimedDelivery] = {}
+        self._wake = asyncio.Event()
+        # Recording an attempt makes the next event of its job claimable.
+        self.recorder = Recorder(db, self.id, settings.webhook_disable_days, self._wake.set)
         self._locked_until: dict[str, int] = {}
         self._paused_until = 0
-        self._cursors: dict[Kind, Cursor] = {"first": Cursor(), "retry": Cursor()}
-        self._empty_turns = 0
-        self._timetable = Timetable()
-        self._next_upkeep = 0
+        self._cursors: dict[AttemptKind, ScanCursor] = {
+            "first": ScanCursor(),
+            "retry": ScanCursor(),
+        }
+        self._empty_claims = 0
+        self._retry_schedule = RetrySchedule()
+        self._next_maintenance = 0
 
     async def run(self) -> None:
-        """For ever, while `recorder.run` does the other half."""
-        stop_listening = self._db.changes.on(TOPIC, self._stir.set)
+        """Runs forever; `recorder.run` must run beside it."""
+        unsubscribe = self._db.changes.on(TOPIC, self._wake.set)
         try:
             while True:
-                self._stir.clear()
-                await self._turn()
-                await self._upkeep()
+                self._wake.clear()
+                await self._claim_and_start()
+                await self._maintain()
                 await self._wait()
         finally:
-            stop_listening()
+            unsubscribe()
 
-    async def drain(self, within_seconds: float, hurry: asyncio.Event) -> None:
-        """Let attempts end, record them, and give back those that did not end in time."""
-        all_ended = asyncio.create_task(self._all_ended())
-        cut_short = asyncio.create_task(hurry.wait())
+    async def drain(self, timeout_seconds: float, hurry: asyncio.Event) -> None:
+        """Waits for attempts to end, records them and releases the rest."""
+        all_ended = asyncio.create_task(self._wait_for_attempts())
+        hurried = asyncio.create_task(hurry.wait())
         await asyncio.wait(
-            {all_ended, cut_short}, timeout=within_seconds, return_when=asyncio.FIRST_COMPLETED
+            {all_ended, hurried}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
         )
-        cut_short.cancel()
-        for task in self._under_way:
+        hurried.cancel()
+        for task in self._in_progress:
             task.cancel()
         await all_ended
-        await self.recorder.write_down()
+        await self.recorder.flush()
         await self._db.transact(release_all, self.id)
 
-    async def _all_ended(self) -> None:
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+    async def _wait_for_attempts(self) -> None:
+        while self._in_progress:
+            await asyncio.wait(self._in_progress)
 
-    async def _turn(self) -> None:
-        began = elapsed_ms()
-        claimed = await self._db.transact(self._claim, self._kinds())
-        if "retry" in claimed:
-            self._timetable.looked()
-        taken = [one for each in claimed.values() for one in each.deliveries]
-        for lane, delivery in taken:
-            self._start(lane, delivery, began)
-        self._empty_turns = 0 if taken else self._empty_turns + 1
-        for kind, each in claimed.items():
-            if each.there_is_more and self._empty_turns < _MOST_EMPTY_TURNS:
-                self._look_again(kind)
+    async def _claim_and_start(self) -> None:
+        started_at = elapsed_ms()
+        batches = await self._db.transact(self._claim, self._kinds_to_claim())
+        if "retry" in batches:
+            self._retry_schedule.mark_polled()
+        claimed = [each for batch in batches.values() for each in batch.deliveries]
+        for pool, delivery in claimed:
+            self._start(pool, delivery, started_at)
+        self._empty_claims = 0 if claimed else self._empty_claims + 1
+        for kind, batch in batches.items():
+            if batch.has_more and self._empty_claims < _MAX_EMPTY_CLAIMS:
+                self._claim_again(kind)
 
-    def _kinds(self) -> list[Kind]:
+    def _kinds_to_claim(self) -> list[AttemptKind]:
         if elapsed_ms() < self._paused_until:
             return []
-        return ["first"] if self._timetable.wait_ms else ["first", "retry"]
+        return ["first"] if self._retry_schedule.wait_ms else ["first", "retry"]
 
-    async def _claim(self, tx: Transaction, kinds: list[Kind]) -> dict[Kind, Claimed]:
+    async def _claim(
+        self, tx: Transaction, kinds: list[AttemptKind]
+    ) -> dict[AttemptKind, ClaimBatch]:
         elapsed = elapsed_ms()
-        without = frozenset(each for each, until in self._locked_until.items() if until > elapsed)
-        terms = Terms(owner=self.id, lease_ms=self._lease_ms, now=now_ms(), without=without)
+        locked = frozenset(each for each, until in self._locked_until.items() if until > elapsed)
+        terms = LeaseTerms(
+            owner=self.id, lease_ms=self._lease_ms, now=now_ms(), excluded_endpoints=locked
+        )
         return {
-            kind: await claim(tx, kind, self._lanes, terms, self._cursors[kind]) for kind in kinds
+            kind: await claim(tx, kind, self._slots, terms, self._cursors[kind]) for kind in kinds
         }
 
-    def _look_again(self, kind: Kind) -> None:
+    def _claim_again(self, kind: AttemptKind) -> None:
         if kind == "retry":
-            self._timetable.look_soon()
-        self._stir.set()
+            self._retry_schedule.poll_soon()
+        self._wake.set()
 
-    def _start(self, lane: Lane, delivery: ClaimedDelivery, claimed_at: int) -> None:
-        if elapsed_ms() - claimed_at > self._longest_delay_ms:
-            # Its lease could end before the attempt does: another may have it already.
-            self.recorder.give_back(delivery)
+    def _start(self, pool: SlotPool, delivery: ClaimedDelivery, claimed_at: int) -> None:
+        if elapsed_ms() - claimed_at > self._max_start_delay_ms:
+            # The lease could expire before the attempt ends, and another sender take over.
+            self.recorder.release(delivery)
             return
-        self._lanes.enter(lane, delivery.endpoint_id, delivery.organization_id)
+        self._slots.acquire(pool, delivery.endpoint_id, delivery.organization_id)
         task = asyncio.create_task(self._send(delivery))
-        self._under_way[task] = delivery
-        task.add_done_callback(lambda ended: self._ended(ended, lane))
+        self._in_progress[task] = delivery
+        task.add_done_callback(lambda ended: self._on_ended(ended, pool))
 
-    def _ended(self, task: asyncio.Task[None], lane: Lane) -> None:
-        delivery = self._under_way.pop(task)
-        if self._lanes.leave(lane, delivery.endpoint_id, delivery.organization_id):
-            self._look_again(lane.kind)
+    def _on_ended(self, task: asyncio.Task[None], pool: SlotPool) -> None:
+        delivery = self._in_progress.pop(task)
+        if self._slots.release(pool, delivery.endpoint_id, delivery.organization_id):
+            self._claim_again(pool.kind)
         if task.cancelled():
-            self.recorder.give_back(delivery)
+            self.recorder.release(delivery)
         elif error := task.exception():
-            # Its lease ends by itself, and it is tried again then.
-            fields = {"fields": delivery.names}
-            _log.error("an attempt broke", exc_info=error, extra=fields)
+            # Another sender retries the delivery once its lease has expired.
+            _log.error("attempt crashed", exc_info=error, extra={"fields": delivery.log_fields})
 
     async def _send(self, delivery: ClaimedDelivery) -> None:
         try:
-            attempt = await send(delivery, self._secrets, self._connections)
+            attempt = await send(delivery, self._secrets, self._client)
         except Problem as problem:
-            self._lock_out(delivery, problem)
-        except OutOfRoom as shortage:
-            self._pause(delivery, shortage)
+            self._skip_endpoint(delivery, problem)
+        except ResourcesExhausted as error:
+            self._pause(delivery, error)
         else:
             self._finish(delivery, attempt)
 
     def _finish(self, delivery: ClaimedDelivery, attempt: Attempt) -> None:
-        self._lanes.learn(delivery.endpoint_id, attempt.duration_ms)
+        self._slots.record_duration(delivery.endpoint_id, attempt.duration_ms)
         retry_seconds = () if delivery.event == PING else self._settings.webhook_retry_seconds
-        verdict = judge(attempt, delivery.failures, retry_seconds)
-        if verdict.due_at is not None:
-            self._timetable.note(verdict.due_at)
-        self.recorder.add(Finished(delivery, attempt, verdict))
+        outcome = decide_outcome(attempt, delivery.failures, retry_seconds)
+        if outcome.due_at is not None:
+            self._retry_schedule.add(outcome.due_at)
+        self.recorder.add(FinishedAttempt(delivery, attempt, outcome))
 
-    def _lock_out(self, delivery: ClaimedDelivery, problem: Problem) -> None:
-        """Another machine may have the key: the delivery is left to it."""
-        self.recorder.give_back(delivery)
+    def _skip_endpoint(self, delivery: ClaimedDelivery, problem: Problem) -> None:
+        """Leaves the endpoint to other machines, which may have the key to its secret."""
+        self.recorder.release(delivery)
         if delivery.endpoint_id not in self._locked_until:
-            _log.warning("%s", problem.message, extra={"fields": delivery.names})
+            _log.warning("%s", problem.message, extra={"fields": delivery.log_fields})
         self._locked_until[delivery.endpoint_id] = elapsed_ms() + _LOCKED_MS
 
-    def _pause(self, delivery: ClaimedDelivery, shortage: OutOfRoom) -> None:
-        self.recorder.give_back(delivery)
+    def _pause(self, delivery: ClaimedDelivery, error: ResourcesExhausted) -> None:
+        self.recorder.release(delivery)
         if elapsed_ms() >= self._paused_until:
-            _log.warning("webhooks pause for a moment: %s", shortage)
+            _log.warning("pausing webhooks: %s", error)
         self._paused_until = elapsed_ms() + _PAUSE_MS
 
     async def _wait(self) -> None:
-        milliseconds = max(self._timetable.wait_ms, self._paused_until - elapsed_ms())
+        wait_ms = max(self._retry_schedule.wait_ms, self._paused_until - elapsed_ms())
         try:
-            async with asyncio.timeout(milliseconds / SECOND_MS):
-                await self._stir.wait()
+            async with asyncio.timeout(wait_ms / SECOND_MS):
+                await self._wake.wait()
         except TimeoutError:
-            self._empty_turns = 0
+            self._empty_claims = 0
 
-    async def _upkeep(self) -> None:
-        if elapsed_ms() < self._next_upkeep:
+    async def _maintain(self) -> None:
+        if elapsed_ms() < self._next_maintenance:
             return
-        in_hand = [*(one.id for one in self._under_way.values()), *self.recorder.in_hand]
-        there_is_more = await keep_up(self._db, in_hand)
-        self._next_upkeep = 0 if there_is_more else elapsed_ms() + _UPKEEP_MS
+        own = [*(each.id for each in self._in_progress.values()), *self.recorder.unrecorded_ids]
+        has_more = await run_maintenance(self._db, own)
+        self._next_maintenance = 0 if has_more else elapsed_ms() + _MAINTENANCE_MS

@@ -7,11 +7,11 @@ import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks import closing, upkeep
-from agentjobs.webhooks.claim import release
-from agentjobs.webhooks.concurrency import Lane, Lanes
+from agentjobs.webhooks import maintenance, queue
+from agentjobs.webhooks.concurrency import SlotPool, Slots
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
-from agentjobs.webhooks.upkeep import keep_up
+from agentjobs.webhooks.maintenance import run_maintenance
+from agentjobs.webhooks.queue import release
 from tests.support.deliveries import Deliveries, attempt
 
 
@@ -115,7 +115,7 @@ async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) 
         await world.endpoint("org_a")
     for number in range(20):
         await world.event("org_a", f"job_{number:02}")
-    senders = [Deliveries(world.db, Lanes(100, 8), f"snd_{n}") for n in range(6)]
+    senders = [Deliveries(world.db, Slots(100, 8), f"snd_{n}") for n in range(6)]
 
     claimed = await asyncio.gather(*(sender.claim() for sender in senders))
 
@@ -134,7 +134,7 @@ async def test_one_endpoint_with_a_long_queue_leaves_room_for_the_others(
             busy = await world.endpoint("org_a")
         await world.event("org_a", f"job_{number:02}")
     await world.event("org_a", "job_99", 1, JOB_FAILED)
-    world.lanes = Lanes(4, 8)
+    world.slots = Slots(4, 8)
 
     claimed = [one.endpoint_id for one in await world.claim()]
 
@@ -146,7 +146,7 @@ async def test_what_is_claimed_is_bounded_for_an_endpoint(world: Deliveries) -> 
     await world.endpoint("org_a")
     for number in range(50):
         await world.event("org_a", f"job_{number:02}")
-    world.lanes = Lanes(100, 8)
+    world.slots = Slots(100, 8)
 
     claimed = await world.claim()
 
@@ -159,7 +159,7 @@ async def test_endpoints_that_are_left_out_are_not_claimed_for(world: Deliveries
     other = await world.endpoint("org_a")
     await world.event("org_a", "job_1")
 
-    claimed = await world.claim(without=frozenset({locked}))
+    claimed = await world.claim(excluded_endpoints=frozenset({locked}))
 
     assert [one.endpoint_id for one in claimed] == [other]
 
@@ -212,8 +212,8 @@ async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
     await world.event("org_a", "job_1")
     (lost,) = await world.claim()
     await world.expire_leases()
-    await keep_up(world.db)
-    successor = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    await run_maintenance(world.db)
+    successor = Deliveries(world.db, Slots(10, 1), "snd_b")
     (taken,) = await successor.claim()
 
     await world.record((lost, attempt(500)))
@@ -226,14 +226,14 @@ async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
 
 
 async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Deliveries) -> None:
-    from agentjobs.webhooks.record import Finished, record
-    from agentjobs.webhooks.retry_policy import judge
+    from agentjobs.webhooks.record import FinishedAttempt, record
+    from agentjobs.webhooks.retries import decide_outcome
 
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     (claimed,) = await world.claim()
     one = attempt(500)
-    finished = Finished(claimed, one, judge(one, 0, (5,)))
+    finished = FinishedAttempt(claimed, one, decide_outcome(one, 0, (5,)))
 
     for _ in range(2):
         await world.db.transact(record, [finished], owner="snd_a", disable_days=5)
@@ -260,7 +260,7 @@ async def test_an_answer_of_410_disables_the_endpoint_and_gives_up_what_waits(
     endpoint = await world.endpoint("org_a")
     for number in range(3):
         await world.event("org_a", f"job_{number}")
-    world.lanes = Lanes(10, 2)
+    world.slots = Slots(10, 2)
     gone, under_way = await world.claim()
 
     disabled = await world.record((gone, attempt(410)))
@@ -311,10 +311,10 @@ async def test_an_event_written_while_its_endpoint_is_disabled_is_given_up_not_l
     for number in range(3):
         await world.event("org_a", f"job_{number}")
     await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
-    world.lanes = Lanes(10, 1)
+    world.slots = Slots(10, 1)
 
     assert await world.claim() == []
-    await keep_up(world.db)
+    await run_maintenance(world.db)
 
     assert set((await world.statuses()).values()) == {"failed"}
 
@@ -327,7 +327,7 @@ async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Delive
         later, pending_sealed=b"next", pending_key_id="n", promote_at=now_ms() + DAY_MS
     )
 
-    await keep_up(world.db)
+    await run_maintenance(world.db)
 
     row = await world.endpoint_row(due)
     assert (bytes(row["sealed"]), row["key_id"], row["pending_sealed"]) == (b"next", "n", None)
@@ -341,7 +341,7 @@ async def test_whoever_waits_has_a_turn_however_many_others_have_long_queues(
         await world.endpoint("org_a")
     for number in range(3):
         await world.event("org_a", f"job_{number}")
-    world.lanes = Lanes(1, 1)
+    world.slots = Slots(1, 1)
 
     seen: list[str] = []
     for _ in range(72):
@@ -356,7 +356,7 @@ async def test_what_is_not_taken_is_left_to_others(world: Deliveries) -> None:
     await world.endpoint("org_a")
     for number in range(8):
         await world.event("org_a", f"job_{number}")
-    small = Deliveries(world.db, Lanes(1, 1), "snd_small")
+    small = Deliveries(world.db, Slots(1, 1), "snd_small")
 
     mine, others = await asyncio.gather(small.claim(), world.claim())
 
@@ -368,7 +368,7 @@ async def test_senders_that_record_successes_and_failures_do_not_wait_for_each_o
     world: Deliveries,
 ) -> None:
     first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
-    senders = [Deliveries(world.db, Lanes(2, 1), f"snd_{name}") for name in "ab"]
+    senders = [Deliveries(world.db, Slots(2, 1), f"snd_{name}") for name in "ab"]
     for number in range(10):
         await world.event("org_a", f"job_{number}")
         await world.event("org_a", f"job_{number}_too")
@@ -434,7 +434,7 @@ async def test_what_is_in_hand_is_not_taken_for_a_dead_senders(world: Deliveries
     mine, lost = await world.claim()
     await world.expire_leases()
 
-    await keep_up(world.db, [mine.id])
+    await run_maintenance(world.db, [mine.id])
 
     assert (await world.row(mine.id))["lease_owner"] == "snd_a"
     assert (await world.row(lost.id))["lease_owner"] is None
@@ -449,10 +449,10 @@ async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
     for number in range(5):
         await world.event("org_a", f"job_{number}")
     await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
-    for module in (closing, upkeep):
-        monkeypatch.setattr(module, "BATCH", 2)
+    for module in (maintenance, queue):
+        monkeypatch.setattr(module, "FAIL_BATCH", 2)
 
-    steps = [await keep_up(world.db) for _ in range(3)]
+    steps = [await run_maintenance(world.db) for _ in range(3)]
 
     assert steps == [True, True, False]
     assert set((await world.statuses()).values()) == {"failed"}
@@ -464,10 +464,10 @@ async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
     endpoints = [await world.endpoint("org_a") for _ in range(8)]
     for number in range(4):
         await world.event("org_a", f"job_{number}")
-    world.lanes = Lanes(4, 4)
+    world.slots = Slots(4, 4)
     busy = await world.claim()
     for one in busy:
-        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+        world.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
     assert len(busy) == 3
     assert await world.claim() == []
 
@@ -475,9 +475,9 @@ async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
     for _ in range(13):
         ended = busy.pop(0)
         await world.record((ended, attempt()))
-        world.lanes.leave(Lane("first"), ended.endpoint_id, "org_a")
+        world.slots.release(SlotPool("first"), ended.endpoint_id, "org_a")
         (one,) = await world.claim()
-        world.lanes.enter(Lane("first"), one.endpoint_id, "org_a")
+        world.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
         busy.append(one)
         served[one.endpoint_id] += 1
 
@@ -494,7 +494,7 @@ async def test_who_waits_alone_is_found_behind_a_hundred_endpoints_of_another_or
     await world.organization("org_b")
     alone = await world.endpoint("org_b")
     await world.event("org_b", "job_3")
-    world.lanes = Lanes(4, 1)
+    world.slots = Slots(4, 1)
 
     claimed = await world.claim()
 
@@ -510,7 +510,7 @@ async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -
     for _ in range(80):
         await world.endpoint("org_a")
     await world.event("org_a", "job_1")
-    world.lanes = Lanes(1_000, 8)
+    world.slots = Slots(1_000, 8)
 
     found: list[str] = []
     for _ in range(12):
@@ -524,12 +524,12 @@ async def test_a_turn_that_went_on_behind_an_endpoint_comes_back_to_those_before
 ) -> None:
     first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
     await world.event("org_a", "job_1")
-    world.lanes = Lanes(1, 1)
+    world.slots = Slots(1, 1)
     (one,) = await world.claim()
     assert one.endpoint_id == first
     await world.record((one, attempt()))
     # What there was no room for is taken by another sender, and something new waits before it.
-    other = Deliveries(world.db, Lanes(10, 1), "snd_b")
+    other = Deliveries(world.db, Slots(10, 1), "snd_b")
     assert [each.endpoint_id for each in await other.claim()] == [second]
     await world.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
     await world.event("org_a", "job_2")

@@ -15,9 +15,8 @@ from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.editing import update_endpoint
 from agentjobs.webhooks.endpoints import Endpoint, disable, find_endpoint, remove_endpoint
-from agentjobs.webhooks.registration import add_endpoint
+from agentjobs.webhooks.registration import add_endpoint, update_endpoint
 
 URL = "https://hooks.example.com/agentjobs"
 OTHER_URL = "https://elsewhere.example.com/hook"
@@ -140,7 +139,7 @@ async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(r
     first = await room.add()
     second = await room.add(OTHER_URL)
     _, warning = await room.edit(first.id, url=OTHER_URL)
-    assert f"{second.id} sends to this address, too" in (warning or "")
+    assert f"{second.id} also uses this URL" in (warning or "")
     _, warning = await room.edit(first.id, url="https://nobody.example.com/", look_up=unknown)
     assert "nobody.example.com has no address now" in (warning or "")
 

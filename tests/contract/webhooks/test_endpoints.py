@@ -16,7 +16,7 @@ from agentjobs.problems import Problem
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks import closing, endpoints, secret_rotation
+from agentjobs.webhooks import endpoints, queue, secret_rotation
 from agentjobs.webhooks.allowed_addresses import (
     effective_allowance,
     store_allowance,
@@ -25,17 +25,17 @@ from agentjobs.webhooks.allowed_addresses import (
 from agentjobs.webhooks.endpoints import (
     disable,
     disable_endpoint,
+    disabled_text,
     enable_endpoint,
     find_endpoint,
     list_endpoints,
-    reason_text,
     remove_endpoint,
 )
 from agentjobs.webhooks.events import EVENTS, record_event
 from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
-from agentjobs.webhooks.signing_secrets import SecretBox
+from agentjobs.webhooks.signing import SecretOpener
 
 URL = "https://hooks.example.com/agentjobs"
 HOUR_MS = 3_600_000
@@ -86,7 +86,7 @@ class House:
         sealed = SealedSecrets(
             bytes(row["sealed"]), None if pending is None else bytes(pending), row["promote_at"]
         )
-        return SecretBox(self.keys).open(self.organization_id, endpoint_id, sealed, at_ms)
+        return SecretOpener(self.keys).open(self.organization_id, endpoint_id, sealed, at_ms)
 
     async def event(self, job_id: str, event: str = "job.queued") -> None:
         await self.db.transact(
@@ -280,7 +280,7 @@ async def test_disabling_fails_what_waits_but_not_what_is_being_sent_or_anothers
 
 
 async def test_a_long_queue_is_failed_to_its_end(house, monkeypatch):
-    monkeypatch.setattr(closing, "BATCH", 3)
+    monkeypatch.setattr(queue, "FAIL_BATCH", 3)
     endpoint = (await house.add()).endpoint
     for number in range(10):
         await house.event(f"job_{number}")
@@ -302,19 +302,19 @@ async def test_an_endpoint_keeps_the_first_reason_it_was_disabled_for(house):
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("gone", "the receiver answered 410 Gone at 1970-01-02T00:00:00.000Z"),
-        ("failing", "every delivery failed since 1970-01-01T00:00:05.000Z"),
-        ("by_hand", "by hand at 1970-01-02T00:00:00.000Z"),
+        ("gone", "the receiver responded with 410 Gone at 1970-01-02T00:00:00.000Z"),
+        ("failing", "every delivery has failed since 1970-01-01T00:00:05.000Z"),
+        ("by_hand", "by an admin at 1970-01-02T00:00:00.000Z"),
     ],
 )
 async def test_the_reason_is_told_with_the_way_back(house, reason: DisabledReason, words: str):
     endpoint = (await house.add()).endpoint
-    assert reason_text(endpoint) is None
+    assert disabled_text(endpoint) is None
     await house.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
     await house.db.transact(disable, endpoint.id, reason, 86_400_000)
     disabled = await find_endpoint(house.db, "acme", endpoint.id)
-    way_back = f"to enable it: agentjobs webhooks enable {endpoint.id} --org acme"
-    assert reason_text(disabled) == f"{words}; {way_back}"
+    way_back = f"enable it with: agentjobs webhooks enable {endpoint.id} --org acme"
+    assert disabled_text(disabled) == f"{words}; {way_back}"
 
     enabled = await enable_endpoint(house.db, "acme", endpoint.id)
     assert enabled.enabled

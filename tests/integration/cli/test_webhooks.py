@@ -15,7 +15,7 @@ import pytest
 from agentjobs.cli.admin import operator
 from agentjobs.organizations.audit import Actor
 from agentjobs.webhooks.events import EVENTS
-from agentjobs.webhooks.signature import body_signature
+from agentjobs.webhooks.signing import body_signature
 from tests.support.cli_process import PROGRAM, CommandLine, CommandLineInside
 from tests.support.receiver import receiver
 
@@ -196,7 +196,7 @@ def test_an_endpoint_is_disabled_enabled_and_removed(agentjobs, listed):
     assert f"agentjobs webhooks enable {endpoint_id}" in disabled.err
     (endpoint,) = listed()
     assert (endpoint["enabled"], endpoint["disabled_reason"]) == (False, "by_hand")
-    assert "disabled: by hand" in agentjobs("webhooks", "list").out
+    assert "disabled: by an admin" in agentjobs("webhooks", "list").out
 
     enabled = agentjobs("webhooks", "enable", endpoint_id)
     assert (enabled.exit_code, enabled.out) == (0, endpoint_id + "\n")

@@ -1,4 +1,4 @@
-"""Connections that are used again, and those that must not be."""
+"""WebhookClient that are used again, and those that must not be."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -214,7 +214,7 @@ def test_who_is_cancelled_after_the_head_has_an_attempt(run: Run) -> None:
 
 async def test_a_header_with_a_line_break_is_not_sent() -> None:
     async with receiver(in_turn(OK)) as served, connections() as opened:
-        attempt = await opened.attempt("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
+        attempt = await opened.post("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
         assert (attempt.error_class, attempt.address) == ("protocol", None)
         assert "nothing was sent" in (attempt.error or "")
         assert served.visits == 0

@@ -11,7 +11,7 @@ import pytest
 
 from agentjobs.outbound.untrusted_http import pool
 from agentjobs.webhooks import attempt as attempts
-from agentjobs.webhooks.connections import Connections
+from agentjobs.webhooks.attempt import WebhookClient
 from tests.support import bad_receivers as bad
 from tests.support.bad_receivers import Behaviour, answers, receiver
 from tests.support.delivery_attempts import (
@@ -63,7 +63,7 @@ async def test_every_2xx_is_a_success(status: int) -> None:
 async def test_any_other_status_is_a_failure_with_its_answer(status: int) -> None:
     attempt, _ = await one_attempt(answers(status, {"X-Why": "no"}, b"because"))
     assert (attempt.error_class, attempt.status_code) == ("http_status", status)
-    assert attempt.error == f"the receiver answered {status} Said"
+    assert attempt.error == f"the receiver responded with {status} Said"
     assert attempt.response_body == b"because"
     assert attempt.response_header("X-Why") == "no"
 
@@ -116,7 +116,7 @@ async def test_of_long_headers_the_log_keeps_sixteen_kib() -> None:
     assert [name for name, _ in attempt.response_headers] == ["X-Long-0", "X-Long-1"]
 
 
-# Connections
+# WebhookClient
 
 
 async def test_a_connection_is_used_again_and_its_address_is_known() -> None:
@@ -270,7 +270,7 @@ def test_an_answer_whose_head_is_late_fails(run: Run, behaviour: Behaviour) -> N
     async def check() -> None:
         attempt, served = await one_attempt(behaviour, timeout_seconds=0.4, connect_seconds=0.4)
         assert attempt.error_class == "timeout"
-        assert attempt.error == "no status line and headers came within 0.4 seconds"
+        assert attempt.error == "no response headers within 0.4 seconds"
         assert attempt.address == f"127.0.0.1:{served.port}"
         # uvloop keeps whole milliseconds, and counts from the one that is passing.
         assert attempt.duration_ms >= 398
@@ -326,7 +326,7 @@ def test_nobody_listening_is_a_failure_to_connect(run: Run) -> None:
             attempt = await send(opened, f"http://127.0.0.1:{port}/")
         assert attempt.error_class == "connect"
         assert attempt.address == f"127.0.0.1:{port}"
-        assert "no connection to the receiver could be made" in (attempt.error or "")
+        assert "could not connect to the receiver" in (attempt.error or "")
 
     run(check())
 
@@ -359,6 +359,6 @@ async def test_one_silent_endpoint_delays_no_other() -> None:
 
 async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="AGENTJOBS_CA_FILE"):
-        Connections(
+        WebhookClient(
             NOTHING, ca_file=str(tmp_path / "none.pem"), timeout_seconds=1, connect_seconds=1
         )

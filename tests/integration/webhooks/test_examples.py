@@ -17,7 +17,7 @@ import pytest
 from agentjobs.clock import now_ms
 from agentjobs.webhooks.events import Payload
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
-from agentjobs.webhooks.signature import body_signature, new_secret, signed_headers
+from agentjobs.webhooks.signing import body_signature, new_secret, signed_headers
 from tests.support.paths import PROJECT
 
 PAGE = (PROJECT / "docs" / "webhooks.md").read_text()

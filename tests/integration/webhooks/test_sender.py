@@ -19,10 +19,9 @@ from agentjobs.outbound.guard.addresses import Allowed
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import sender
-from agentjobs.webhooks.send import connections_of
+from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.sender import Sender
-from agentjobs.webhooks.signature import new_secret
-from agentjobs.webhooks.signing_secrets import SecretBox
+from agentjobs.webhooks.signing import SecretOpener, new_secret
 from tests.support.deliveries import Deliveries
 from tests.support.receiver import Received, Receiver, receiver
 from tests.support.stores import opened, until
@@ -82,8 +81,8 @@ def receiving() -> Iterator[Receiver]:
 async def sending(
     house: House, db: Database | None = None, *, in_a_hurry: bool = False
 ) -> AsyncIterator[None]:
-    connections = connections_of(house.settings, Allowed.parse(["127.0.0.0/8"]))
-    sending = Sender(db or house.db, SecretBox(house.keys), connections, house.settings)
+    client = WebhookClient.from_settings(house.settings, Allowed.parse(["127.0.0.0/8"]))
+    sending = Sender(db or house.db, SecretOpener(house.keys), client, house.settings)
     running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
     try:
         yield
@@ -95,7 +94,7 @@ async def sending(
         if in_a_hurry:
             hurry.set()
         await sending.drain(5, hurry)
-        await connections.close()
+        await client.close()
 
 
 async def test_the_stored_bytes_arrive_signed_for_both_kinds_of_receivers(

@@ -10,7 +10,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
-from agentjobs.webhooks.signature import new_secret, signed_headers
+from agentjobs.webhooks.signing import new_secret, signed_headers
 from agentjobs_client import ClientError, InvalidSignature, UnknownPayload, verify_webhook
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
@@ -30,7 +30,7 @@ def body_signature(secret: str, body: bytes = BODY) -> str:
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def timed_signature(secret: str, body: bytes = BODY, at: int = NOW) -> str:
+def timestamped_signature(secret: str, body: bytes = BODY, at: int = NOW) -> str:
     return Webhook(secret).sign("evt_1", datetime.fromtimestamp(at, UTC), body.decode())
 
 
@@ -44,7 +44,7 @@ def signed(secret: str = OLD, body: bytes = BODY, at: int = NOW, **changes: str)
         "X-Service-Signature-256": body_signature(secret, body),
         "webhook-id": "evt_1",
         "webhook-timestamp": str(at),
-        "webhook-signature": timed_signature(secret, body, at),
+        "webhook-signature": timestamped_signature(secret, body, at),
         **{name.replace("_", "-"): value for name, value in changes.items()},
     }
 
@@ -145,9 +145,9 @@ def test_fields_that_a_newer_service_adds_are_ignored():
         pytest.param(without(signed(), "webhook-timestamp"), id="no time"),
         pytest.param(without(signed(), "webhook-signature"), id="no timed signature"),
         pytest.param(signed(webhook_signature=""), id="empty timed signature"),
-        pytest.param(signed(webhook_signature=timed_signature(NEW)), id="timed by another"),
+        pytest.param(signed(webhook_signature=timestamped_signature(NEW)), id="timed by another"),
         pytest.param(
-            signed(webhook_signature=timed_signature(OLD).replace("v1,", "v2,")), id="version"
+            signed(webhook_signature=timestamped_signature(OLD).replace("v1,", "v2,")), id="version"
         ),
         pytest.param(signed(webhook_id="evt_2"), id="another id"),
         pytest.param(signed(webhook_timestamp=str(NOW + 1)), id="another time"),
@@ -199,7 +199,7 @@ def test_without_a_tolerance_the_body_alone_is_looked_at():
 def test_during_a_rotation_old_and_new_receivers_both_verify(secret):
     headers = signed(
         X_Service_Signature_256_Next=body_signature(NEW),
-        webhook_signature=f"{timed_signature(OLD)} {timed_signature(NEW)}",
+        webhook_signature=f"{timestamped_signature(OLD)} {timestamped_signature(NEW)}",
     )
     assert verify(headers, secret).event_id == "evt_1"
 

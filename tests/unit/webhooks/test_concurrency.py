@@ -1,93 +1,189 @@
-from agentjobs.webhooks.concurrency import SLOW_MS, Candidate, Kind, Lane, Lanes
+from agentjobs.webhooks.concurrency import (
+    SLOW_MS,
+    AttemptKind,
+    Candidate,
+    OrganizationScan,
+    ScanCursor,
+    SlotPool,
+    Slots,
+)
 
 
 def candidates(endpoint: str, count: int, organization: str = "org_a") -> list[Candidate]:
     return [Candidate(f"{endpoint}-{number}", endpoint, organization) for number in range(count)]
 
 
-def chosen(lanes: Lanes, *waiting: Candidate, kind: Kind = "first") -> list[str]:
-    return [one.id for _, one in lanes.draft().choose(kind, waiting)]
+def selected_ids(slots: Slots, *waiting: Candidate, kind: AttemptKind = "first") -> list[str]:
+    return [candidate.id for _, candidate in slots.copy().select(kind, waiting)]
 
 
-def fill(lanes: Lanes, *waiting: Candidate, kind: Kind = "first") -> None:
-    lanes.choose(kind, waiting)
+def fill(slots: Slots, *waiting: Candidate, kind: AttemptKind = "first") -> None:
+    slots.select(kind, waiting)
 
 
-def test_endpoints_take_turns_when_there_is_not_room_for_all() -> None:
-    lanes = Lanes(4, 4)
+def test_endpoints_share_slots_round_robin() -> None:
+    slots = Slots(4, 4)
 
-    ids = chosen(lanes, *candidates("a", 9), *candidates("b", 9, "org_b"))
+    ids = selected_ids(slots, *candidates("a", 9), *candidates("b", 9, "org_b"))
 
     assert ids == ["a-0", "b-0", "a-1", "b-1"]
 
 
-def test_who_has_less_under_way_comes_first() -> None:
-    lanes = Lanes(4, 4)
-    fill(lanes, *candidates("a", 3))
+def test_the_endpoint_with_fewer_attempts_in_progress_comes_first() -> None:
+    slots = Slots(4, 4)
+    fill(slots, *candidates("a", 3))
 
-    assert chosen(lanes, *candidates("a", 9), *candidates("b", 9, "org_b")) == ["b-0"]
-
-
-def test_an_endpoint_has_no_more_than_its_share() -> None:
-    lanes = Lanes(100, 3)
-
-    assert len(chosen(lanes, *candidates("a", 9))) == 3
+    assert selected_ids(slots, *candidates("a", 9), *candidates("b", 9, "org_b")) == ["b-0"]
 
 
-def test_what_ended_makes_room_again() -> None:
-    lanes = Lanes(100, 1)
-    fill(lanes, *candidates("a", 1))
-    assert lanes.full_endpoints("first") == {"a"}
-    assert chosen(lanes, *candidates("a", 1)) == []
+def test_an_endpoint_cannot_exceed_its_limit() -> None:
+    slots = Slots(100, 3)
 
-    lanes.leave(Lane("first"), "a", "org_a")
-
-    assert lanes.full_endpoints("first") == set()
-    assert chosen(lanes, *candidates("a", 1)) == ["a-0"]
+    assert len(selected_ids(slots, *candidates("a", 9))) == 3
 
 
-def test_one_organization_leaves_a_quarter_to_the_others() -> None:
-    lanes = Lanes(8, 1)
-    fill(lanes, *(one for name in "abcdefghij" for one in candidates(name, 1)))
+def test_a_released_slot_is_available_again() -> None:
+    slots = Slots(100, 1)
+    fill(slots, *candidates("a", 1))
+    assert slots.saturated_endpoints("first") == {"a"}
+    assert selected_ids(slots, *candidates("a", 1)) == []
 
-    assert lanes.full_organizations("first") == {"org_a"}
-    assert len(chosen(lanes, *(one for name in "xyz" for one in candidates(name, 1, "b")))) == 2
+    slots.release(SlotPool("first"), "a", "org_a")
 
-
-def test_retries_do_not_take_the_room_of_first_attempts() -> None:
-    lanes = Lanes(8, 8)
-    fill(lanes, *candidates("a", 9), kind="retry")
-
-    assert chosen(lanes, *candidates("a", 9), kind="retry") == []
-    assert len(chosen(lanes, *candidates("a", 9))) == 6
+    assert slots.saturated_endpoints("first") == set()
+    assert selected_ids(slots, *candidates("a", 1)) == ["a-0"]
 
 
-def test_endpoints_that_were_slow_have_lanes_of_their_own() -> None:
-    lanes = Lanes(8, 4)
+def test_one_organization_leaves_a_quarter_of_the_slots_to_others() -> None:
+    slots = Slots(8, 1)
+    fill(slots, *(candidate for name in "abcdefghij" for candidate in candidates(name, 1)))
+
+    assert slots.saturated_organizations("first") == {"org_a"}
+    assert (
+        len(
+            selected_ids(
+                slots, *(candidate for name in "xyz" for candidate in candidates(name, 1, "b"))
+            )
+        )
+        == 2
+    )
+
+
+def test_retries_do_not_use_the_slots_of_first_attempts() -> None:
+    slots = Slots(8, 8)
+    fill(slots, *candidates("a", 9), kind="retry")
+
+    assert selected_ids(slots, *candidates("a", 9), kind="retry") == []
+    assert len(selected_ids(slots, *candidates("a", 9))) == 6
+
+
+def test_slow_endpoints_have_separate_slots() -> None:
+    slots = Slots(8, 4)
     for name in ("a", "b", "c", "d", "e"):
-        lanes.learn(name, SLOW_MS)
-    slow = [one for name in "abcde" for one in candidates(name, 9)]
-    fill(lanes, *slow)
-    fill(lanes, *slow, kind="retry")
+        slots.record_duration(name, SLOW_MS)
+    slow = [candidate for name in "abcde" for candidate in candidates(name, 9)]
+    fill(slots, *slow)
+    fill(slots, *slow, kind="retry")
 
-    assert chosen(lanes, *slow) == []
-    assert len(chosen(lanes, *candidates("x", 9))) == 4
-    assert len(chosen(lanes, *candidates("x", 9), kind="retry")) == 2
+    assert selected_ids(slots, *slow) == []
+    assert len(selected_ids(slots, *candidates("x", 9))) == 4
+    assert len(selected_ids(slots, *candidates("x", 9), kind="retry")) == 2
 
 
-def test_when_the_slow_lane_is_full_slow_endpoints_are_not_looked_at() -> None:
-    lanes = Lanes(2, 1)
+def test_slow_endpoints_are_saturated_when_the_slow_slots_are_used() -> None:
+    slots = Slots(2, 1)
     for name in ("a", "b"):
-        lanes.learn(name, SLOW_MS)
-    fill(lanes, *candidates("a", 1))
+        slots.record_duration(name, SLOW_MS)
+    fill(slots, *candidates("a", 1))
 
-    assert lanes.full_endpoints("first") == {"a", "b"}
+    assert slots.saturated_endpoints("first") == {"a", "b"}
 
 
-def test_an_endpoint_that_answers_quickly_again_is_slow_no_longer() -> None:
-    lanes = Lanes(4, 4)
-    lanes.learn("a", SLOW_MS)
+def test_an_endpoint_that_responds_quickly_again_is_no_longer_slow() -> None:
+    slots = Slots(4, 4)
+    slots.record_duration("a", SLOW_MS)
 
-    lanes.learn("a", SLOW_MS - 1)
+    slots.record_duration("a", SLOW_MS - 1)
 
-    assert lanes.choose("first", candidates("a", 1))[0][0] == Lane("first")
+    assert slots.select("first", candidates("a", 1))[0][0] == SlotPool("first")
+
+
+def scan(organization: str, *endpoints: str, is_truncated: bool = False) -> OrganizationScan:
+    result = OrganizationScan(organization, is_truncated=is_truncated)
+    for endpoint in endpoints:
+        result.endpoints[endpoint] = None
+        result.candidates.append(Candidate(f"dlv_{endpoint}", endpoint, organization))
+    return result
+
+
+def test_the_next_scan_starts_over_when_all_endpoints_were_served() -> None:
+    cursor = ScanCursor()
+
+    cursor.advance([scan("org_a", "a", "b")], {"a", "b"}, is_truncated=False)
+
+    assert (cursor.after_organization, cursor.endpoint_offsets, cursor.is_partial) == (
+        "",
+        [],
+        False,
+    )
+
+
+def test_the_next_scan_resumes_at_the_first_unserved_endpoint() -> None:
+    cursor = ScanCursor()
+
+    cursor.advance([scan("org_a", "a", "b", "c")], {"a"}, is_truncated=False)
+    assert cursor.endpoint_offsets == ["org_a a"]
+
+    cursor.advance([scan("org_a", "b", "c")], {"b"}, is_truncated=False)
+    assert cursor.endpoint_offsets == ["org_a b"]
+
+
+def test_after_the_last_endpoint_the_scan_wraps_around() -> None:
+    cursor = ScanCursor()
+    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
+
+    cursor.advance([scan("org_a", "b")], {"b"}, is_truncated=False)
+
+    assert cursor.endpoint_offsets == []
+    assert cursor.is_partial
+
+
+def test_a_truncated_scan_resumes_where_it_ended() -> None:
+    cursor = ScanCursor()
+
+    cursor.advance([scan("org_a", "a", "b", is_truncated=True)], {"a", "b"}, is_truncated=True)
+
+    assert (cursor.after_organization, cursor.endpoint_offsets, cursor.is_partial) == (
+        "org_a",
+        ["org_a b"],
+        True,
+    )
+
+
+def test_endpoints_share_the_free_slots() -> None:
+    cursor = ScanCursor()
+    assert cursor.share_per_endpoint(64) == 64
+
+    cursor.advance([scan("org_a", "a", "b"), scan("org_b", "c", "d")], set(), is_truncated=False)
+
+    assert cursor.share_per_endpoint(64) == 16
+    assert cursor.share_per_endpoint(1) == 1
+
+
+def test_an_offset_without_waiting_endpoints_behind_it_is_dropped() -> None:
+    cursor = ScanCursor()
+    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
+
+    cursor.advance([], set(), is_truncated=False)
+
+    assert cursor.endpoint_offsets == []
+    assert cursor.is_partial
+
+
+def test_a_skipped_organization_keeps_its_offset() -> None:
+    cursor = ScanCursor()
+    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
+
+    cursor.advance([], set(), is_truncated=False, skipped={"org_a"})
+
+    assert cursor.endpoint_offsets == ["org_a a"]

@@ -105,7 +105,7 @@ def edit_endpoint(
 
     async def work(admin: Admin) -> "tuple[Endpoint, str | None]":
         from agentjobs.webhooks.allowed_addresses import stored_allowance
-        from agentjobs.webhooks.editing import update_endpoint
+        from agentjobs.webhooks.registration import update_endpoint
 
         return await update_endpoint(
             admin.db,
@@ -135,7 +135,7 @@ def disable_endpoint(
     from agentjobs.webhooks import endpoints
 
     disabled = change(data_dir, endpoints.disable_endpoint, org, endpoint)
-    answer_changed(disabled, f"is disabled: {endpoints.reason_text(disabled)}", json=json)
+    answer_changed(disabled, f"is disabled: {endpoints.disabled_text(disabled)}", json=json)
 
 
 @webhooks.command("enable")

@@ -65,9 +65,9 @@ def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dic
 
 
 def _tell(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> None:
-    from agentjobs.webhooks.endpoints import reason_text
+    from agentjobs.webhooks.endpoints import disabled_text
 
-    if reason := reason_text(endpoint):
+    if reason := disabled_text(endpoint):
         remark(f"{endpoint.id} gets no events, only this ping: {reason}")
     answer(on_one_line(_result(attempt)))
     remark(f"The whole of it: agentjobs webhooks show {delivery_id}{flag(endpoint)}")

@@ -35,10 +35,10 @@ def document(endpoint: "Endpoint") -> dict[str, Any]:
 
 
 def line(endpoint: "Endpoint") -> list[Any]:
-    from agentjobs.webhooks.endpoints import reason_text
+    from agentjobs.webhooks.endpoints import disabled_text
 
     fields = document(endpoint)
-    reason = reason_text(endpoint)
+    reason = disabled_text(endpoint)
     return [
         endpoint.id,
         endpoint.url,

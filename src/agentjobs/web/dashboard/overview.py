@@ -18,7 +18,7 @@ from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import happened_in
+from agentjobs.webhooks.events import activity_topic
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
 # As the delivery log's filter has them.
@@ -109,7 +109,7 @@ async def stream(request: PageRequest) -> Response:
             "latest": await request.fragment("overview/latest.html", span=span, **facts),
         }
 
-    return live_parts(request, (happened_in(request.organization_id),), parts)
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def _now(request: PageRequest) -> dict[str, Any]:

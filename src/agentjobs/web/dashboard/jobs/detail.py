@@ -18,7 +18,7 @@ from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import happened_in
+from agentjobs.webhooks.events import activity_topic
 
 # Each is a template of its own.
 _PARTS = ("head", "facts", "events", "told", "follow_up", "changes")
@@ -52,7 +52,7 @@ async def stream(request: PageRequest) -> Response:
         state["over"] = _is_settled(facts)
         return await _parts(request, facts)
 
-    topics = (f"job:{job_id}", happened_in(request.organization_id))
+    topics = (f"job:{job_id}", activity_topic(request.organization_id))
     return live_parts(request, topics, parts, is_over=lambda: state["over"])
 
 

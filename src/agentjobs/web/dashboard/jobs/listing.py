@@ -16,7 +16,7 @@ from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import happened_in
+from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
 _FIELDS = ("q", "status", "repo", "agent", "ticket", "since", "until")
@@ -58,7 +58,7 @@ async def stream(request: PageRequest) -> Response:
         )
         return {"job-rows": rows}
 
-    return live_parts(request, (happened_in(request.organization_id),), parts)
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def _page(request: PageRequest, wanted: JobFilter) -> JobPage:

@@ -10,12 +10,11 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOWANCE
 from agentjobs.webhooks.allowed_addresses import stored_allowance
-from agentjobs.webhooks.editing import update_endpoint
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.ping import send_ping
-from agentjobs.webhooks.registration import add_endpoint
+from agentjobs.webhooks.registration import add_endpoint, update_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 
 HERE = "/settings/webhooks"

@@ -13,8 +13,14 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
-from agentjobs.webhooks.signature import body_signature, new_secret, signed_headers
-from agentjobs.webhooks.signing_secrets import SecretBox, seal_secret, signing_at
+from agentjobs.webhooks.signing import (
+    SecretOpener,
+    body_signature,
+    new_secret,
+    seal_secret,
+    signed_headers,
+    signing_at,
+)
 
 BODY = b'{"event":"job.queued","job_id":"job_1","repo":"acme/shop","pr_url":null}'
 
@@ -120,7 +126,7 @@ def test_a_pending_secret_takes_over_at_its_time_and_not_before():
 
 def test_secrets_open_for_their_endpoint_alone(keys):
     old, new = (seal_secret(keys, "org_1", "whk_1", text).data for text in ("old", "new"))
-    box = SecretBox(keys)
+    box = SecretOpener(keys)
     sealed = SealedSecrets(old, new, 1_000)
     assert box.open("org_1", "whk_1", sealed, 999) == Secrets("old", "new")
     assert box.open("org_1", "whk_1", sealed, 1_000) == Secrets("new")
@@ -134,7 +140,7 @@ def test_an_opened_secret_is_remembered_and_one_that_did_not_open_is_tried_again
     path = tmp_path / "encryption.key"
     sealed = SealedSecrets(seal_secret(SealingKeys([], path), "org_1", "whk_1", "text").data)
     aside = path.rename(tmp_path / "aside")
-    box = SecretBox(SealingKeys([], path))
+    box = SecretOpener(SealingKeys([], path))
     with pytest.raises(Problem, match="whk_1 is locked"):
         box.open("org_1", "whk_1", sealed, 0)
     aside.rename(path)

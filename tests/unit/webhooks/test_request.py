@@ -1,17 +1,17 @@
-"""The bytes of a request to a receiver: what its URL becomes, and what is never sent."""
+"""The bytes of a request: how the URL appears in it, and what is never sent."""
 
 import ssl
 
 import pytest
 
 from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.webhooks.receivers import Receiver, receiver, request_to
+from agentjobs.webhooks.request import Receiver, build_request, parse_receiver
 
 ANYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])
 
 
-def of(url: str) -> Receiver:
-    return receiver(url, ANYWHERE, ssl.create_default_context(), None)
+def receiver(url: str) -> Receiver:
+    return parse_receiver(url, ANYWHERE, ssl.create_default_context(), None)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def of(url: str) -> Receiver:
         ("https://hooks.test/a b\r\nX: y", "hooks.test", "/a%20bX:%20y"),
     ],
 )
-def test_a_url_is_sent_as_http_has_it(url: str, host: str, path: str) -> None:
-    request = request_to(of(url), {"A": "b"}, b"body")
+def test_the_url_determines_the_request_line_and_host(url: str, host: str, path: str) -> None:
+    request = build_request(receiver(url), {"A": "b"}, b"body")
     head, _, body = request.data.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == f"POST {path} HTTP/1.1"
@@ -39,11 +39,11 @@ def test_a_url_is_sent_as_http_has_it(url: str, host: str, path: str) -> None:
     assert lines[1:] == [f"{name}: {value}" for name, value in request.headers]
     assert lines[-2:] == ["A: b", "Content-Length: 4"]
     assert body == b"body"
-    assert not request.is_broken
+    assert not request.is_malformed
 
 
 @pytest.mark.parametrize("value", ["a\r\nX: y", "a\n", "a\r", "\r\n\r\nPOST / HTTP/1.1", "a\0"])
 @pytest.mark.parametrize("where", ["name", "value"])
-def test_a_header_that_would_be_more_than_one_is_not_sent(value: str, where: str) -> None:
+def test_a_header_with_a_line_break_makes_the_request_malformed(value: str, where: str) -> None:
     headers = {"A": value} if where == "value" else {value: "a"}
-    assert request_to(of("https://hooks.test/"), headers, b"").is_broken
+    assert build_request(receiver("https://hooks.test/"), headers, b"").is_malformed

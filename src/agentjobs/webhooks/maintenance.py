@@ -1,0 +1,45 @@
+"""Periodic work of every sender: expires leases, promotes secrets, fails unsendable deliveries."""
+
+import logging
+from collections.abc import Collection
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Database, Transaction
+from agentjobs.webhooks.queue import DATABASE_NOW, FAIL_BATCH, fail_waiting_of_closed
+
+_log = logging.getLogger(__name__)
+
+_EXPIRE = (
+    "UPDATE deliveries SET lease_owner = NULL, lease_expires_at = NULL WHERE id IN"
+    " (SELECT id FROM deliveries WHERE lease_owner IS NOT NULL"
+    f"  AND lease_expires_at < {DATABASE_NOW}"
+    "  AND id NOT IN (SELECT value FROM each(:in_progress))"
+    "  ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */)"
+)
+_PROMOTE = (
+    "UPDATE webhook_endpoints SET sealed = pending_sealed, key_id = pending_key_id,"
+    " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL WHERE id IN"
+    " (SELECT id FROM webhook_endpoints WHERE removed_at IS NULL AND pending_sealed IS NOT NULL"
+    "  AND promote_at <= :now ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */)"
+)
+
+
+async def run_maintenance(db: Database, in_progress: Collection[str] = ()) -> bool:
+    """Returns whether more work is left.
+
+    `in_progress` are the caller's own deliveries: their leases do not expire here.
+    """
+    expired = await db.transact(_expire_leases, now_ms(), in_progress)
+    if expired:
+        _log.warning("%d deliveries of a lost sender will be sent again", expired)
+    await db.transact(_promote_secrets, now_ms())
+    return await db.transact(fail_waiting_of_closed, now_ms()) >= FAIL_BATCH
+
+
+async def _expire_leases(tx: Transaction, now: int, in_progress: Collection[str]) -> int:
+    """They may have been sent already; receivers recognize duplicates by `webhook-id`."""
+    return await tx.execute(_EXPIRE, now=now, in_progress=in_progress)
+
+
+async def _promote_secrets(tx: Transaction, now: int) -> None:
+    await tx.execute(_PROMOTE, now=now)

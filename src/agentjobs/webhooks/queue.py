@@ -1,0 +1,302 @@
+"""The `deliveries` table as a queue: claims under a lease, in order per job, fair to endpoints.
+
+A first attempt is claimed only once every earlier event of its job has had its first attempt at
+the same endpoint. Retries neither wait for other deliveries nor hold them back.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Row, Transaction
+from agentjobs.webhooks.concurrency import (
+    AttemptKind,
+    Candidate,
+    OrganizationScan,
+    ScanCursor,
+    SlotPool,
+    Slots,
+)
+from agentjobs.webhooks.model import ClaimedDelivery
+from agentjobs.webhooks.signing import sealed_secrets
+
+# How often a success is written to a healthy endpoint; one that ends failures is written at once.
+HEALTH_INTERVAL_MS = 60_000
+# Bounds one statement, because SQLite's event loop waits for it.
+FAIL_BATCH = 200
+
+# Bounds what one claim reads, for the same reason.
+_MAX_ORGANIZATIONS = 8
+_MAX_ENDPOINTS = 32
+
+# A skip scan through the index of waiting deliveries, starting where the last claim ended, so that
+# a long queue does not slow down the others: organizations, the endpoints of each, and the first
+# few deliveries of each endpoint. SQLite has no LATERAL but accepts a correlated list.
+_CANDIDATES = """
+WITH RECURSIVE organizations(id, step) AS (
+  SELECT (SELECT d.organization_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id > :after ORDER BY d.organization_id LIMIT 1), 1
+  UNION ALL
+  SELECT (SELECT d.organization_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id > o.id ORDER BY d.organization_id LIMIT 1), o.step + 1
+  FROM organizations o WHERE o.id IS NOT NULL AND o.step < {organizations}
+),
+endpoints(organization_id, organization_step, id, step) AS (
+  SELECT o.id, o.step, (SELECT d.endpoint_id FROM deliveries d WHERE {waiting}
+    AND d.organization_id = o.id AND d.endpoint_id > COALESCE((SELECT substr(value,
+      length(o.id) + 2) FROM each(:offsets) WHERE substr(value, 1, length(o.id) + 1) = o.id || ' '
+    ), '') ORDER BY d.endpoint_id LIMIT 1), 1
+  FROM organizations o
+  WHERE o.id IS NOT NULL AND o.id NOT IN (SELECT value FROM each(:saturated_organizations))
+  UNION ALL
+  SELECT w.organization_id, w.organization_step, (SELECT d.endpoint_id FROM deliveries d
+    WHERE {waiting} AND d.organization_id = w.organization_id AND d.endpoint_id > w.id
+    ORDER BY d.endpoint_id LIMIT 1), w.step + 1
+  FROM endpoints w WHERE w.id IS NOT NULL AND w.step < {endpoints}
+)
+SELECT w.organization_step, w.organization_id, w.step, w.id AS endpoint_id, ready.id
+FROM (SELECT * FROM endpoints WHERE id IS NOT NULL
+  AND id NOT IN (SELECT value FROM each(:excluded_endpoints))) w
+/*postgresql CROSS JOIN LATERAL ({first_ready}) ready */
+/*sqlite CROSS JOIN json_each((SELECT json_group_array(few.id) FROM ({first_ready}) few)) each
+  CROSS JOIN deliveries ready ON ready.id = each.value */
+UNION ALL
+SELECT organization_step, organization_id, step, id, NULL FROM endpoints WHERE id IS NOT NULL
+"""
+# Excluded endpoints are left out above: none of their deliveries is read.
+_FIRST_READY = """
+SELECT d.id FROM deliveries d WHERE {waiting} AND d.organization_id = w.organization_id
+AND d.endpoint_id = w.id AND {condition} ORDER BY {order} LIMIT {limit}
+"""
+_WAITING = "d.status = 'pending' AND d.lease_owner IS NULL AND d.attempts {attempts}"
+# The empty text keeps PostgreSQL from the index of the endpoint's log: a job has only few events.
+_IN_ORDER = (
+    "NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.job_id = d.job_id"
+    " AND e.endpoint_id || '' = d.endpoint_id AND e.sequence < d.sequence"
+    " AND e.status = 'pending' AND e.attempts = 0)"
+)
+
+
+class _ReadyQuery(NamedTuple):
+    attempts: str
+    condition: str
+    order: str
+
+
+_READY: dict[AttemptKind, _ReadyQuery] = {
+    "first": _ReadyQuery("= 0", _IN_ORDER, "d.id"),
+    "retry": _ReadyQuery("> 0", "d.due_at <= :now", "d.due_at"),
+}
+
+
+@cache
+def _candidates_sql(kind: AttemptKind, organizations: int, limit: int) -> str:
+    """Numbers are part of the text: as parameters they would make PostgreSQL plan every call."""
+    ready = _READY[kind]
+    waiting = _WAITING.format(attempts=ready.attempts)
+    first_ready = _FIRST_READY.format(
+        waiting=waiting, condition=ready.condition, order=ready.order, limit=limit
+    )
+    return _CANDIDATES.format(
+        waiting=waiting,
+        first_ready=first_ready,
+        organizations=organizations,
+        endpoints=_MAX_ENDPOINTS,
+    )
+
+
+# Leases are set and compared by one clock: the database server's, where there is one.
+DATABASE_NOW = (
+    "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
+)
+# Locks exactly the rows it leases; rows that another sender has locked are skipped.
+_LEASE = (
+    f"UPDATE deliveries SET lease_owner = :owner, lease_expires_at = {DATABASE_NOW} + :lease_ms,"
+    " fence = fence + 1 WHERE id IN (SELECT id FROM deliveries"
+    "  WHERE id IN (SELECT value FROM each(:ids)) AND status = 'pending' AND lease_owner IS NULL"
+    "  ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */) RETURNING {columns}"
+)
+_LOAD = (
+    "SELECT d.id, d.fence, d.organization_id, d.endpoint_id, d.event_id, d.event, d.job_id,"
+    " d.sequence, d.attempts, d.failures, e.body, w.url, w.sealed, w.pending_sealed, w.promote_at,"
+    " COALESCE(w.disabled_at, w.removed_at) AS closed_at, w.failing_since, w.last_success_at"
+    " FROM {source} d LEFT JOIN webhook_endpoints w ON w.id = d.endpoint_id"
+    " LEFT JOIN events e ON e.job_id = d.job_id AND e.sequence = d.sequence"
+)
+_LOAD_BY_ID = _LOAD.format(source="deliveries") + " WHERE d.id IN (SELECT value FROM each(:ids))"
+# One round trip on PostgreSQL.
+_LEASE_AND_LOAD = f"WITH leased AS ({_LEASE.format(columns='*')}) {_LOAD.format(source='leased')}"
+_RELEASE = (
+    "UPDATE deliveries SET lease_owner = NULL, lease_expires_at = NULL"
+    " WHERE id = :id AND fence = :fence AND lease_owner = :owner"
+)
+_RELEASE_ALL = (
+    "UPDATE deliveries SET lease_owner = NULL, lease_expires_at = NULL WHERE lease_owner = :owner"
+)
+_FAIL = (
+    "UPDATE deliveries SET status = 'failed', due_at = :now, lease_owner = NULL,"
+    " lease_expires_at = NULL WHERE id IN ({ids})"
+)
+# Uses the index of the endpoint's log. Locked rows are being claimed, or failed by another process.
+_UNCLAIMED = (
+    "SELECT d.id FROM {source} WHERE {condition} AND d.status || '' = 'pending'"
+    " AND d.lease_owner IS NULL LIMIT :batch /*postgresql FOR UPDATE OF d SKIP LOCKED */"
+)
+_FAIL_OF_ENDPOINT = _FAIL.format(
+    ids=_UNCLAIMED.format(source="deliveries d", condition="d.endpoint_id = :endpoint_id")
+)
+_FAIL_OF_CLOSED = _FAIL.format(
+    ids=_UNCLAIMED.format(
+        # SQLite keeps the order of a cross join, so it never starts with the long table.
+        source="webhook_endpoints w CROSS JOIN deliveries d",
+        condition="COALESCE(w.disabled_at, w.removed_at) IS NOT NULL AND d.endpoint_id = w.id",
+    )
+)
+
+
+class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
+    owner: str
+    lease_ms: int
+    now: int
+    excluded_endpoints: frozenset[str] = frozenset()
+
+
+class ClaimBatch(msgspec.Struct, frozen=True):
+    deliveries: list[tuple[SlotPool, ClaimedDelivery]] = []
+    # Not everything that waits was scanned, or other senders took some of the candidates.
+    has_more: bool = False
+
+
+async def claim(
+    tx: Transaction, kind: AttemptKind, slots: Slots, terms: LeaseTerms, cursor: ScanCursor
+) -> ClaimBatch:
+    """As many deliveries as there are free slots, from a few organizations at most."""
+    free = slots.count_free(kind)
+    if free <= 0:
+        return ClaimBatch()
+    saturated_organizations = slots.saturated_organizations(kind)
+    max_per_endpoint = slots.max_per_endpoint(kind)
+    limit = _round_limit(cursor.share_per_endpoint(free), max_per_endpoint)
+    rows = await tx.fetch_all(
+        _candidates_sql(kind, _MAX_ORGANIZATIONS + len(saturated_organizations), limit),
+        after=cursor.after_organization,
+        offsets=cursor.endpoint_offsets,
+        now=terms.now,
+        saturated_organizations=saturated_organizations,
+        excluded_endpoints=slots.saturated_endpoints(kind) | terms.excluded_endpoints,
+    )
+    scans = _group_by_organization(rows)
+    candidates = [candidate for scan in scans for candidate in scan.candidates]
+    selected = slots.copy().select(kind, candidates)
+    cursor.advance(
+        scans,
+        {candidate.endpoint_id for _, candidate in selected},
+        is_truncated=len(scans) >= _MAX_ORGANIZATIONS,
+        skipped=saturated_organizations,
+    )
+    leased = await _lease(tx, [candidate.id for _, candidate in selected], terms)
+    is_limited = limit < max_per_endpoint and len(selected) < free
+    has_more = cursor.is_partial or is_limited or leased.count < len(selected)
+    pool_of = {candidate.id: pool for pool, candidate in selected}
+    return ClaimBatch([(pool_of[each.id], each) for each in leased.deliveries], has_more)
+
+
+async def release(tx: Transaction, deliveries: Iterable[ClaimedDelivery], owner: str) -> None:
+    """For deliveries that were not sent: any sender may claim them again."""
+    rows = [{"id": each.id, "fence": each.fence, "owner": owner} for each in deliveries]
+    await tx.execute_many(_RELEASE, rows)
+
+
+async def release_all(tx: Transaction, owner: str) -> None:
+    """Includes what a cancelled claim leased without returning it."""
+    await tx.execute(_RELEASE_ALL, owner=owner)
+
+
+async def load_claimed(tx: Transaction, ids: Sequence[str]) -> list[ClaimedDelivery]:
+    return [_to_claimed(row) for row in await tx.fetch_all(_LOAD_BY_ID, ids=ids)]
+
+
+async def fail_claimed(tx: Transaction, ids: Sequence[str], now: int) -> None:
+    """Only for deliveries that the caller has claimed."""
+    await tx.execute(_FAIL.format(ids="SELECT value FROM each(:ids)"), ids=ids, now=now)
+
+
+async def fail_waiting(tx: Transaction, endpoint_id: str, now: int) -> int:
+    """One batch of an endpoint's deliveries; those being sent are left to their sender."""
+    return await tx.execute(_FAIL_OF_ENDPOINT, endpoint_id=endpoint_id, batch=FAIL_BATCH, now=now)
+
+
+async def fail_waiting_of_closed(tx: Transaction, now: int) -> int:
+    """One batch for all closed endpoints: an event may commit while its endpoint is closed."""
+    return await tx.execute(_FAIL_OF_CLOSED, batch=FAIL_BATCH, now=now)
+
+
+def _round_limit(share: int, limit: int) -> int:
+    """One of three numbers, so that there are few distinct statements."""
+    return next((few for few in (2, 4) if share <= few <= limit), limit)
+
+
+def _group_by_organization(rows: Sequence[Row]) -> list[OrganizationScan]:
+    scans: dict[str, OrganizationScan] = {}
+    for row in sorted(
+        rows, key=lambda row: (row["organization_step"], row["step"], row["id"] or "")
+    ):
+        organization_id = row["organization_id"]
+        scan = scans.get(organization_id)
+        if scan is None:
+            scan = scans[organization_id] = OrganizationScan(organization_id)
+        scan.endpoints[row["endpoint_id"]] = None
+        scan.is_truncated |= row["step"] == _MAX_ENDPOINTS
+        if row["id"] is not None:
+            scan.candidates.append(Candidate(row["id"], row["endpoint_id"], organization_id))
+    return list(scans.values())
+
+
+class _Leased(msgspec.Struct, frozen=True):
+    # Also counts leased deliveries that could not be sent.
+    count: int
+    deliveries: list[ClaimedDelivery]
+
+
+async def _lease(tx: Transaction, ids: list[str], terms: LeaseTerms) -> _Leased:
+    if not ids:
+        return _Leased(0, [])
+    rows = await _lease_rows(tx, ids, terms)
+    # The endpoint was closed while the event was written, or the event was deleted with its job.
+    unsendable = {row["id"] for row in rows if row["closed_at"] is not None or row["body"] is None}
+    if unsendable:
+        await fail_claimed(tx, list(unsendable), terms.now)
+    sendable = [row for row in rows if row["id"] not in unsendable]
+    sendable.sort(key=lambda row: str(row["id"]))
+    return _Leased(len(rows), [_to_claimed(row) for row in sendable])
+
+
+async def _lease_rows(tx: Transaction, ids: list[str], terms: LeaseTerms) -> list[Row]:
+    values = {"ids": ids, "owner": terms.owner, "lease_ms": terms.lease_ms, "now": terms.now}
+    if tx.engine == "postgresql":
+        return await tx.fetch_all(_LEASE_AND_LOAD, **values)
+    leased = await tx.fetch_all(_LEASE.format(columns="id"), **values)
+    return await tx.fetch_all(_LOAD_BY_ID, ids=[row["id"] for row in leased])
+
+
+def _to_claimed(row: Row) -> ClaimedDelivery:
+    return ClaimedDelivery(
+        id=row["id"],
+        fence=row["fence"],
+        organization_id=row["organization_id"],
+        endpoint_id=row["endpoint_id"],
+        url=row["url"],
+        secrets=sealed_secrets(row),
+        event_id=row["event_id"],
+        event=row["event"],
+        job_id=row["job_id"],
+        sequence=row["sequence"],
+        body=bytes(row["body"]),
+        attempts=row["attempts"],
+        failures=row["failures"],
+        is_known_healthy=row["failing_since"] is None
+        and (row["last_success_at"] or 0) > now_ms() - HEALTH_INTERVAL_MS,
+    )
