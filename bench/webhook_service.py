@@ -18,11 +18,11 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from agentjobs.webhooks.allowed_addresses import effective_allowance
+from agentjobs.webhooks.allowed_addresses import effective_allow_list
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
 from agentjobs.webhooks.registration import add_endpoint
 from tests.support.stores import add
@@ -151,8 +151,8 @@ class Service:
         row = await self._db.fetch_one(_IS_DONE)
         return row is not None and bool(row["is_done"])
 
-    def _allowed(self) -> Allowed:
-        return effective_allowance(self._settings, is_laptop=False)
+    def _allowed(self) -> AllowList:
+        return effective_allow_list(self._settings, is_laptop=False)
 
 
 async def _post(session: aiohttp.ClientSession, urls: Iterator[str], body: bytes) -> None:
@@ -193,7 +193,7 @@ async def make_place(place: Place) -> None:
         for organization, urls in place.organizations.items():
             await db.transact(add, organization)
             for url in urls:
-                allowed = effective_allowance(settings, is_laptop=False)
+                allowed = effective_allow_list(settings, is_laptop=False)
                 await add_endpoint(db, keys, organization, url, allowed=allowed)
     finally:
         await db.close()

@@ -7,15 +7,15 @@ from typing import Any
 
 import uvloop
 
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.resolver import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.model import Attempt
 from tests.support.bad_receivers import Authority, Behaviour, Receiver, receiver
 
 SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
-LOOPBACK = Allowed.parse(["127.0.0.0/8"], SETTING)
-NOTHING = Allowed.parse([], SETTING)
+LOOPBACK = AllowList.parse(["127.0.0.0/8"], SETTING)
+NOTHING = AllowList.parse([], SETTING)
 HEADERS = {"X-Service-Event": "job.queued", "Content-Type": "application/json"}
 BODY = b'{"event": "job.queued"}'
 
@@ -26,13 +26,13 @@ LOOPS: tuple[Run, ...] = (asyncio.run, uvloop.run)
 
 @asynccontextmanager
 async def connections(
-    allowed: Allowed = LOOPBACK,
+    allowed: AllowList = LOOPBACK,
     *,
     authority: Authority | None = None,
     proxy: str = "",
     timeout_seconds: float = 60,
     connect_seconds: float = 30,
-    look_up: LookUp = system_addresses,
+    lookup: Lookup = system_lookup,
 ) -> AsyncIterator[WebhookClient]:
     opened = WebhookClient(
         allowed,
@@ -40,7 +40,7 @@ async def connections(
         proxy=proxy,
         timeout_seconds=timeout_seconds,
         connect_seconds=connect_seconds,
-        look_up=look_up,
+        lookup=lookup,
     )
     try:
         yield opened

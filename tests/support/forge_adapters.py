@@ -27,8 +27,8 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.sessions import guarded_sockets
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.sessions import guarded_socket_factory
 from agentjobs.store.opening import open_database
 from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.git_remote import GitRemote
@@ -41,7 +41,7 @@ from tests.support.local_repository import CREDENTIAL, FILES, git_now, make_plat
 LOCAL = ("local-sqlite", "local-postgresql")
 PLATFORMS = ("github", "github-app", "gitlab", "gitea")
 BRANCHES = ("agentjobs/one", "agentjobs/two")
-LOOPBACK = Allowed.parse(["127.0.0.0/8"])
+LOOPBACK = AllowList.parse(["127.0.0.0/8"])
 
 _SERVERS: dict[str, type[ContractServer]] = {
     "github": GitHubServer,
@@ -201,7 +201,7 @@ def _session(server: ContractServer) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             ssl=ssl.create_default_context(cafile=server.authorities),
-            socket_factory=guarded_sockets(LOOPBACK),
+            socket_factory=guarded_socket_factory(LOOPBACK),
         ),
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -13,7 +13,7 @@ from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
 from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Database, Transaction
@@ -99,7 +99,7 @@ async def room(
     async with (
         model_server(answers, key=provider_key) as provider,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
-        nullcontext(shared) if shared else new_session(Allowed.parse(allowed)) as session,
+        nullcontext(shared) if shared else new_session(AllowList.parse(allowed)) as session,
     ):
         gateway = Gateway(
             Upstream(api=api, url=provider_url or provider.url, key=key, models=models),

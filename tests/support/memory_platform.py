@@ -16,7 +16,7 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.store.database import Database
 
 
@@ -39,7 +39,7 @@ class TableOfRepositories:
         adapters: dict[str, NewPlatform] = dict.fromkeys(
             ("github", "gitlab", "gitea"), self.adapter
         )
-        return Platforms(db, keys, session, GitTransport(Allowed()), adapters)
+        return Platforms(db, keys, session, GitTransport(AllowList()), adapters)
 
 
 class TablePlatform(Platform):

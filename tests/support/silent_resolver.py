@@ -10,7 +10,7 @@ class SilentNames:
         self.asked: list[str] = []
         self.may_end = threading.Event()
 
-    def look_up(self, host: str) -> Sequence[str]:
+    def lookup(self, host: str) -> Sequence[str]:
         self.asked.append(host)
         self.may_end.wait()
         raise OSError("no such name")

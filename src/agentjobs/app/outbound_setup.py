@@ -8,15 +8,15 @@ from agentjobs.agents.certificates import make_bundle
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database
 
 
-def allowed_of(settings: Settings) -> Allowed:
+def allowed_of(settings: Settings) -> AllowList:
     try:
-        return Allowed.parse(settings.egress_allow)
+        return AllowList.parse(settings.egress_allow)
     except ValueError as error:
         raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
 

@@ -25,7 +25,7 @@ from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import open_database
 from agentjobs.web.server import bind
-from agentjobs.webhooks.allowed_addresses import effective_allowance, store_allowance
+from agentjobs.webhooks.allowed_addresses import effective_allow_list, store_allow_list
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ async def run_worker(settings: Settings) -> None:
     async with (
         _opened(settings) as (context, stop),
         run_sender(
-            context.db, settings, effective_allowance(settings, is_laptop=False), stop.hurry
+            context.db, settings, effective_allow_list(settings, is_laptop=False), stop.hurry
         ),
         working(context, git_url=settings.effective_public_url) as worker,
     ):
@@ -92,8 +92,8 @@ async def _sending(
     context: JobsContext, stop: Stop, *, is_laptop: bool = False
 ) -> AsyncIterator[None]:
     """Beside an API, which also tells the command line what may be added."""
-    allowed = effective_allowance(context.settings, is_laptop=is_laptop)
-    await store_allowance(context.db, allowed)
+    allowed = effective_allow_list(context.settings, is_laptop=is_laptop)
+    await store_allow_list(context.db, allowed)
     async with run_sender(context.db, context.settings, allowed, stop.hurry):
         yield
 

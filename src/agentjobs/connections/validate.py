@@ -11,7 +11,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from agentjobs.outbound.guard.host_patterns import in_url, plain_host
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host
 from agentjobs.problems import Problem
 
 # The usual address of each; None: it is always somebody's own.
@@ -77,11 +77,11 @@ def checked_url(platform: str, url: str) -> str:
         raise _bad_url("The address must hold no credential: the token goes in on its own.")
     if "?" in url or "#" in url or "\\" in url:
         raise _bad_url("The address must hold no ?, # or backslash.")
-    host = plain_host(_without_port(parts.netloc))
+    host = normalize_host(_without_port(parts.netloc))
     if host is None or "%" in host:
         raise _bad_url("The host of the address is not understood; copy it from a browser.")
     shown_port = "" if port in (None, _PORTS[scheme]) else f":{port}"
-    return _same_place(f"{scheme}://{in_url(host)}{shown_port}{_checked_path(parts.path)}")
+    return _same_place(f"{scheme}://{bracket_ipv6(host)}{shown_port}{_checked_path(parts.path)}")
 
 
 def checked_installation(

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.remote import Remote
 from agentjobs.outbound.egress.tunnel import open_tunnel
-from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress, permitted_addresses
-from agentjobs.outbound.guard.host_patterns import in_url, plain_host
-from agentjobs.outbound.guard.resolver import LookUp, job_lookups, system_addresses
+from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress, filter_permitted
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host
+from agentjobs.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
 MOST_BYTES = 10 * 2**30
 _PORTS = {"https": 443, "http": 80}
@@ -23,16 +23,16 @@ class GitTransport:
 
     def __init__(
         self,
-        allowed: Allowed,
+        allowed: AllowList,
         certificates: Path | None = None,
         *,
         most_bytes: int = MOST_BYTES,
-        look_up: LookUp = system_addresses,
+        lookup: Lookup = system_lookup,
     ) -> None:
         self._allowed = allowed
         self._certificates = certificates
         self._most_bytes = most_bytes
-        self._look_up = look_up
+        self._lookup = lookup
 
     @contextlib.asynccontextmanager
     async def to(self, url: str, authorization: str) -> AsyncIterator[Remote]:
@@ -46,7 +46,7 @@ class GitTransport:
             yield Remote(url, authorization, pinned=pinned)
             return
         async with open_tunnel(
-            host, port, self._allowed, most_bytes=self._most_bytes, look_up=self._look_up
+            host, port, self._allowed, most_bytes=self._most_bytes, lookup=self._lookup
         ) as (tunnel, proxy):
             try:
                 yield Remote(url, authorization, proxy, self._certificates)
@@ -64,7 +64,7 @@ class GitTransport:
     async def _pinned(self, host: str, port: int) -> str | None:
         """None: the host is an address itself."""
         try:
-            found = await job_lookups(self._look_up).addresses(host)
+            found = await new_job_resolver(self._lookup).resolve(host)
         except (OSError, UnicodeError) as error:
             reason = f"The name {host} cannot be resolved ({error})."
             raise ForgeError(reason, "away") from None
@@ -74,16 +74,16 @@ class GitTransport:
             self._refuse_unlisted(host, address)
         if found == [host]:
             return None
-        return f"{host}:{port}:{','.join(in_url(address) for address in found)}"
+        return f"{host}:{port}:{','.join(bracket_ipv6(address) for address in found)}"
 
     def _refuse_unlisted(self, host: str, address: str) -> None:
         try:
-            permitted_addresses(host, [address], self._allowed.alone())
+            filter_permitted(host, [address], self._allowed.alone())
         except BlockedAddress:
             setting = self._allowed.setting
             raise ForgeError(
-                f"http://{in_url(host)} would show the credential to everybody on the way: use "
-                f"https, or ask the operator to list {_shown(address)} in {setting}."
+                f"http://{bracket_ipv6(host)} would show the credential to everybody on the way: "
+                f"use https, or ask the operator to list {_shown(address)} in {setting}."
             ) from None
 
 
@@ -93,7 +93,7 @@ def _closed(reason: str, *, may_pass: bool) -> ForgeError:
 
 def _target(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
-    host = plain_host(in_url(parts.hostname or ""))
+    host = normalize_host(bracket_ipv6(parts.hostname or ""))
     if parts.scheme not in _PORTS or host is None or "@" in parts.netloc:
         raise ForgeError("The address of the platform is not understood; connect it anew.")
     return parts.scheme, host, parts.port or _PORTS[parts.scheme]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from agentjobs.loops.loop import end_tasks, keep_alive
 from agentjobs.loops.open_files import raise_open_files_limit
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database, StoreError
 from agentjobs.webhooks.attempt import WebhookClient
@@ -22,7 +22,7 @@ _MAX_DRAIN_SECONDS = 5.0
 
 @contextlib.asynccontextmanager
 async def run_sender(
-    db: Database, settings: Settings, allowed: Allowed, hurry: asyncio.Event
+    db: Database, settings: Settings, allowed: AllowList, hurry: asyncio.Event
 ) -> AsyncIterator[None]:
     if not settings.send_webhooks:
         yield

@@ -14,13 +14,12 @@ from weakref import WeakValueDictionary
 from yarl import URL
 
 from agentjobs.clock import now_ms
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
-from agentjobs.outbound.guard.sessions import trusted_certificates
-from agentjobs.outbound.untrusted_http.connection import StrangerConnection
-from agentjobs.outbound.untrusted_http.dial import Progress, connect
-from agentjobs.outbound.untrusted_http.pool import IdleConnections
-from agentjobs.outbound.untrusted_http.response import Answer, RawHeaders
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import HostResolver, Lookup, system_lookup
+from agentjobs.outbound.guard.sessions import load_tls_context
+from agentjobs.outbound.untrusted_http.connection import UntrustedConnection
+from agentjobs.outbound.untrusted_http.pool import ConnectionPool, Progress, connect
+from agentjobs.outbound.untrusted_http.response import RawHeaders, Response
 from agentjobs.settings import Settings
 from agentjobs.webhooks.failures import (
     Failure,
@@ -60,28 +59,28 @@ class WebhookClient:
 
     def __init__(
         self,
-        allowed: Allowed,
+        allowed: AllowList,
         *,
         ca_file: str = "",
         proxy: str = "",
         timeout_seconds: float,
         connect_seconds: float,
-        look_up: LookUp = system_addresses,
+        lookup: Lookup = system_lookup,
     ) -> None:
         """Raises ValueError if the operator's certificates cannot be read."""
         self._allowed = allowed
-        self._tls = trusted_certificates(ca_file)
+        self._tls = load_tls_context(ca_file)
         self._proxy = URL(proxy) if proxy else None
         self._timeouts = Timeouts(timeout_seconds, connect_seconds)
-        self._look_up = look_up
+        self._lookup = lookup
         self._lookup_threads = threading.Semaphore(MAX_LOOKUPS)
-        # Lookups in progress keep their entry alive; without any, the endpoint's limit is moot.
-        self._lookups: WeakValueDictionary[str, Lookups] = WeakValueDictionary()
+        # HostResolver in progress keep the resolver alive; without any, its limit does not matter.
+        self._resolvers: WeakValueDictionary[str, HostResolver] = WeakValueDictionary()
         self._receivers: dict[str, Receiver] = {}
-        self._pool = IdleConnections()
+        self._pool = ConnectionPool()
 
     @classmethod
-    def from_settings(cls, settings: Settings, allowed: Allowed) -> Self:
+    def from_settings(cls, settings: Settings, allowed: AllowList) -> Self:
         return cls(
             allowed,
             ca_file=settings.ca_file,
@@ -124,14 +123,14 @@ class WebhookClient:
         deadline = asyncio.get_running_loop().time() + self._timeouts.total_seconds
         key = (endpoint_id, receiver.origin)
         try:
-            connection = self._pool.take(key)
+            connection = self._pool.acquire(key)
             if connection is None:
                 async with asyncio.timeout(self._timeouts.connect_seconds):
                     connection = await self._connect(endpoint_id, receiver, progress)
             progress.connection = connection
             progress.address = connection.address
             progress.stage = "exchange"
-            await connection.ask(request.data, deadline, BODY_SECONDS)
+            await connection.send_request(request.data, deadline, BODY_SECONDS)
         except asyncio.CancelledError:
             # The receiver has responded: sending again for the sake of the body is wrong.
             if progress.response is None:
@@ -141,17 +140,17 @@ class WebhookClient:
             return error
         finally:
             if progress.connection is not None:
-                self._pool.put(key, progress.connection)
+                self._pool.release(key, progress.connection)
         return None
 
     async def _connect(
         self, endpoint_id: str, receiver: Receiver, progress: Progress
-    ) -> StrangerConnection:
-        lookups = self._lookups.get(endpoint_id)
-        if lookups is None:
-            lookups = Lookups(self._look_up, MAX_LOOKUPS_PER_ENDPOINT, self._lookup_threads)
-            self._lookups[endpoint_id] = lookups
-        return await connect(receiver.origin, receiver.allowed, lookups, progress)
+    ) -> UntrustedConnection:
+        resolver = self._resolvers.get(endpoint_id)
+        if resolver is None:
+            resolver = HostResolver(self._lookup, MAX_LOOKUPS_PER_ENDPOINT, self._lookup_threads)
+            self._resolvers[endpoint_id] = resolver
+        return await connect(receiver.origin, receiver.allowed, resolver, progress)
 
     def _classify(self, error: Exception | None, receiver: Receiver, progress: Progress) -> Failure:
         error = error or RuntimeError("no response")
@@ -169,13 +168,13 @@ class _AttemptProgress(Progress):
         super().__init__()
         self.at = now_ms()
         self.started = time.monotonic()
-        self.connection: StrangerConnection | None = None
+        self.connection: UntrustedConnection | None = None
 
     @property
-    def response(self) -> Answer | None:
+    def response(self) -> Response | None:
         """None until its head has arrived."""
         connection = self.connection
-        return connection.answer if connection is not None and connection.has_answered else None
+        return connection.response if connection and connection.has_response_head else None
 
 
 def _uncancel() -> None:
@@ -184,12 +183,12 @@ def _uncancel() -> None:
     task.uncancel()
 
 
-def _with_response(progress: _AttemptProgress, request: Request, response: Answer) -> Attempt:
+def _with_response(progress: _AttemptProgress, request: Request, response: Response) -> Attempt:
     assert progress.connection is not None
     failure = None if is_success(response.status) else _classify_response(response)
     return Attempt(
         at=progress.at,
-        duration_ms=round((progress.connection.answered_at - progress.started) * 1_000),
+        duration_ms=round((progress.connection.responded_at - progress.started) * 1_000),
         request_headers=request.headers,
         address=progress.address,
         status_code=response.status,
@@ -211,7 +210,7 @@ def _without_response(progress: _AttemptProgress, request: Request, failure: Fai
     )
 
 
-def _classify_response(response: Answer) -> Failure:
+def _classify_response(response: Response) -> Failure:
     locations = (value for name, value in response.headers if name.lower() == b"location")
     location = _decode(next(locations, b""))
     return classify_status(response.status, _decode(response.reason), location)

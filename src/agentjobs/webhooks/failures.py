@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from agentjobs.outbound.guard.addresses import BlockedAddress
 from agentjobs.outbound.untrusted_http.connection import ClosedEarly
-from agentjobs.outbound.untrusted_http.dial import NotResolved, Origin, ProxyRefused, Stage
-from agentjobs.outbound.untrusted_http.response import BadAnswer, EndlessAnswer
+from agentjobs.outbound.untrusted_http.pool import NotResolved, Origin, ProxyRefused, Stage
+from agentjobs.outbound.untrusted_http.response import InvalidResponse, ResponseTooLarge
 from agentjobs.safe_text import escape_unprintable
 from agentjobs.webhooks.model import ErrorClass
 
@@ -95,7 +95,7 @@ def _classify_connect_error(error: Exception, origin: Origin) -> Failure:
             return _failure("dns", f"the host name was not resolved: {text}")
         case ProxyRefused():
             return _failure("connect", text)
-        case BadAnswer():
+        case InvalidResponse():
             return _failure("connect", f"the proxy sent an invalid response to CONNECT: {text}")
     peer = "the proxy" if origin.proxy is not None else "the receiver"
     return _failure("connect", f"could not connect to {peer}: {text}")
@@ -114,9 +114,9 @@ def _classify_tls_error(error: Exception) -> Failure:
 
 def _classify_exchange_error(error: Exception) -> Failure:
     match error:
-        case EndlessAnswer():
+        case ResponseTooLarge():
             message = f"the response was too large: {error}"
-        case BadAnswer():
+        case InvalidResponse():
             message = f"the response is not valid HTTP: {error}"
         case ClosedEarly():
             message = "the connection was closed before a response arrived"

@@ -4,7 +4,7 @@ from agentjobs.clock import SECOND_MS, iso_utc, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -21,7 +21,7 @@ REPO = "agentjobs/ping"
 
 
 async def send_ping(
-    db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: Allowed
+    db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: AllowList
 ) -> tuple[str, Attempt]:
     """Returns the delivery's id and its only attempt. Also works for a disabled endpoint."""
     client = WebhookClient.from_settings(settings, allowed)

@@ -10,8 +10,8 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.resolver import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.endpoints import (
@@ -54,13 +54,13 @@ async def add_endpoint(
     *,
     description: str = "",
     events: Sequence[str] = (),
-    allowed: Allowed,
-    look_up: LookUp = system_addresses,
+    allowed: AllowList,
+    lookup: Lookup = system_lookup,
     has_proxy: bool = False,
 ) -> CreatedEndpoint:
     _validate(description, events)
     owner = await find_organization(db, organization)
-    warning = await check_target(url, allowed, look_up=look_up, has_proxy=has_proxy)
+    warning = await check_target(url, allowed, lookup=lookup, has_proxy=has_proxy)
     endpoint = Endpoint(
         id=new_id("whk"),
         organization=owner.name,
@@ -84,8 +84,8 @@ async def update_endpoint(
     url: str | None = None,
     description: str | None = None,
     events: Sequence[str] | None = None,
-    allowed: Allowed,
-    look_up: LookUp = system_addresses,
+    allowed: AllowList,
+    lookup: Lookup = system_lookup,
     has_proxy: bool = False,
 ) -> tuple[Endpoint, str | None]:
     """Returns the endpoint and a warning, if any. None leaves a value unchanged; no events means
@@ -97,7 +97,7 @@ async def update_endpoint(
     endpoint = await find_endpoint(db, organization, endpoint_id)
     warning = None
     if url is not None and url != endpoint.url:
-        warning = await check_target(url, allowed, look_up=look_up, has_proxy=has_proxy)
+        warning = await check_target(url, allowed, lookup=lookup, has_proxy=has_proxy)
     changes = _Changes(url, description, None if events is None else _sort_events(events))
     entry = audit_entry("webhook.changed", endpoint)
     updated, duplicates = await db.transact(_update, endpoint, changes, entry)

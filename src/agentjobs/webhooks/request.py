@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.hosts import why_host_refused
-from agentjobs.outbound.untrusted_http.dial import Origin
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.hosts import host_refusal_reason
+from agentjobs.outbound.untrusted_http.pool import Origin
 from agentjobs.webhooks.failures import Failure, blocked_address, invalid_url
 from agentjobs.webhooks.model import Headers
 
@@ -25,7 +25,7 @@ class Receiver(NamedTuple):
     """
 
     origin: Origin
-    allowed: Allowed
+    allowed: AllowList
     request_start: str
     headers: Headers
     refusal: Failure | None = None
@@ -39,7 +39,9 @@ class Request(NamedTuple):
     is_malformed: bool
 
 
-def parse_receiver(text: str, allowed: Allowed, tls: ssl.SSLContext, proxy: URL | None) -> Receiver:
+def parse_receiver(
+    text: str, allowed: AllowList, tls: ssl.SSLContext, proxy: URL | None
+) -> Receiver:
     try:
         url = URL(text)
     except ValueError as error:
@@ -80,12 +82,12 @@ def _format_headers(headers: Headers) -> str:
     return "".join([f"{name}: {value}\r\n" for name, value in headers])
 
 
-def _refuse(allowed: Allowed, refusal: Failure) -> Receiver:
+def _refuse(allowed: AllowList, refusal: Failure) -> Receiver:
     return Receiver(Origin("", 0, None), allowed, "", _base_headers(), refusal)
 
 
-def _check_host(origin: Origin, allowed: Allowed) -> Failure | None:
-    reason = why_host_refused(origin.host, allowed)
+def _check_host(origin: Origin, allowed: AllowList) -> Failure | None:
+    reason = host_refusal_reason(origin.host, allowed)
     if reason is None:
         return None
     message = f"{reason}; {allowed.setting} lists what may be reached"

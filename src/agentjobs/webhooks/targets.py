@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from yarl import URL
 
 from agentjobs.outbound.guard.addresses import (
-    Allowed,
+    AllowList,
     BlockedAddress,
-    permitted_addresses,
-    why_refused,
+    filter_permitted,
+    refusal_reason,
 )
-from agentjobs.outbound.guard.hosts import plain_spelling
-from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
+from agentjobs.outbound.guard.hosts import canonical_address
+from agentjobs.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 from agentjobs.problems import Problem
 
 MOST_URL_LENGTH = 2_048
@@ -36,7 +36,7 @@ _FOREIGN = (
 
 
 async def check_target(
-    url: str, allowed: Allowed, *, look_up: LookUp = system_addresses, has_proxy: bool = False
+    url: str, allowed: AllowList, *, lookup: Lookup = system_lookup, has_proxy: bool = False
 ) -> str | None:
     """A warning, if there is cause for one. Raises Problem unless it may be sent to."""
     scheme, host, is_name = _parsed(url)
@@ -44,7 +44,7 @@ async def check_target(
         # The proxy looks names up, and may know others than this machine does.
         return None
     try:
-        addresses = await _addresses(host, look_up)
+        addresses = await _addresses(host, lookup)
     except (OSError, UnicodeError) as error:
         reason = f"{host} has no address now ({_words(error)})"
         if scheme == "http":
@@ -57,23 +57,23 @@ async def check_target(
     return None
 
 
-def _check_permitted(host: str, addresses: Sequence[str], allowed: Allowed) -> None:
+def _check_permitted(host: str, addresses: Sequence[str], allowed: AllowList) -> None:
     try:
-        permitted_addresses(host, addresses, allowed)
+        filter_permitted(host, addresses, allowed)
     except BlockedAddress as blocked:
         raise Problem(
             "blocked_address", f"{blocked}. Add it there, and start the service again."
         ) from None
 
 
-def _check_listed(host: str, addresses: Iterable[str], allowed: Allowed) -> None:
+def _check_listed(host: str, addresses: Iterable[str], allowed: AllowList) -> None:
     for address in addresses:
-        if why_refused(address, allowed.alone()):
+        if refusal_reason(address, allowed.alone()):
             reason = address if address == host else f"{host}: {address}"
             raise _only_https(f"{reason} is not among them", allowed)
 
 
-def _only_https(reason: str, allowed: Allowed) -> Problem:
+def _only_https(reason: str, allowed: AllowList) -> Problem:
     return Problem(
         "blocked_address",
         f"http is for the addresses in {allowed.setting} alone, and {reason}. Use https, or add "
@@ -82,11 +82,11 @@ def _only_https(reason: str, allowed: Allowed) -> Problem:
     )
 
 
-async def _addresses(host: str, look_up: LookUp) -> Sequence[str]:
-    lookups = Lookups(look_up, 1, _THREADS)
+async def _addresses(host: str, lookup: Lookup) -> Sequence[str]:
+    lookups = HostResolver(lookup, 1, _THREADS)
     try:
         async with asyncio.timeout(LOOKUP_SECONDS):
-            return await lookups.addresses(host)
+            return await lookups.resolve(host)
     except TimeoutError:
         reason = f"no answer within {LOOKUP_SECONDS} seconds"
         raise socket.gaierror(socket.EAI_AGAIN, reason) from None
@@ -143,7 +143,7 @@ def _check_as_dialled(url: str, host: str) -> None:
 def _literal(host: str) -> str | None:
     """An IP address in its plain spelling, as in a URL; None if the host is a name."""
     try:
-        plain = plain_spelling(host)
+        plain = canonical_address(host)
     except ValueError as error:
         raise _invalid(f"names no host: {error}") from None
     return f"[{plain}]" if plain is not None and ":" in plain else plain

@@ -31,7 +31,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
 from agentjobs.organizations.users import add_user
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull, get_pull, ready_pull
@@ -41,7 +41,7 @@ from agentjobs.repos.queries import find_repo
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreError, Transaction
-from agentjobs.webhooks.allowed_addresses import effective_allowance
+from agentjobs.webhooks.allowed_addresses import effective_allow_list
 from agentjobs.webhooks.endpoints import (
     disable_endpoint,
     enable_endpoint,
@@ -111,7 +111,7 @@ class Log:
 
 async def add(db: Database, keys: SealingKeys, url: str = URL) -> CreatedEndpoint:
     return await add_endpoint(
-        db, keys, "acme", url, allowed=Allowed(), look_up=lambda _: ["93.184.215.14"]
+        db, keys, "acme", url, allowed=AllowList(), lookup=lambda _: ["93.184.215.14"]
     )
 
 
@@ -267,7 +267,7 @@ async def test_a_ping_is_told_with_what_came_of_it(
     database: Database, keys: SealingKeys, acme: Organization, tmp_path: Path
 ) -> None:
     settings = load({}, data_dir=str(tmp_path))
-    allowed = effective_allowance(settings, is_laptop=True)
+    allowed = effective_allow_list(settings, is_laptop=True)
     log = Log(database, acme.id)
     with receiver(lambda _: 500) as receiving:
         added = await add_endpoint(database, keys, "acme", receiving.url, allowed=allowed)

@@ -11,7 +11,7 @@ from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_en
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
@@ -46,18 +46,18 @@ class Room:
             url,
             description="The bot",
             events=["job.failed"],
-            allowed=Allowed(),
-            look_up=public,
+            allowed=AllowList(),
+            lookup=public,
         )
         return added.endpoint
 
     async def edit(self, endpoint: str, **changes: object) -> tuple[Endpoint, str | None]:
-        how = {"organization": "acme", "look_up": public, **changes}
+        how = {"organization": "acme", "lookup": public, **changes}
         with acting_as(ADA):
             return await update_endpoint(
                 self.db,
                 endpoint_id=endpoint,
-                allowed=Allowed(),
+                allowed=AllowList(),
                 **how,  # type: ignore[arg-type] # as each test has it
             )
 
@@ -109,7 +109,7 @@ async def test_what_is_given_changes_and_what_is_not_stays(room: Room) -> None:
 async def test_what_is_so_already_is_no_change_and_asks_nobody(room: Room) -> None:
     endpoint = await room.add()
     same, warning = await room.edit(
-        endpoint.id, url=URL, description="The bot", events=["job.failed"], look_up=unknown
+        endpoint.id, url=URL, description="The bot", events=["job.failed"], lookup=unknown
     )
     assert (same, warning) == (endpoint, None)
     assert await room.edit(endpoint.id) == (endpoint, None)
@@ -121,7 +121,7 @@ async def test_an_address_is_judged_as_a_new_one_would_be(room: Room) -> None:
     for changes, code in (
         ({"url": "https://10.0.0.1/"}, "blocked_address"),
         ({"url": "http://hooks.example.com/"}, "blocked_address"),
-        ({"url": OTHER_URL, "look_up": lambda _: ["127.0.0.1"]}, "blocked_address"),
+        ({"url": OTHER_URL, "lookup": lambda _: ["127.0.0.1"]}, "blocked_address"),
         ({"url": ""}, "invalid_url"),
         ({"url": "https://a:b@hooks.example.com/"}, "invalid_url"),
         ({"url": OTHER_URL, "description": "two\nlines"}, "invalid_description"),
@@ -140,7 +140,7 @@ async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(r
     second = await room.add(OTHER_URL)
     _, warning = await room.edit(first.id, url=OTHER_URL)
     assert f"{second.id} also uses this URL" in (warning or "")
-    _, warning = await room.edit(first.id, url="https://nobody.example.com/", look_up=unknown)
+    _, warning = await room.edit(first.id, url="https://nobody.example.com/", lookup=unknown)
     assert "nobody.example.com has no address now" in (warning or "")
 
 

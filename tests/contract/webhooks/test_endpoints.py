@@ -11,16 +11,16 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks import endpoints, queue, secret_rotation
 from agentjobs.webhooks.allowed_addresses import (
-    effective_allowance,
-    store_allowance,
-    stored_allowance,
+    effective_allow_list,
+    load_allow_list,
+    store_allow_list,
 )
 from agentjobs.webhooks.endpoints import (
     disable,
@@ -69,8 +69,8 @@ class House:
             url,
             description=description,
             events=events,
-            allowed=Allowed(),
-            look_up=lambda _: ["93.184.215.14"],
+            allowed=AllowList(),
+            lookup=lambda _: ["93.184.215.14"],
         )
 
     async def row(self, endpoint_id: str) -> Row:
@@ -355,14 +355,14 @@ async def test_commands_judge_by_what_the_service_said_last_and_before_that_by_t
     house, tmp_path
 ):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, data_dir=str(tmp_path))
-    assert await stored_allowance(house.db, settings) == effective_allowance(
+    assert await load_allow_list(house.db, settings) == effective_allow_list(
         settings, is_laptop=False
     )
     for is_laptop in (True, False):
-        allowed = effective_allowance(settings, is_laptop=is_laptop)
-        await store_allowance(house.db, allowed)
+        allowed = effective_allow_list(settings, is_laptop=is_laptop)
+        await store_allow_list(house.db, allowed)
         other = load({}, data_dir=str(tmp_path))
-        assert await stored_allowance(house.db, other) == allowed
+        assert await load_allow_list(house.db, other) == allowed
 
 
 async def _execute(tx: Transaction, sql: str) -> None:

@@ -15,13 +15,13 @@ from agentjobs.advisories.feeds import Feed, claim_feed, list_feeds
 from agentjobs.advisories.sources import download, open_source
 from agentjobs.advisories.sources.source import SourceError
 from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.osv_records import LATER, changes, packed, record
 
-LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 ONE, TWO = record("GHSA-1", "one"), record("GHSA-2", "two")
 
 
@@ -90,7 +90,7 @@ class House:
     bucket: Bucket
     work_dir: Path
 
-    async def sync(self, url: str = "", allowed: Allowed = LOOPBACK) -> SyncResult:
+    async def sync(self, url: str = "", allowed: AllowList = LOOPBACK) -> SyncResult:
         async with new_session(allowed) as session:
             source = open_source(url or self.bucket.url, session, self.work_dir)
             await want_feeds(self.db, ["PyPI"], source.name)
@@ -230,7 +230,7 @@ async def test_an_address_that_may_not_be_dialled_says_which_setting_permits_it(
     house: House,
 ) -> None:
     with pytest.raises(SourceError, match="AGENTJOBS_EGRESS_ALLOW"):
-        await house.sync(allowed=Allowed())
+        await house.sync(allowed=AllowList())
     assert house.bucket.seen == []
 
 

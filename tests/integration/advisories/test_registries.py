@@ -22,7 +22,7 @@ from agentjobs.advisories.registries.registry import (
     Registry,
 )
 from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings
 from tests.support.recorded_registries import (
@@ -59,7 +59,7 @@ async def server() -> AsyncIterator[RegistryServer]:
 async def asking_of(
     settings: Settings, clock: Clock, *allowed: str, ca_file: str = ""
 ) -> AsyncIterator[Registry]:
-    async with new_session(Allowed.parse(allowed or [LOOPBACK]), ca_file) as session:
+    async with new_session(AllowList.parse(allowed or [LOOPBACK]), ca_file) as session:
         asked = Registry(settings, session, clock)
         try:
             yield asked

@@ -11,7 +11,7 @@ import pytest
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.agents.certificates import known_system_files, make_bundle, trusting
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door, SandboxReport
 from tests.support.sandbox import Room
@@ -29,7 +29,7 @@ FETCH = {
 }
 
 
-def look_up(_host: str) -> list[str]:
+def lookup(_host: str) -> list[str]:
     return ["127.0.0.1"]
 
 
@@ -59,9 +59,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with web_server(HOST, files=tmp_path) as server:
         egress = Egress(
             [f"{HOST}:{server.https_port}"],
-            Allowed.parse(["127.0.0.1/32"]),
+            AllowList.parse(["127.0.0.1/32"]),
             lambda _: None,
-            look_up=look_up,
+            lookup=lookup,
         )
         room = Room(BubblewrapSandbox(900_000), tmp_path)
         authority = server.write_authority(room.private / "authority.pem")

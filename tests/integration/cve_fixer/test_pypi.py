@@ -17,7 +17,7 @@ from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
 from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Door
 from agentjobs.settings import Settings
@@ -299,7 +299,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
     (room.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
     refused: list[str] = []
     hosts = hosts_of(Settings(data_dir=str(tmp_path)), "PyPI")
-    egress = Egress(hosts, Allowed.parse(addresses_of(hosts)), refused.append)
+    egress = Egress(hosts, AllowList.parse(addresses_of(hosts)), refused.append)
     report = await room.run(
         *(sys.executable, "-I", "-u", str(ENTRY)),
         read_only=(*python_files(), *project.tools.read_only),

@@ -12,13 +12,13 @@ from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from tests.support.git_server import until
 from tests.support.https_git_server import SecureOrigin, https_origin, silent_server
 from tests.support.local_repository import git_now, make_repository
 from tests.support.workspace_git_server import OriginServer, origin_server
 
-HERE = Allowed.parse(["127.0.0.0/8"])
+HERE = AllowList.parse(["127.0.0.0/8"])
 SHOWN = basic("x-access-token", "ghs_s3cret")
 
 
@@ -68,7 +68,7 @@ async def heads(way: GitTransport, url: str) -> str:
 async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
     secure: SecureOrigin, tmp_path: Path
 ) -> None:
-    way = GitTransport(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, lookup=to_here)
     url = secure.url("shop.git", "git.test")
     assert "refs/heads/main" in await heads(way, url)
     async with way.to(url, SHOWN) as remote:
@@ -85,7 +85,7 @@ async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
 async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     secure: SecureOrigin,
 ) -> None:
-    way = GitTransport(Allowed(), secure.authorities, look_up=to_here)
+    way = GitTransport(AllowList(), secure.authorities, lookup=to_here)
     for host in ("git.test", "127.0.0.1"):
         with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
             await heads(way, secure.url("shop.git", host))
@@ -96,18 +96,18 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
 async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
     secure: SecureOrigin, unused_tcp_port: int
 ) -> None:
-    way = GitTransport(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, lookup=to_here)
     with pytest.raises(ForgeError, match="could not be reached") as away:
         await heads(way, f"https://git.test:{unused_tcp_port}/shop.git")
     assert away.value.may_pass
     with pytest.raises(GitError, match="not found"):
         await heads(way, secure.url("none.git", "git.test"))
     with pytest.raises(GitError, match="certificate"):
-        await heads(GitTransport(HERE, look_up=to_here), secure.url("shop.git", "git.test"))
+        await heads(GitTransport(HERE, lookup=to_here), secure.url("shop.git", "git.test"))
 
 
 async def test_more_than_may_be_fetched_is_refused_in_words(secure: SecureOrigin) -> None:
-    way = GitTransport(HERE, secure.authorities, most_bytes=100, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, most_bytes=100, lookup=to_here)
     with pytest.raises(ForgeError, match="larger than"):
         await heads(way, secure.url("shop.git", "git.test"))
 
@@ -119,11 +119,11 @@ async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_na
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
     asked = []
 
-    def look_up(host: str) -> Sequence[str]:
+    def lookup(host: str) -> Sequence[str]:
         asked.append(host)
         return ["127.0.0.1"]
 
-    assert "refs/heads/main" in await heads(GitTransport(HERE, look_up=look_up), url)
+    assert "refs/heads/main" in await heads(GitTransport(HERE, lookup=lookup), url)
     assert asked == ["forge.invalid"]
     assert "refs/heads/main" in await heads(GitTransport(HERE), plain.url("shop.git"))
 
@@ -131,18 +131,18 @@ async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_na
 @pytest.mark.parametrize(
     ("allowed", "addresses"),
     [
-        (Allowed(), ["127.0.0.1"]),
-        (Allowed(), ["93.184.215.14"]),
+        (AllowList(), ["127.0.0.1"]),
+        (AllowList(), ["93.184.215.14"]),
         (HERE, ["93.184.215.14"]),
         (HERE, ["127.0.0.1", "93.184.215.14"]),
         (HERE, ["127.0.0.1", "::1"]),
     ],
 )
 async def test_plain_http_to_any_other_address_shows_nobody_the_token(
-    plain: OriginServer, allowed: Allowed, addresses: list[str]
+    plain: OriginServer, allowed: AllowList, addresses: list[str]
 ) -> None:
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
-    way = GitTransport(allowed, look_up=lambda _: addresses)
+    way = GitTransport(allowed, lookup=lambda _: addresses)
     for asked in (heads(way, url), way.refuse_open_http(url)):
         with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
             await asked
@@ -152,7 +152,7 @@ async def test_plain_http_to_any_other_address_shows_nobody_the_token(
 
 
 async def test_the_token_is_in_no_argument_of_any_process(secure: SecureOrigin) -> None:
-    way = GitTransport(HERE, secure.authorities, look_up=to_here)
+    way = GitTransport(HERE, secure.authorities, lookup=to_here)
     async with silent_server() as (port, came):
         asking = asyncio.create_task(heads(way, f"https://git.test:{port}/shop.git"))
         try:

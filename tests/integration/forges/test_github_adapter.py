@@ -18,7 +18,7 @@ from agentjobs.forges.github.app import TokenCache
 from agentjobs.forges.protocol import CommentCursor, ForgeError, PullRequestRequest, RepoAddress
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from tests.support.forge_servers.faults import Fault, cut, forbidden, server_error, too_many
 from tests.support.forge_servers.github import GitHubServer, secondary_limit
@@ -56,7 +56,7 @@ class House:
             installation_id=str(app.installation_id) if is_app else None,
         )
         given = credential or (app.private_key if is_app else self.server.token)
-        git_transport = GitTransport(Allowed.parse(["127.0.0.1/32"]), self.server.authorities)
+        git_transport = GitTransport(AllowList.parse(["127.0.0.1/32"]), self.server.authorities)
         retry_budget = self.clock.retry_budget(seconds, time.time)
         return GitHub(connection, given, self.session, git_transport, retry_budget, self.tokens)
 
@@ -82,7 +82,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     ca_file = str(server.authorities)
     async with (
         server.serving(),
-        new_session(Allowed.parse(["127.0.0.1/32"]), ca_file) as session,
+        new_session(AllowList.parse(["127.0.0.1/32"]), ca_file) as session,
     ):
         yield House(server, session, row, commit, clock, TokenCache(clock))
 

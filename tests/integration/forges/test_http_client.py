@@ -15,13 +15,13 @@ from agentjobs.forges.http import client as api_module
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.http.pagination import ALL_REPOSITORIES, Bounds
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from tests.support.https_git_server import certified
 from tests.support.manual_clock import HandClock
 
 SECRET = "glpat-0123456789abcdef"
-LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 Handler = Callable[[web.Request], web.Response]
 
 
@@ -380,7 +380,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
     script: Script, clock: HandClock
 ) -> None:
     script.answers = [told()]
-    async with new_session(Allowed.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
+    async with new_session(AllowList.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
         with pytest.raises(ApiError, match="AGENTJOBS_FORGE_ALLOW") as caught:
             await at(script.url, guarded, clock.retry_budget()).get("/x")
     assert caught.value.fault == "refused"

@@ -29,13 +29,13 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from tests.support.local_repository import commit_files, git_now
 
 URL = os.environ.get("AGENTJOBS_TEST_GITEA_URL", "")
 TOKEN = os.environ.get("AGENTJOBS_TEST_GITEA_TOKEN", "")
-EVERYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])
+EVERYWHERE = AllowList.parse(["0.0.0.0/0", "::/0"])
 ONE, TWO, THREE = "agentjobs/one", "agentjobs/two", "agentjobs/größe#3&state=closed"
 
 pytestmark = pytest.mark.skipif(not (URL and TOKEN), reason="no Gitea is named")

@@ -15,8 +15,8 @@ import uvloop
 from agentjobs.outbound.egress import egress, policy, proxy
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard import dial
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, LookUp
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, Lookup
 from tests.support.sandbox import eventually
 from tests.support.silent_resolver import silent_names
 
@@ -35,7 +35,7 @@ def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def look_up(host: str) -> Sequence[str]:
+def lookup(host: str) -> Sequence[str]:
     if host == "nowhere.test":
         raise OSError("Name or service not known")
     return {"closed.test": ["127.0.0.9"], "empty.test": []}.get(host, ["127.0.0.1"])
@@ -73,7 +73,7 @@ class Way:
 
 
 @asynccontextmanager
-async def way_to(handler: Handler, *patterns: str, look_up: LookUp = look_up) -> AsyncIterator[Way]:
+async def way_to(handler: Handler, *patterns: str, lookup: Lookup = lookup) -> AsyncIterator[Way]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await handler(reader, writer)
@@ -84,9 +84,9 @@ async def way_to(handler: Handler, *patterns: str, look_up: LookUp = look_up) ->
     refused: list[str] = []
     made = Egress(
         [f"ok.test:{port}", *patterns],
-        Allowed.parse(["127.0.0.0/8"]),
+        AllowList.parse(["127.0.0.0/8"]),
         refused.append,
-        look_up=look_up,
+        lookup=lookup,
     )
     loop = asyncio.get_running_loop()
     door = await loop.create_server(made.doors[PROXY_PORT], "127.0.0.1", 0)
@@ -323,7 +323,7 @@ def test_a_host_that_never_answers_is_given_up(
 
     async def check() -> None:
         with silent_names() as names:
-            async with way_to(_hang_up, "silent.test", look_up=names.look_up) as way:
+            async with way_to(_hang_up, "silent.test", lookup=names.lookup) as way:
                 answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 504 ")
                 assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
@@ -335,7 +335,7 @@ def test_silent_addresses_do_not_hold_back_the_one_that_answers(on_loop: OnLoop)
     addresses = [f"127.0.0.{number}" for number in range(11, 15)]
 
     async def check() -> None:
-        async with way_to(_echo_at_the_end, look_up=lambda _: [*addresses, "127.0.0.1"]) as way:
+        async with way_to(_echo_at_the_end, lookup=lambda _: [*addresses, "127.0.0.1"]) as way:
             with contextlib.ExitStack() as stack:
                 for address in addresses:
                     stack.enter_context(_silent_listener(address, way.server_port))
@@ -360,14 +360,14 @@ def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> N
     async def check() -> None:
         with silent_names() as names:
             async with (
-                way_to(_hang_up, "*.silent.test", look_up=names.look_up) as slow,
+                way_to(_hang_up, "*.silent.test", lookup=names.lookup) as slow,
                 way_to(_echo_at_the_end) as good,
                 asyncio.timeout(30),
             ):
-                opened = [(await slow.connect())[1] for _ in range(3 * LOOKUPS_OF_A_JOB)]
+                opened = [(await slow.connect())[1] for _ in range(3 * MAX_JOB_LOOKUPS)]
                 for n, writer in enumerate(opened):
                     writer.write(b"CONNECT n%d.silent.test:443 HTTP/1.1\r\n\r\n" % n)
-                await eventually(lambda: len(names.asked) == LOOKUPS_OF_A_JOB)
+                await eventually(lambda: len(names.asked) == MAX_JOB_LOOKUPS)
 
                 opened.append((await good.tunnel())[1])
                 for writer in opened:
@@ -425,7 +425,7 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(on_loop: OnLoop) -> No
 
 
 async def test_without_a_list_there_are_no_doors() -> None:
-    made = Egress([], Allowed(), lambda _reason: None)
+    made = Egress([], AllowList(), lambda _reason: None)
     assert (made.doors, made.hosts, made.environment) == ({}, {}, {})
     await made.close()
 
@@ -433,7 +433,7 @@ async def test_without_a_list_there_are_no_doors() -> None:
 async def test_every_host_named_in_full_has_an_address_and_its_ports_have_doors() -> None:
     made = Egress(
         ["a.test", "b.test:8443", "A.test:22", "*.c.test:1", "192.0.2.1:2", "d.test:8462"],
-        Allowed(),
+        AllowList(),
         lambda _reason: None,
         reserved_ports=(8462,),
     )
@@ -444,4 +444,4 @@ async def test_every_host_named_in_full_has_an_address_and_its_ports_have_doors(
 
 async def test_a_bad_pattern_is_refused() -> None:
     with pytest.raises(ValueError, match="not a host"):
-        Egress(["a b"], Allowed(), lambda _reason: None)
+        Egress(["a b"], AllowList(), lambda _reason: None)

@@ -12,7 +12,7 @@ import pytest
 
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Door, SandboxReport
@@ -24,7 +24,7 @@ NAMES = (HOST, "deep.wild.test")
 LIBRARIES = Path(httpx.__file__).parents[1]
 
 
-def look_up(host: str) -> list[str]:
+def lookup(host: str) -> list[str]:
     """Every name there is leads to this machine, except for the cloud's."""
     return ["169.254.169.254"] if host == "metadata.test" else ["127.0.0.1"]
 
@@ -84,7 +84,7 @@ async def world_with(tmp_path: Path, *patterns: str) -> AsyncIterator[World]:
         hosts = [f"{host}:{port}" for host in (HOST, "*.wild.test") for port in ports]
         refused: list[str] = []
         egress = Egress(
-            [*hosts, *patterns], Allowed.parse(["127.0.0.1/32"]), refused.append, look_up=look_up
+            [*hosts, *patterns], AllowList.parse(["127.0.0.1/32"]), refused.append, lookup=lookup
         )
         room = Room(BubblewrapSandbox(900_000), tmp_path)
         server.write_authority(room.workspace / "authority.pem")

@@ -10,17 +10,17 @@ import aiohttp
 import pytest
 
 from agentjobs.outbound.guard import sessions
-from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress
-from agentjobs.outbound.guard.resolver import LOOKUPS_OF_A_JOB, job_lookups
-from agentjobs.outbound.guard.sessions import new_session, trusted_certificates
+from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
+from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, new_job_resolver
+from agentjobs.outbound.guard.sessions import load_tls_context, new_session
 from tests.support.silent_resolver import silent_names
 from tests.support.web_server import WebServer, web_server
 
 ENDS_WITH_LOOKUPS_UNDER_WAY = """
 import asyncio, threading, uvloop
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.outbound.guard.resolver import job_lookups
+from agentjobs.outbound.guard.resolver import new_job_resolver
 
 begun = []
 
@@ -29,9 +29,9 @@ def never(host):
     threading.Event().wait()
 
 async def main():
-    session = new_session(Allowed(), look_up=never)
+    session = new_session(AllowList(), lookup=never)
     asking = [
-        asyncio.create_task(job_lookups(never).addresses("a.test")),
+        asyncio.create_task(new_job_resolver(never).resolve("a.test")),
         asyncio.create_task(session.get("http://a.test/")),
     ]
     while len(begun) < 2:
@@ -41,7 +41,7 @@ async def main():
         one.cancel()
     await asyncio.wait(asking)
 """
-LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def server(tmp_path: Path) -> AsyncIterator[WebServer]:
     ],
 )
 async def test_no_spelling_of_an_inner_address_is_dialled(server: WebServer, host: str) -> None:
-    async with new_session(Allowed()) as session:
+    async with new_session(AllowList()) as session:
         with pytest.raises(aiohttp.ClientConnectorError) as caught:
             await session.get(f"http://{host}:{server.http_port}/hello")
     assert isinstance(caught.value.os_error, BlockedAddress)
@@ -87,10 +87,10 @@ async def test_a_name_without_an_answer_keeps_no_other_waiting(
     monkeypatch.setattr(sessions, "LOOKUP_SECONDS", 0.05)
     with silent_names() as names:
 
-        def look_up(host: str) -> Sequence[str]:
-            return names.look_up(host) if host == "silent.test" else ["127.0.0.1"]
+        def lookup(host: str) -> Sequence[str]:
+            return names.lookup(host) if host == "silent.test" else ["127.0.0.1"]
 
-        async with asyncio.timeout(30), new_session(LOOPBACK, look_up=look_up) as session:
+        async with asyncio.timeout(30), new_session(LOOPBACK, lookup=lookup) as session:
             for _ in range(sessions.LOOKUPS_AT_ONCE + 1):
                 with pytest.raises(aiohttp.ClientConnectorError, match="was not resolved within"):
                     await session.get("http://silent.test/")
@@ -104,10 +104,10 @@ async def test_a_name_without_an_answer_keeps_no_other_waiting(
 async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: WebServer) -> None:
     with silent_names() as names:
         for _ in range(10):
-            lookups = job_lookups(names.look_up)
-            for n in range(LOOKUPS_OF_A_JOB):
+            lookups = new_job_resolver(names.lookup)
+            for n in range(MAX_JOB_LOOKUPS):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(lookups.addresses(f"{n}.test"), 0.01)
+                    await asyncio.wait_for(lookups.resolve(f"{n}.test"), 0.01)
         url = f"http://localhost:{server.http_port}/hello"
         async with (
             asyncio.timeout(30),
@@ -115,7 +115,7 @@ async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: W
             session.get(url) as answer,
         ):
             assert answer.status == 200
-        assert len(names.asked) == 10 * LOOKUPS_OF_A_JOB
+        assert len(names.asked) == 10 * MAX_JOB_LOOKUPS
 
 
 @pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
@@ -167,4 +167,4 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, content: str
     if content is not None:
         path.write_text(content)
     with pytest.raises(ValueError, match=r"AGENTJOBS_CA_FILE: .*authority\.pem"):
-        trusted_certificates(str(path))
+        load_tls_context(str(path))

@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 import trustme
 
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from tests.support.bad_receivers import Authority, answers, receiver
 from tests.support.delivery_attempts import connections, send
 
-LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 # The group ffdhe2048. The refusal comes before any group is seen, so a quick one will do.
 GROUP = """\
 -----BEGIN DH PARAMETERS-----

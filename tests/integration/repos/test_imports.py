@@ -131,7 +131,7 @@ async def test_a_private_address_is_refused_unless_the_operator_allows_it(
 
 
 async def test_the_guard_checks_the_address_that_is_dialled(setup: Setup) -> None:
-    importing = setup.imports("10.0.0.0/8", look_up=lambda _: ["127.0.0.1"])
+    importing = setup.imports("10.0.0.0/8", lookup=lambda _: ["127.0.0.1"])
     message = await setup.failure(importing, setup.origin.url("shop.git", "git.test"))
     assert message.startswith("git.test: 127.0.0.1 is a loopback address")
     assert setup.origin.origin.requests == []

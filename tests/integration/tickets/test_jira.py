@@ -13,7 +13,7 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.opening import open_database
@@ -25,7 +25,7 @@ from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.jira import ACCOUNT, JiraServer
 
-LOOPBACK = Allowed.parse(["127.0.0.1/32"])
+LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 LINK = ResultLink("job_1", "Fill the\ncart", "https://git.example.com/acme/shop/pull/9")
 TEXT = {"cloud": "It is *always* so.", "data-center": "h2. It is _always_ so."}
 DOCUMENT = {

@@ -142,7 +142,7 @@ async def test_endpoints_share_no_connection() -> None:
 
 
 async def test_the_longest_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "MOST_IDLE", 2)
+    monkeypatch.setattr(pool, "MAX_IDLE", 2)
     async with receiver(answers(200)) as served, connections() as opened:
         for endpoint in ("a", "b", "a", "c", "a", "b"):
             assert (await send(opened, served.url(), endpoint)).succeeded
@@ -151,7 +151,7 @@ async def test_the_longest_unused_connections_are_closed(monkeypatch: pytest.Mon
 
 
 async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "MOST_IDLE", 1)
+    monkeypatch.setattr(pool, "MAX_IDLE", 1)
     may_answer = asyncio.Event()
 
     async def waits(visit: bad.Visit) -> None:

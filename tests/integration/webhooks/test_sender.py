@@ -15,7 +15,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import sender
@@ -81,7 +81,7 @@ def receiving() -> Iterator[Receiver]:
 async def sending(
     house: House, db: Database | None = None, *, in_a_hurry: bool = False
 ) -> AsyncIterator[None]:
-    client = WebhookClient.from_settings(house.settings, Allowed.parse(["127.0.0.0/8"]))
+    client = WebhookClient.from_settings(house.settings, AllowList.parse(["127.0.0.0/8"]))
     sending = Sender(db or house.db, SecretOpener(house.keys), client, house.settings)
     running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
     try:

@@ -133,11 +133,11 @@ async def test_a_name_without_an_address_is_a_failure_of_dns() -> None:
     def nobody(host: str) -> Sequence[str]:
         raise OSError(f"{host} is unknown")
 
-    async with connections(look_up=nobody) as opened:
+    async with connections(lookup=nobody) as opened:
         attempt = await send(opened, "https://hooks.test/")
         assert (attempt.error_class, attempt.address) == ("dns", None)
         assert attempt.error == "the host name was not resolved: hooks.test is unknown"
-    async with connections(look_up=lambda _: []) as opened:
+    async with connections(lookup=lambda _: []) as opened:
         assert (await send(opened, "https://hooks.test/")).error_class == "dns"
 
 
@@ -152,12 +152,12 @@ async def test_what_can_be_no_name_is_not_looked_up() -> None:
 async def test_a_name_server_without_an_answer_is_a_failure_of_dns_and_delays_nobody() -> None:
     with silent_names() as names:
 
-        def look_up(host: str) -> Sequence[str]:
-            return names.look_up(host) if host.startswith("silent") else ["127.0.0.1"]
+        def lookup(host: str) -> Sequence[str]:
+            return names.lookup(host) if host.startswith("silent") else ["127.0.0.1"]
 
         async with (
             receiver(answers(200)) as served,
-            connections(look_up=look_up, connect_seconds=1.5) as opened,
+            connections(lookup=lookup, connect_seconds=1.5) as opened,
         ):
             waiting = [
                 asyncio.create_task(send(opened, f"https://silent{n}.test/", f"whk_{n % 10}"))
@@ -176,7 +176,7 @@ async def test_a_name_that_changes_its_address_is_judged_as_it_is_dialled() -> N
     addresses = iter(["127.0.0.1", "169.254.169.254"])
     async with (
         receiver(bad.in_turn(bad.answer(200, {"Connection": "close"}))) as served,
-        connections(look_up=lambda _: [next(addresses)]) as opened,
+        connections(lookup=lambda _: [next(addresses)]) as opened,
     ):
         first = await send(opened, served.url("moving.test"), "whk_1")
         second = await send(opened, served.url("moving.test"), "whk_2")
@@ -189,7 +189,7 @@ async def test_a_name_that_changes_its_address_is_judged_as_it_is_dialled() -> N
 async def test_of_a_names_addresses_the_good_one_is_dialled() -> None:
     async with (
         receiver(answers(200)) as served,
-        connections(look_up=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as opened,
+        connections(lookup=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as opened,
     ):
         attempt = await send(opened, served.url("two.test"))
     assert attempt.address == f"127.0.0.1:{served.port}"
@@ -229,7 +229,7 @@ async def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
 
 
 async def test_http_reaches_listed_addresses_only() -> None:
-    async with connections(LOOPBACK, look_up=lambda _: ["8.8.8.8"]) as opened:
+    async with connections(LOOPBACK, lookup=lambda _: ["8.8.8.8"]) as opened:
         for host in ("8.8.8.8", "public.test"):
             attempt = await send(opened, f"http://{host}/")
             assert (attempt.error_class, attempt.address) == ("blocked_address", None)
@@ -328,7 +328,7 @@ async def test_a_proxy_that_refuses_is_a_failure_to_connect() -> None:
     ):
         attempt = await send(opened, "https://hooks.test/")
         assert attempt.error_class == "connect"
-        assert attempt.error == "the proxy answered CONNECT with 403 Not You"
+        assert attempt.error == "the proxy responded to CONNECT with 403 Not You"
         assert attempt.address == f"127.0.0.1:{proxy.port}"
 
 

@@ -8,7 +8,7 @@ from agentjobs.advisories.registries.dialect import BadName
 from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
 from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.advisories.registries.pypi import version_in
-from agentjobs.advisories.registries.versions import BadAnswer
+from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
@@ -156,7 +156,7 @@ def test_what_cannot_be_a_version_is_left_out() -> None:
 
 @pytest.mark.parametrize(("ecosystem", "body"), NO_LISTS, ids=range(len(NO_LISTS)))
 def test_what_is_no_list_of_versions_is_refused(ecosystem: str, body: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(InvalidResponse):
         read_answer(ecosystem, "a", "", body)
 
 

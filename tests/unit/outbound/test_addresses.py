@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.outbound.guard.addresses import (
-    Allowed,
+    AllowList,
     BlockedAddress,
-    permitted_addresses,
-    why_refused,
-    with_port,
+    filter_permitted,
+    join_host_port,
+    refusal_reason,
 )
 
-NOTHING = Allowed()
+NOTHING = AllowList()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ NOTHING = Allowed()
     ],
 )
 def test_what_is_not_public_is_refused_with_a_reason(address: str) -> None:
-    assert why_refused(address, NOTHING)
+    assert refusal_reason(address, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_not_public_is_refused_with_a_reason(address: str) -> None:
     ],
 )
 def test_public_addresses_may_be_dialled(address: str) -> None:
-    assert why_refused(address, NOTHING) is None
+    assert refusal_reason(address, NOTHING) is None
 
 
 @given(st.ip_addresses())
@@ -57,46 +57,46 @@ def test_nothing_that_is_not_global_gets_through(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    if why_refused(str(address), NOTHING) is None:
+    if refusal_reason(str(address), NOTHING) is None:
         assert (mapped or address).is_global
         assert not (mapped or address).is_multicast
 
 
 def test_an_operator_permits_ranges() -> None:
-    allowed = Allowed.parse(["10.1.0.0/16", " fd00::/8", "192.168.7.7", ""])
+    allowed = AllowList.parse(["10.1.0.0/16", " fd00::/8", "192.168.7.7", ""])
     for address in ("10.1.2.3", "fd12::1", "192.168.7.7", "::ffff:10.1.2.3"):
-        assert why_refused(address, allowed) is None
+        assert refusal_reason(address, allowed) is None
     for address in ("10.2.0.1", "192.168.7.8", "fe80::1", "::1"):
-        assert why_refused(address, allowed)
+        assert refusal_reason(address, allowed)
 
 
 def test_where_only_listed_addresses_may_be_dialled_public_ones_may_not() -> None:
-    alone = Allowed.parse(["127.0.0.0/8", "::1/128"], setting="AGENTJOBS_WEBHOOKS_ALLOW").alone()
+    alone = AllowList.parse(["127.0.0.0/8", "::1/128"], setting="AGENTJOBS_WEBHOOKS_ALLOW").alone()
     for address in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
-        assert why_refused(address, alone) is None
+        assert refusal_reason(address, alone) is None
     for address in ("8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8", "10.0.0.1", "fe80::1"):
-        assert why_refused(address, alone)
-    assert why_refused("8.8.8.8", alone) == "8.8.8.8 is an address that is not listed"
+        assert refusal_reason(address, alone)
+    assert refusal_reason("8.8.8.8", alone) == "8.8.8.8 is an address that is not listed"
     with pytest.raises(BlockedAddress, match="AGENTJOBS_WEBHOOKS_ALLOW lists what may be reached"):
-        permitted_addresses("x.test", ["8.8.8.8"], alone)
+        filter_permitted("x.test", ["8.8.8.8"], alone)
 
 
 def test_what_an_unlisted_address_leads_to_must_be_listed_too() -> None:
-    alone = Allowed.parse(["64:ff9b::/96"]).alone()
-    assert why_refused("64:ff9b::8.8.8.8", alone)
+    alone = AllowList.parse(["64:ff9b::/96"]).alone()
+    assert refusal_reason("64:ff9b::8.8.8.8", alone)
 
 
 def test_an_address_with_a_port_is_written_as_in_a_url() -> None:
-    assert with_port("203.0.113.7", 443) == "203.0.113.7:443"
-    assert with_port("2001:db8::1", 443) == "[2001:db8::1]:443"
+    assert join_host_port("203.0.113.7", 443) == "203.0.113.7:443"
+    assert join_host_port("2001:db8::1", 443) == "[2001:db8::1]:443"
 
 
 def test_a_permitted_translation_does_not_permit_what_it_leads_to() -> None:
-    allowed = Allowed.parse(["64:ff9b::/96", "2002::/16", "2001::/32"])
-    assert why_refused("64:ff9b::8.8.8.8", allowed) is None
-    assert why_refused("2002:808:808::1", allowed) is None
+    allowed = AllowList.parse(["64:ff9b::/96", "2002::/16", "2001::/32"])
+    assert refusal_reason("64:ff9b::8.8.8.8", allowed) is None
+    assert refusal_reason("2002:808:808::1", allowed) is None
     for address in ("64:ff9b::10.0.0.1", "2002:a00:1::1", "64:ff9b::169.254.169.254"):
-        reason = why_refused(address, allowed)
+        reason = refusal_reason(address, allowed)
         assert reason is not None
         assert reason.startswith(address)
 
@@ -104,20 +104,20 @@ def test_a_permitted_translation_does_not_permit_what_it_leads_to() -> None:
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "ten", "10.0.0.0/33", "*", "example.com"])
 def test_a_text_that_is_no_range_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="not a range of addresses such as") as caught:
-        Allowed.parse(["10.0.0.0/8", text])
+        AllowList.parse(["10.0.0.0/8", text])
     assert repr(text) in str(caught.value)
 
 
 def test_of_a_names_addresses_only_the_good_ones_are_left() -> None:
     found = ["10.0.0.1", "8.8.8.8", "::1"]
-    assert permitted_addresses("x.test", found, NOTHING) == ["8.8.8.8"]
-    assert permitted_addresses("x.test", [], NOTHING) == []
+    assert filter_permitted("x.test", found, NOTHING) == ["8.8.8.8"]
+    assert filter_permitted("x.test", [], NOTHING) == []
 
 
 def test_a_refusal_names_the_host_the_address_and_the_setting() -> None:
-    allowed = Allowed.parse([], setting="AGENTJOBS_WEBHOOKS_ALLOW")
+    allowed = AllowList.parse([], setting="AGENTJOBS_WEBHOOKS_ALLOW")
     with pytest.raises(BlockedAddress) as caught:
-        permitted_addresses("x.test", ["10.0.0.1", "10.0.0.2"], allowed)
+        filter_permitted("x.test", ["10.0.0.1", "10.0.0.2"], allowed)
     assert str(caught.value) == (
         "x.test: 10.0.0.1 is a private address; AGENTJOBS_WEBHOOKS_ALLOW lists what may be reached"
     )

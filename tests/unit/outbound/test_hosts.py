@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.hosts import plain_spelling, why_host_refused
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.hosts import canonical_address, host_refusal_reason
 
-NOTHING = Allowed()
-EVERYTHING = Allowed.parse(["0.0.0.0/0", "::/0"])
+NOTHING = AllowList()
+EVERYTHING = AllowList.parse(["0.0.0.0/0", "::/0"])
 
 
 @pytest.mark.parametrize(
     "host", ["example.com", "a", "a.b.", "1.example", "x_y.test", "xn--zca.de", "0x.test", "a-1"]
 )
 def test_a_name_is_left_to_those_who_look_it_up(host: str) -> None:
-    assert why_host_refused(host, NOTHING) is None
+    assert host_refusal_reason(host, NOTHING) is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1", "FE80::1"])
 def test_an_address_is_judged(host: str) -> None:
-    assert why_host_refused(host, NOTHING)
-    assert why_host_refused(host, EVERYTHING) is None
+    assert host_refusal_reason(host, NOTHING)
+    assert host_refusal_reason(host, EVERYTHING) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_an_address_is_judged(host: str) -> None:
     ],
 )
 def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) -> None:
-    assert why_host_refused(host, EVERYTHING) == f"{host} is no plain IP address: write {plain}"
+    assert host_refusal_reason(host, EVERYTHING) == f"{host} is no plain IP address: write {plain}"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) ->
     ],
 )
 def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
-    assert why_host_refused(host, EVERYTHING)
+    assert host_refusal_reason(host, EVERYTHING)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
     ],
 )
 def test_a_plain_spelling_is_known_for_every_address(host: str, plain: str | None) -> None:
-    assert plain_spelling(host) == plain
+    assert canonical_address(host) == plain
 
 
 @given(st.ip_addresses(v=4))
@@ -78,4 +78,4 @@ def test_every_spelling_of_every_ipv4_address_is_known_for_one(
         ),
         *(f"{a}.{b}.{(c << 8) + d:#x}", f"{a}.{(b << 16) + (c << 8) + d:#x}", f"{address}."),
     ):
-        assert str(why_host_refused(odd, EVERYTHING)).endswith(f"write {address}")
+        assert str(host_refusal_reason(odd, EVERYTHING)).endswith(f"write {address}")

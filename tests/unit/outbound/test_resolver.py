@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agentjobs.outbound.guard.resolver import LookUp, Lookups
+from agentjobs.outbound.guard.resolver import HostResolver, Lookup
 from tests.support.silent_resolver import SilentNames, silent_names
 from tests.support.stores import until
 
@@ -25,16 +25,16 @@ def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert caplog.records == []
 
 
-def lookups(look_up: LookUp, threads: int = 100) -> Lookups:
-    return Lookups(look_up, AT_ONCE, threading.Semaphore(threads))
+def lookups(lookup: Lookup, threads: int = 100) -> HostResolver:
+    return HostResolver(lookup, AT_ONCE, threading.Semaphore(threads))
 
 
 def prompt(_host: str) -> Sequence[str]:
     return ["192.0.2.1"]
 
 
-async def give_up_on(made: Lookups, *hosts: str) -> None:
-    asking = [asyncio.create_task(made.addresses(host)) for host in hosts]
+async def give_up_on(made: HostResolver, *hosts: str) -> None:
+    asking = [asyncio.create_task(made.resolve(host)) for host in hosts]
     await asyncio.wait(asking, timeout=0.05)
     for one in asking:
         one.cancel()
@@ -44,22 +44,22 @@ async def give_up_on(made: Lookups, *hosts: str) -> None:
 async def test_a_lookup_given_up_keeps_its_place_until_its_thread_is_done(
     silent: SilentNames,
 ) -> None:
-    made = lookups(silent.look_up)
+    made = lookups(silent.lookup)
     await give_up_on(made, "a.test", "b.test")
     await give_up_on(made, "c.test", "d.test")
     assert sorted(silent.asked) == ["a.test", "b.test"]
 
     silent.may_end.set()
     with pytest.raises(OSError, match="no such name"):
-        await made.addresses("e.test")
+        await made.resolve("e.test")
     # Those that only waited are not looked up for nobody.
     assert sorted(silent.asked) == ["a.test", "b.test", "e.test"]
 
 
 async def test_whoever_waits_for_a_place_gets_one(silent: SilentNames) -> None:
-    made = lookups(silent.look_up)
+    made = lookups(silent.lookup)
     names = [f"{n}.test" for n in range(10)]
-    asking = [asyncio.create_task(made.addresses(name)) for name in names]
+    asking = [asyncio.create_task(made.resolve(name)) for name in names]
     await until(lambda: len(silent.asked) == AT_ONCE)
 
     silent.may_end.set()
@@ -69,35 +69,35 @@ async def test_whoever_waits_for_a_place_gets_one(silent: SilentNames) -> None:
 
 
 async def test_a_name_asked_for_twice_takes_one_thread(silent: SilentNames) -> None:
-    made = lookups(silent.look_up)
+    made = lookups(silent.lookup)
     await give_up_on(made, "a.test", "a.test")
     await give_up_on(made, "a.test")
     assert silent.asked == ["a.test"]
 
 
 async def test_names_without_an_answer_keep_no_other_owner_waiting(silent: SilentNames) -> None:
-    await give_up_on(lookups(silent.look_up), "a.test", "b.test", "c.test")
+    await give_up_on(lookups(silent.lookup), "a.test", "b.test", "c.test")
     async with asyncio.timeout(30):
-        assert await lookups(prompt).addresses("a.test") == ["192.0.2.1"]
+        assert await lookups(prompt).resolve("a.test") == ["192.0.2.1"]
 
 
 async def test_when_all_threads_are_taken_every_owner_still_has_one(silent: SilentNames) -> None:
     threads = threading.Semaphore(AT_ONCE)
-    await give_up_on(Lookups(silent.look_up, AT_ONCE, threads), "a.test", "b.test")
-    late = Lookups(silent.look_up, AT_ONCE, threads)
+    await give_up_on(HostResolver(silent.lookup, AT_ONCE, threads), "a.test", "b.test")
+    late = HostResolver(silent.lookup, AT_ONCE, threads)
     await give_up_on(late, "c.test", "d.test")
     assert sorted(silent.asked) == ["a.test", "b.test", "c.test"]
 
     async with asyncio.timeout(30):
-        assert await Lookups(prompt, AT_ONCE, threads).addresses("e.test") == ["192.0.2.1"]
+        assert await HostResolver(prompt, AT_ONCE, threads).resolve("e.test") == ["192.0.2.1"]
         silent.may_end.set()
         with pytest.raises(OSError, match="no such name"):
-            await late.addresses("d.test")
+            await late.resolve("d.test")
 
 
 async def test_threads_are_given_back(silent: SilentNames) -> None:
     threads = threading.Semaphore(AT_ONCE)
-    await give_up_on(Lookups(silent.look_up, AT_ONCE, threads), "a.test", "b.test", "c.test")
+    await give_up_on(HostResolver(silent.lookup, AT_ONCE, threads), "a.test", "b.test", "c.test")
     assert not threads.acquire(blocking=False)
 
     silent.may_end.set()
@@ -107,7 +107,7 @@ async def test_threads_are_given_back(silent: SilentNames) -> None:
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
 async def test_an_address_needs_no_lookup(silent: SilentNames, address: str) -> None:
-    assert await lookups(silent.look_up).addresses(address) == [address]
+    assert await lookups(silent.lookup).resolve(address) == [address]
     assert silent.asked == []
 
 
@@ -115,18 +115,18 @@ async def test_a_machine_out_of_threads_says_so() -> None:
     made = lookups(prompt, threads=1)
     before = threading.stack_size(2**46)
     try:
-        with pytest.raises(OSError, match="no thread left"):
-            await made.addresses("a.test")
+        with pytest.raises(OSError, match="cannot start another thread"):
+            await made.resolve("a.test")
     finally:
         threading.stack_size(before)
-    assert await made.addresses("a.test") == ["192.0.2.1"]
+    assert await made.resolve("a.test") == ["192.0.2.1"]
 
 
 def test_an_answer_that_comes_after_the_loop_is_gone_disturbs_nobody(silent: SilentNames) -> None:
-    made: list[Lookups] = []
+    made: list[HostResolver] = []
 
     async def ask() -> None:
-        made.append(lookups(silent.look_up))
+        made.append(lookups(silent.lookup))
         await give_up_on(made[0], "a.test")
 
     asyncio.run(ask())

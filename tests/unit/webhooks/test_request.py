@@ -4,10 +4,10 @@ import ssl
 
 import pytest
 
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.webhooks.request import Receiver, build_request, parse_receiver
 
-ANYWHERE = Allowed.parse(["0.0.0.0/0", "::/0"])
+ANYWHERE = AllowList.parse(["0.0.0.0/0", "::/0"])
 
 
 def receiver(url: str) -> Receiver:

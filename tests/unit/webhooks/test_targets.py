@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError, load
 from agentjobs.webhooks import targets
-from agentjobs.webhooks.allowed_addresses import SETTING, effective_allowance
+from agentjobs.webhooks.allowed_addresses import SETTING, effective_allow_list
 from agentjobs.webhooks.targets import check_target
 from tests.support.silent_resolver import silent_names
 
@@ -23,22 +23,22 @@ NAMES = {
     "localhost": ["127.0.0.1", "::1"],
     "a_b": [PUBLIC],
 }
-NOTHING = Allowed.parse([], setting=SETTING)
-LOOPBACK = Allowed.parse(["127.0.0.0/8", "::1"], setting=SETTING)
-TEN = Allowed.parse(["10.0.0.0/8", PUBLIC], setting=SETTING)
+NOTHING = AllowList.parse([], setting=SETTING)
+LOOPBACK = AllowList.parse(["127.0.0.0/8", "::1"], setting=SETTING)
+TEN = AllowList.parse(["10.0.0.0/8", PUBLIC], setting=SETTING)
 
 
-def look_up(host: str) -> Sequence[str]:
+def lookup(host: str) -> Sequence[str]:
     if host not in NAMES:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return NAMES[host]
 
 
-async def warning_of(url: str, allowed: Allowed = NOTHING, **options: bool) -> str | None:
-    return await check_target(url, allowed, look_up=look_up, **options)
+async def warning_of(url: str, allowed: AllowList = NOTHING, **options: bool) -> str | None:
+    return await check_target(url, allowed, lookup=lookup, **options)
 
 
-async def refusal_of(url: str, allowed: Allowed = NOTHING, **options: bool) -> Problem:
+async def refusal_of(url: str, allowed: AllowList = NOTHING, **options: bool) -> Problem:
     with pytest.raises(Problem) as problem:
         await warning_of(url, allowed, **options)
     return problem.value
@@ -187,7 +187,7 @@ async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch)
     monkeypatch.setattr(targets, "LOOKUP_SECONDS", 0.05)
     with silent_names() as names:
         url = "https://silent.example.com/"
-        warning = await check_target(url, NOTHING, look_up=names.look_up)
+        warning = await check_target(url, NOTHING, lookup=names.lookup)
     assert warning is not None
     assert "no answer within" in warning
 
@@ -203,13 +203,13 @@ async def test_behind_a_proxy_names_are_its_business_and_ip_addresses_are_not():
 
 def test_a_laptop_may_reach_itself_and_nothing_else_may(tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8, ::1"}, data_dir=str(tmp_path))
-    texts = [str(network) for network in effective_allowance(settings, is_laptop=True).networks]
+    texts = [str(network) for network in effective_allow_list(settings, is_laptop=True).networks]
     assert texts == ["10.0.0.0/8", "::1/128", "127.0.0.0/8"]
-    texts = [str(network) for network in effective_allowance(settings, is_laptop=False).networks]
+    texts = [str(network) for network in effective_allow_list(settings, is_laptop=False).networks]
     assert texts == ["10.0.0.0/8", "::1/128"]
 
 
 def test_a_list_that_cannot_be_read_names_the_setting_and_the_text(tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.1/8"}, data_dir=str(tmp_path))
     with pytest.raises(SettingsError, match=r"AGENTJOBS_WEBHOOKS_ALLOW: '10\.0\.0\.1/8'"):
-        effective_allowance(settings, is_laptop=True)
+        effective_allow_list(settings, is_laptop=True)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agentjobs.advisories.registries.versions import BadAnswer, Published
+from agentjobs.advisories.registries.versions import InvalidResponse, Published
 
 MIB = 1024 * 1024
 _LONGEST_NAME = 512
@@ -25,7 +25,7 @@ class BadName(ValueError):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """`path_of` gives what follows the registry's address, `read` gets (name, type, body).
 
-    `path_of` raises BadName, `read` BadAnswer.
+    `path_of` raises BadName, `read` InvalidResponse.
     """
 
     path_of: Callable[[str], str]
@@ -56,11 +56,11 @@ def decode(body: Body, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAnswer(f"it is not the JSON that was asked for ({error})") from None
+        raise InvalidResponse(f"it is not the JSON that was asked for ({error})") from None
 
 
 def as_text(body: Body) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise BadAnswer(f"it is not UTF-8 ({error.reason} at {error.start})") from None
+        raise InvalidResponse(f"it is not UTF-8 ({error.reason} at {error.start})") from None

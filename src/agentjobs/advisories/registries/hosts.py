@@ -2,7 +2,7 @@
 
 from yarl import URL
 
-from agentjobs.outbound.guard.host_patterns import in_url
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 
@@ -14,7 +14,7 @@ def hosts_of(settings: Settings, ecosystem: str) -> tuple[str, ...]:
     """As patterns of hosts: the registry's own first, then what the operator adds."""
     address = settings.registry_url(ecosystem)
     url = URL(address)
-    found = [f"{in_url(url.host or '')}:{url.port}"]
+    found = [f"{bracket_ipv6(url.host or '')}:{url.port}"]
     if ecosystem == "PyPI" and address == public_registry(ECOSYSTEMS[ecosystem]):
         domain, host = _FILES_OF_PYPI
         found.append(f"{host}{domain}:443")

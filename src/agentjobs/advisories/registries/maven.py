@@ -3,7 +3,7 @@
 from xml.parsers import expat
 
 from agentjobs.advisories.registries.dialect import BadName, Body, Dialect, segments
-from agentjobs.advisories.registries.versions import BadAnswer, Published, PublishedVersion
+from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
 
 _VERSION = ("metadata", "versioning", "versions", "version")
 _DEEPEST = 16
@@ -28,7 +28,7 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     try:
         parser.Parse(bytes(body), True)
     except expat.ExpatError as error:
-        raise BadAnswer(f"it is no XML ({error})") from None
+        raise InvalidResponse(f"it is no XML ({error})") from None
     return Published(tuple(map(PublishedVersion, reader.versions)))
 
 
@@ -39,13 +39,13 @@ class _Reader:
         self._text = ""
 
     def refuse(self, *_: object) -> None:
-        raise BadAnswer("it has a document type, which no list of versions has")
+        raise InvalidResponse("it has a document type, which no list of versions has")
 
     def start(self, name: str, _attributes: dict[str, str]) -> None:
         self._path.append(name)
         self._text = ""
         if len(self._path) > _DEEPEST:
-            raise BadAnswer(f"its elements are more than {_DEEPEST} deep")
+            raise InvalidResponse(f"its elements are more than {_DEEPEST} deep")
 
     def text(self, piece: str) -> None:
         if tuple(self._path) == _VERSION:

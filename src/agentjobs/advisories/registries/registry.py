@@ -14,7 +14,7 @@ from yarl import URL
 from agentjobs.advisories.registries.dialect import BadName
 from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
 from agentjobs.advisories.registries.request import NoAnswer, ask
-from agentjobs.advisories.registries.versions import BadAnswer, Published, RegistryUnavailable
+from agentjobs.advisories.registries.versions import InvalidResponse, Published, RegistryUnavailable
 from agentjobs.clock import elapsed_ms
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
@@ -99,7 +99,7 @@ class Registry:
                 )
         except BadName as error:
             raise RegistryUnavailable(str(error)) from None
-        except (NoAnswer, BadAnswer) as error:
+        except (NoAnswer, InvalidResponse) as error:
             told = _told(ecosystem, str(url), str(error))
             logger.warning("a registry could not be asked: %s", told)
             if isinstance(error, NoAnswer):

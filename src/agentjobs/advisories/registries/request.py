@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from agentjobs.advisories.registries.versions import BadAnswer
+from agentjobs.advisories.registries.versions import InvalidResponse
 
 TIMEOUT_SECONDS = 20
 CONNECT_SECONDS = 10
@@ -30,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
 async def ask(
     session: aiohttp.ClientSession, url: URL, accept: str, most_bytes: int
 ) -> Answer | None:
-    """None: there is no such page. Raises NoAnswer or BadAnswer."""
+    """None: there is no such page. Raises NoAnswer or InvalidResponse."""
     # Nothing here undoes compression, so a small answer stays a small one.
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
     for _ in range(MAX_REDIRECTS + 1):
@@ -47,16 +47,16 @@ async def ask(
             # Why a connection failed, or was not even tried, is told inside.
             told = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise NoAnswer(f"{type(told).__name__}: {told}") from None
-    raise BadAnswer(f"it redirects more than {MAX_REDIRECTS} times")
+    raise InvalidResponse(f"it redirects more than {MAX_REDIRECTS} times")
 
 
 def _followed(url: URL, location: str) -> URL:
     try:
         target = url.join(URL(location, encoded=True))
     except ValueError:
-        raise BadAnswer("it redirects to what is no address") from None
+        raise InvalidResponse("it redirects to what is no address") from None
     if (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
-        raise BadAnswer(f"it redirects to {target.scheme}://{target.host}, another host")
+        raise InvalidResponse(f"it redirects to {target.scheme}://{target.host}, another host")
     # A password given with the registry's address goes on to the same host only.
     return target.with_user(url.user).with_password(url.password)
 
@@ -65,12 +65,12 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> Answer | N
     if response.status in _ABSENT:
         return None
     if response.status != 200:
-        raise BadAnswer(f"it answered {response.status}")
+        raise InvalidResponse(f"it answered {response.status}")
     if response.headers.get("Content-Encoding", "identity").lower() not in {"", "identity"}:
-        raise BadAnswer("it answered compressed, which was not asked for")
+        raise InvalidResponse("it answered compressed, which was not asked for")
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
         if len(body) > most_bytes:
-            raise BadAnswer(f"its answer is longer than {most_bytes // (1024 * 1024)} MiB")
+            raise InvalidResponse(f"its answer is longer than {most_bytes // (1024 * 1024)} MiB")
     return Answer(response.headers.get("Content-Type", ""), body)

@@ -11,7 +11,7 @@ class RegistryUnavailable(Exception):
     """Whoever was asked gave no list of versions; the message says why, and what would help."""
 
 
-class BadAnswer(Exception):
+class InvalidResponse(Exception):
     """What came is no list of versions; the message says what is wrong with it."""
 
 

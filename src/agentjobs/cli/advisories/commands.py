@@ -143,12 +143,12 @@ def search_advisories(
 @asynccontextmanager
 async def _source(settings: "Settings") -> "AsyncIterator[Source]":
     from agentjobs.advisories.sources import open_source
-    from agentjobs.outbound.guard.addresses import Allowed
+    from agentjobs.outbound.guard.addresses import AllowList
     from agentjobs.outbound.guard.sessions import new_session
     from agentjobs.settings import SettingsError
 
     try:
-        session = new_session(Allowed.parse(settings.egress_allow), settings.ca_file)
+        session = new_session(AllowList.parse(settings.egress_allow), settings.ca_file)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     async with session:

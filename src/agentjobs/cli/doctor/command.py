@@ -98,22 +98,22 @@ async def _look_at_sandbox(settings: "Settings") -> list[Finding]:
 def _look_at_outside(settings: "Settings") -> list[Finding]:
     """The settings that are read only when a worker starts."""
     from agentjobs.gateway.prices import prices_of
-    from agentjobs.outbound.guard.addresses import Allowed
-    from agentjobs.outbound.guard.sessions import trusted_certificates
+    from agentjobs.outbound.guard.addresses import AllowList
+    from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
-    from agentjobs.webhooks.allowed_addresses import effective_allowance
+    from agentjobs.webhooks.allowed_addresses import effective_allow_list
 
     found: list[Finding] = []
     try:
-        Allowed.parse(settings.egress_allow)
+        AllowList.parse(settings.egress_allow)
     except ValueError as error:
         found.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
     try:
-        effective_allowance(settings, is_laptop=False)
+        effective_allow_list(settings, is_laptop=False)
     except SettingsError as error:
         found.append(("webhooks", "problem", str(error)))
     try:
-        trusted_certificates(settings.ca_file)
+        load_tls_context(settings.ca_file)
     except ValueError as error:
         found.append(("network", "problem", str(error)))
     try:
@@ -170,12 +170,12 @@ async def _look_at_webhooks(settings: "Settings", db: "Database") -> list[Findin
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.problems import Problem
     from agentjobs.settings import SettingsError
-    from agentjobs.webhooks.allowed_addresses import SETTING, stored_allowance
+    from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
     from agentjobs.webhooks.secret_rotation import check_endpoint_secrets
 
     found: list[Finding] = []
     try:
-        allowed = await stored_allowance(db, settings)
+        allowed = await load_allow_list(db, settings)
     except SettingsError:
         # Told where the settings are looked at.
         return found

@@ -43,7 +43,7 @@ def add_endpoint(
 
     async def work(admin: Admin) -> "tuple[CreatedEndpoint, SealingKeys]":
         from agentjobs.webhooks import registration
-        from agentjobs.webhooks.allowed_addresses import stored_allowance
+        from agentjobs.webhooks.allowed_addresses import load_allow_list
 
         keys = sealing_keys(admin)
         created = await registration.add_endpoint(
@@ -53,7 +53,7 @@ def add_endpoint(
             url,
             description=description,
             events=_names(events or []),
-            allowed=await stored_allowance(admin.db, admin.settings),
+            allowed=await load_allow_list(admin.db, admin.settings),
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
         return created, keys
@@ -104,7 +104,7 @@ def edit_endpoint(
         raise typer.BadParameter("say what to change: --url, --events or --description")
 
     async def work(admin: Admin) -> "tuple[Endpoint, str | None]":
-        from agentjobs.webhooks.allowed_addresses import stored_allowance
+        from agentjobs.webhooks.allowed_addresses import load_allow_list
         from agentjobs.webhooks.registration import update_endpoint
 
         return await update_endpoint(
@@ -114,7 +114,7 @@ def edit_endpoint(
             url=url,
             description=description,
             events=_chosen(events),
-            allowed=await stored_allowance(admin.db, admin.settings),
+            allowed=await load_allow_list(admin.db, admin.settings),
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
 

@@ -37,17 +37,17 @@ def ping_endpoint(
 
 
 async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Attempt]":
-    from agentjobs.outbound.guard.sessions import trusted_certificates
+    from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
-    from agentjobs.webhooks.allowed_addresses import stored_allowance
+    from agentjobs.webhooks.allowed_addresses import load_allow_list
     from agentjobs.webhooks.endpoints import find_endpoint
     from agentjobs.webhooks.ping import send_ping
 
     found = await find_endpoint(admin.db, org, name)
-    allowed = await stored_allowance(admin.db, admin.settings)
+    allowed = await load_allow_list(admin.db, admin.settings)
     try:
         # Before a delivery is made that could not be sent.
-        trusted_certificates(admin.settings.ca_file)
+        load_tls_context(admin.settings.ca_file)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     keys = sealing_keys(admin)

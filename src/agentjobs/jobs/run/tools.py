@@ -13,7 +13,7 @@ from agentjobs.gateway.prices import Prices
 from agentjobs.inventory.repo_facts import FactsCache
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import Sandbox
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
@@ -33,7 +33,7 @@ class JobTools:
     facts: FactsCache
     keys: SealingKeys
     prices: Prices
-    allowed: Allowed
+    allowed: AllowList
     session: aiohttp.ClientSession
     chooser: Chooser
     # The bundle agents are shown; None: the system's own.

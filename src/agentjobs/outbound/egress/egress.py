@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from agentjobs.outbound.egress.policy import Gate, Refusal
 from agentjobs.outbound.egress.proxy import HEAD_BYTES, serve_proxy
 from agentjobs.outbound.egress.relay import ending, relay
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.dial import Streams
 from agentjobs.outbound.guard.host_patterns import Pattern, parse_pattern
-from agentjobs.outbound.guard.resolver import LookUp, job_lookups, system_addresses
+from agentjobs.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
 PROXY_PORT = 3128
 MOST_CONNECTIONS = 256
@@ -32,11 +32,11 @@ class Egress:
     def __init__(
         self,
         patterns: Sequence[str],
-        allowed: Allowed,
+        allowed: AllowList,
         on_refused: Callable[[str], None],
         *,
         reserved_ports: Collection[int] = (),
-        look_up: LookUp = system_addresses,
+        lookup: Lookup = system_lookup,
     ) -> None:
         parsed = [parse_pattern(text) for text in patterns]
         named = [pattern for pattern in parsed if not (pattern.subdomains or pattern.is_address)]
@@ -46,7 +46,7 @@ class Egress:
             for port in _ports(parsed, named, reserved_ports)
         }
         self._names = {address: name for name, address in self.hosts.items()}
-        self._gate = Gate(parsed, allowed, on_refused, job_lookups(look_up).addresses)
+        self._gate = Gate(parsed, allowed, on_refused, new_job_resolver(lookup).resolve)
         self._conversations: set[asyncio.Task[None]] = set()
         self._is_open = True
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentjobs.outbound.guard.host_patterns import in_url, plain_host, split_port
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host, split_port
 
 END = b"\r\n\r\n"
 # They are about one connection, and a proxy has two.
@@ -50,7 +50,7 @@ class ProxyRequest(msgspec.Struct, frozen=True, kw_only=True):
         default_port = 80
         port = "" if self.port == default_port else f":{self.port}"
         kept = (pair for pair in _kept(self.headers) if pair[0].lower() != "host")
-        lines = (("Host", in_url(self.host) + port), *kept, ("Connection", "close"))
+        lines = (("Host", bracket_ipv6(self.host) + port), *kept, ("Connection", "close"))
         return _written(f"{self.method} {self.path} {self.version}", lines)
 
 
@@ -110,7 +110,7 @@ def _authority(text: str, default_port: int | None) -> tuple[str, int]:
         name, port = split_port(text)
     except ValueError:
         raise HeadError("the port is not a number from 1 to 65535") from None
-    host, port = plain_host(name), port or default_port
+    host, port = normalize_host(name), port or default_port
     if host is None or port is None:
         raise HeadError("the host is not understood: write HOST:PORT")
     return host, port

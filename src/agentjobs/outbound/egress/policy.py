@@ -5,9 +5,9 @@ Owns the words of a refusal; how they reach the client is the proxy's.
 
 from collections.abc import Callable, Sequence
 
-from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress
+from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
 from agentjobs.outbound.guard.dial import Resolve, Streams, Unreachable, dial
-from agentjobs.outbound.guard.host_patterns import Pattern, in_url, is_permitted
+from agentjobs.outbound.guard.host_patterns import Pattern, bracket_ipv6, is_permitted
 
 MOST_NOTES = 50
 
@@ -25,7 +25,7 @@ class Gate:
     def __init__(
         self,
         patterns: Sequence[Pattern],
-        allowed: Allowed,
+        allowed: AllowList,
         on_refused: Callable[[str], None],
         resolve: Resolve,
     ) -> None:
@@ -36,8 +36,8 @@ class Gate:
         self._noted: set[str] = set()
 
     async def reach(self, host: str, port: int) -> Streams:
-        """Raises Refusal. `host` as `plain_host` gives it; nothing else is ever looked up."""
-        target = f"{in_url(host)}:{port}"
+        """Raises Refusal. `host` as `normalize_host` gives it; nothing else is ever looked up."""
+        target = f"{bracket_ipv6(host)}:{port}"
         if not is_permitted(self._patterns, host, port):
             raise self._refusal(403, target, f"{target} is not in this agent's network list")
         try:

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 
 from agentjobs.outbound.egress.http_head import END, HeadError, ProxyRequest, parse_request
 from agentjobs.outbound.egress.relay import CHUNK_BYTES, ending, pump
-from agentjobs.outbound.guard.addresses import Allowed, BlockedAddress
+from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
 from agentjobs.outbound.guard.dial import Streams, Unreachable, dial
-from agentjobs.outbound.guard.host_patterns import in_url
-from agentjobs.outbound.guard.resolver import LookUp, job_lookups, system_addresses
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6
+from agentjobs.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
 MOST_CONNECTIONS = 16
 HEAD_BYTES = 16 * 1024
@@ -40,13 +40,13 @@ class _Closed(Exception):
 
 
 class Tunnel:
-    """`refusal` says why the way was closed, once it was; `host` as `plain_host` gives it.
+    """`refusal` says why the way was closed, once it was; `host` as `normalize_host` gives it.
 
     `may_pass`: nobody answered there, which may be otherwise another time.
     """
 
     def __init__(
-        self, host: str, port: int, allowed: Allowed, *, most_bytes: int, look_up: LookUp
+        self, host: str, port: int, allowed: AllowList, *, most_bytes: int, lookup: Lookup
     ) -> None:
         self.received_bytes = 0
         self.refusal: str | None = None
@@ -54,7 +54,7 @@ class Tunnel:
         self._target = (host, port)
         self._allowed = allowed
         self._most_bytes = most_bytes
-        self._resolve = job_lookups(look_up).addresses
+        self._resolve = new_job_resolver(lookup).resolve
         self._password = secrets.token_urlsafe(32)
         self._conversations: set[asyncio.Task[None]] = set()
 
@@ -106,7 +106,7 @@ class Tunnel:
             await self._relay(client, server)
 
     async def _reach(self, request: ProxyRequest) -> Streams:
-        target = f"{in_url(request.host)}:{request.port}"
+        target = f"{bracket_ipv6(request.host)}:{request.port}"
         if not request.is_tunnel or (request.host, request.port) != self._target:
             raise _Closed(f"It sends us elsewhere, to {target}, which is not followed.")
         try:
@@ -146,13 +146,13 @@ class Tunnel:
 async def open_tunnel(
     host: str,
     port: int,
-    allowed: Allowed,
+    allowed: AllowList,
     *,
     most_bytes: int,
-    look_up: LookUp = system_addresses,
+    lookup: Lookup = system_lookup,
 ) -> AsyncIterator[tuple[Tunnel, str]]:
     """The tunnel and its address with the credential that it asks for."""
-    tunnel = Tunnel(host, port, allowed, most_bytes=most_bytes, look_up=look_up)
+    tunnel = Tunnel(host, port, allowed, most_bytes=most_bytes, lookup=lookup)
     server = await asyncio.start_server(tunnel.accept, _LOOPBACK, 0, limit=HEAD_BYTES)
     try:
         yield tunnel, tunnel.proxy_url(server.sockets[0].getsockname()[1])

@@ -65,7 +65,7 @@ _ENDS_IN_IPV4 = tuple(
 )
 
 
-class Allowed(msgspec.Struct, frozen=True):
+class AllowList(msgspec.Struct, frozen=True):
     """What an operator permits in spite of the table, and the setting that says so.
 
     `only_listed`: nothing else may be dialled, public addresses neither.
@@ -91,7 +91,7 @@ class BlockedAddress(OSError):
     """Dialling was refused; the message names the address and the setting that would permit it."""
 
 
-def why_refused(address: str, allowed: Allowed) -> str | None:
+def refusal_reason(address: str, allowed: AllowList) -> str | None:
     """None: it may be dialled."""
     try:
         parsed = _as_dialled(ipaddress.ip_address(address.partition("%")[0]))
@@ -105,14 +105,14 @@ def why_refused(address: str, allowed: Allowed) -> str | None:
     return None
 
 
-def with_port(address: str, port: int) -> str:
+def join_host_port(address: str, port: int) -> str:
     """As a URL writes it: an IPv6 address is in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def permitted_addresses(host: str, addresses: Sequence[str], allowed: Allowed) -> list[str]:
+def filter_permitted(host: str, addresses: Sequence[str], allowed: AllowList) -> list[str]:
     """Those that may be dialled; raises BlockedAddress if there are addresses, but none of them."""
-    refusals = {address: why_refused(address, allowed) for address in addresses}
+    refusals = {address: refusal_reason(address, allowed) for address in addresses}
     permitted = [address for address, reason in refusals.items() if reason is None]
     if refusals and not permitted:
         reason = next(iter(refusals.values()))
@@ -146,6 +146,6 @@ def _embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
     return address.teredo or ()
 
 
-def _denial(address: Address, allowed: Allowed) -> str | None:
+def _denial(address: Address, allowed: AllowList) -> str | None:
     reason = next((reason for network, reason in _TABLE if address in network), None)
     return reason or ("an address that is not listed" if allowed.only_listed else None)

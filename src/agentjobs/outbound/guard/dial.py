@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
-from agentjobs.outbound.guard.addresses import Allowed, permitted_addresses
+from agentjobs.outbound.guard.addresses import AllowList, filter_permitted
 
 CONNECT_SECONDS = 10
 # The next address is tried as well when one has not answered by then.
@@ -29,12 +29,12 @@ class Unreachable(OSError):
         self.is_late = is_late
 
 
-async def dial(host: str, port: int, allowed: Allowed, resolve: Resolve) -> Streams:
+async def dial(host: str, port: int, allowed: AllowList, resolve: Resolve) -> Streams:
     """Raises BlockedAddress if no address may be dialled, Unreachable if none answers."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             found = await _resolved(host, resolve)
-            sock = await _connect(permitted_addresses(host, found, allowed), port)
+            sock = await _connect(filter_permitted(host, found, allowed), port)
     except TimeoutError:
         raise Unreachable("no answer in time", is_late=True) from None
     try:

@@ -26,7 +26,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     is_address: bool = False
 
     def permits(self, host: str, port: int) -> bool:
-        """`host` as `plain_host` gives it."""
+        """`host` as `normalize_host` gives it."""
         if port not in self.ports:
             return False
         return host.endswith(f".{self.host}") if self.subdomains else host == self.host
@@ -38,7 +38,7 @@ def parse_pattern(text: str) -> Pattern:
         raise ValueError(f"{text!r} is an address of a page: write only its host, host:port")
     host, port = split_port(text.strip())
     subdomains = host.startswith("*.")
-    name = plain_host(host.removeprefix("*.") if subdomains else host)
+    name = normalize_host(host.removeprefix("*.") if subdomains else host)
     if name is None:
         raise ValueError(_what_is_wrong(text, host))
     is_address = _is_address(name)
@@ -68,7 +68,7 @@ def split_port(text: str) -> tuple[str, int | None]:
     return host, int(port)
 
 
-def plain_host(text: str) -> str | None:
+def normalize_host(text: str) -> str | None:
     """One spelling for each host: lower case, no brackets, no last dot; None: it is no host."""
     if text.startswith("[") and text.endswith("]"):
         return _plain_address(text[1:-1], ipaddress.IPv6Address)
@@ -80,7 +80,7 @@ def plain_host(text: str) -> str | None:
     return name if is_name else None
 
 
-def in_url(host: str) -> str:
+def bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

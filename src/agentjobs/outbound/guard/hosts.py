@@ -8,7 +8,7 @@ import ipaddress
 import re
 import socket
 
-from agentjobs.outbound.guard.addresses import Allowed, why_refused
+from agentjobs.outbound.guard.addresses import AllowList, refusal_reason
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE | re.ASCII)
@@ -16,10 +16,10 @@ _NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECA
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 
 
-def why_host_refused(host: str, allowed: Allowed) -> str | None:
+def host_refusal_reason(host: str, allowed: AllowList) -> str | None:
     """None: it may be dialled, or is a name. `host` is without brackets."""
     try:
-        plain = plain_spelling(host)
+        plain = canonical_address(host)
     except ValueError as error:
         return str(error)
     if plain is None:
@@ -27,10 +27,10 @@ def why_host_refused(host: str, allowed: Allowed) -> str | None:
     # An IPv6 address reads the same to everybody, however it is spelled.
     if plain != host and ":" not in host:
         return f"{host} is no plain IP address: write {plain}"
-    return why_refused(host, allowed)
+    return refusal_reason(host, allowed)
 
 
-def plain_spelling(host: str) -> str | None:
+def canonical_address(host: str) -> str | None:
     """The IP address that somebody might take it for, without brackets; None: it is a name.
 
     Raises ValueError if it is neither.

@@ -1,7 +1,7 @@
-"""Addresses of names, on threads that one owner's slow names cannot take from another's.
+"""Resolves host names on threads, so that one owner's slow names cannot block another's.
 
-uvloop looks all names up on two threads, and an executor waits for its own at the end: so each
-lookup has a thread of its own, which nobody waits for. What may be dialled is judged elsewhere.
+uvloop resolves all names on two threads, and an executor joins its threads at shutdown. Therefore
+each lookup gets its own daemon thread. Which addresses may be dialled is decided elsewhere.
 """
 
 import asyncio
@@ -12,91 +12,95 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-LookUp = Callable[[str], Sequence[str]]
-_Found = Sequence[str] | Exception
+Lookup = Callable[[str], Sequence[str]]
+_Result = Sequence[str] | Exception
 
-LOOKUPS_OF_A_JOB = 4
-# A thread stays as long as the system's resolver does, also after its job has ended.
-_THREADS_OF_ALL_JOBS: Final = threading.Semaphore(256)
-
-
-def system_addresses(host: str) -> Sequence[str]:
-    """Of the families this machine has. Blocks; raises OSError or UnicodeError."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for _, _, _, _, address in found]
+MAX_JOB_LOOKUPS = 4
+# A thread lives as long as the system's resolver takes, even after its job has ended.
+_JOB_THREADS: Final = threading.Semaphore(256)
 
 
-class Lookups:
-    """One owner's, `at_once` of them; only one when those it shares `threads` with have all."""
+def system_lookup(host: str) -> Sequence[str]:
+    """Only address families that this machine has. Blocks; raises OSError or UnicodeError."""
+    results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for _, _, _, _, address in results]
 
-    def __init__(self, look_up: LookUp, at_once: int, threads: threading.Semaphore) -> None:
-        self._look_up = look_up
-        self._at_once = at_once
+
+class HostResolver:
+    """Runs up to `max_lookups` of one owner at once.
+
+    Owners share `threads`. When these are used up, each owner can still run one lookup.
+    """
+
+    def __init__(self, lookup: Lookup, max_lookups: int, threads: threading.Semaphore) -> None:
+        self._lookup = lookup
+        self._max_lookups = max_lookups
         self._threads = threads
-        self._under_way: dict[str, asyncio.Future[_Found]] = {}
-        self._one_ended = asyncio.Event()
+        self._in_progress: dict[str, asyncio.Future[_Result]] = {}
+        self._lookup_ended = asyncio.Event()
 
-    async def addresses(self, host: str) -> Sequence[str]:
-        """As long as it takes, and may be given up; raises OSError or UnicodeError."""
+    async def resolve(self, host: str) -> Sequence[str]:
+        """Has no timeout; callers cancel it. Raises OSError or UnicodeError."""
         if _is_address(host):
             return [host]
-        lookup = await self._lookup_of(host)
-        # Its thread goes on when the caller gives up, and serves whoever asks for the name next.
-        await asyncio.wait({lookup})
-        found = lookup.result()
-        if isinstance(found, Exception):
-            raise found
-        return found
+        future = await self._join_or_start(host)
+        # If the caller gives up, the thread goes on and serves the next caller for this name.
+        await asyncio.wait({future})
+        result = future.result()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    async def _lookup_of(self, host: str) -> "asyncio.Future[_Found]":
-        while (lookup := self._under_way.get(host)) is None:
-            if (begun := self._begin(host)) is not None:
-                return begun
-            self._one_ended.clear()
-            await self._one_ended.wait()
-        return lookup
+    async def _join_or_start(self, host: str) -> "asyncio.Future[_Result]":
+        while (future := self._in_progress.get(host)) is None:
+            if (started := self._start(host)) is not None:
+                return started
+            self._lookup_ended.clear()
+            await self._lookup_ended.wait()
+        return future
 
-    def _begin(self, host: str) -> "asyncio.Future[_Found] | None":
-        if len(self._under_way) >= self._at_once:
+    def _start(self, host: str) -> "asyncio.Future[_Result] | None":
+        """None if the limit is reached."""
+        if len(self._in_progress) >= self._max_lookups:
             return None
         is_counted = self._threads.acquire(blocking=False)
-        if self._under_way and not is_counted:
+        if self._in_progress and not is_counted:
             return None
-        lookup = asyncio.get_running_loop().create_future()
-        lookup.add_done_callback(lambda _: self._end(host))
+        future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda _: self._on_ended(host))
         thread = threading.Thread(
-            target=self._run, args=(host, lookup, is_counted), name="lookup", daemon=True
+            target=self._run, args=(host, future, is_counted), name="lookup", daemon=True
         )
-        self._under_way[host] = lookup
+        self._in_progress[host] = future
         try:
             thread.start()
         except RuntimeError:
-            lookup.set_result(OSError("this machine has no thread left to look it up"))
-            self._give_back(is_counted)
-        return lookup
+            future.set_result(OSError("this machine cannot start another thread"))
+            self._release_thread(is_counted)
+        return future
 
-    def _run(self, host: str, lookup: "asyncio.Future[_Found]", is_counted: bool) -> None:
-        found: _Found
+    def _run(self, host: str, future: "asyncio.Future[_Result]", is_counted: bool) -> None:
+        result: _Result
         try:
-            found = self._look_up(host)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, on the other thread
-            found = error
-        self._give_back(is_counted)
-        # The loop may be gone by now, with all who waited.
+            result = self._lookup(host)
+        except Exception as error:  # noqa: BLE001 - raised to the caller, on the other thread
+            result = error
+        self._release_thread(is_counted)
+        # The event loop may be closed by now.
         with contextlib.suppress(RuntimeError):
-            lookup.get_loop().call_soon_threadsafe(lookup.set_result, found)
+            future.get_loop().call_soon_threadsafe(future.set_result, result)
 
-    def _give_back(self, is_counted: bool) -> None:
+    def _release_thread(self, is_counted: bool) -> None:
         if is_counted:
             self._threads.release()
 
-    def _end(self, host: str) -> None:
-        del self._under_way[host]
-        self._one_ended.set()
+    def _on_ended(self, host: str) -> None:
+        del self._in_progress[host]
+        self._lookup_ended.set()
 
 
-def job_lookups(look_up: LookUp) -> Lookups:
-    return Lookups(look_up, LOOKUPS_OF_A_JOB, _THREADS_OF_ALL_JOBS)
+def new_job_resolver(lookup: Lookup) -> HostResolver:
+    return HostResolver(lookup, MAX_JOB_LOOKUPS, _JOB_THREADS)
 
 
 def _is_address(host: str) -> bool:

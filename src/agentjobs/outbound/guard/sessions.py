@@ -14,8 +14,8 @@ from functools import lru_cache
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from agentjobs.outbound.guard.addresses import Allowed, permitted_addresses
-from agentjobs.outbound.guard.resolver import LookUp, Lookups, system_addresses
+from agentjobs.outbound.guard.addresses import AllowList, filter_permitted
+from agentjobs.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 
 # Its names are the operator's, one for each provider of models.
 LOOKUPS_AT_ONCE = 32
@@ -26,11 +26,11 @@ _CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:!aNULL:!eNULL:!aDSS:!
 
 
 def new_session(
-    allowed: Allowed, ca_file: str = "", *, look_up: LookUp = system_addresses
+    allowed: AllowList, ca_file: str = "", *, lookup: Lookup = system_lookup
 ) -> aiohttp.ClientSession:
     """No proxy of the environment, no cookies kept, no compression undone."""
     return aiohttp.ClientSession(
-        connector=guarded_connector(allowed, ca_file=ca_file, look_up=look_up),
+        connector=guarded_connector(allowed, ca_file=ca_file, lookup=lookup),
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -38,21 +38,21 @@ def new_session(
 
 
 def guarded_connector(
-    allowed: Allowed, *, ca_file: str = "", look_up: LookUp = system_addresses
+    allowed: AllowList, *, ca_file: str = "", lookup: Lookup = system_lookup
 ) -> aiohttp.TCPConnector:
     """A refusal arrives as ClientConnectorError with a BlockedAddress in `os_error`."""
-    lookups = Lookups(look_up, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
+    lookups = HostResolver(lookup, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
     return aiohttp.TCPConnector(
-        ssl=trusted_certificates(ca_file),
+        ssl=load_tls_context(ca_file),
         resolver=GuardedResolver(allowed, lookups),
-        socket_factory=guarded_sockets(allowed),
+        socket_factory=guarded_socket_factory(allowed),
         # All jobs of a worker share it: each bounds itself, and none may keep the others waiting.
         limit=0,
     )
 
 
-def guarded_sockets(
-    allowed: Allowed, on_dial: Callable[[socket.socket, str, int], None] | None = None
+def guarded_socket_factory(
+    allowed: AllowList, on_dial: Callable[[socket.socket, str, int], None] | None = None
 ) -> aiohttp.SocketFactoryType:
     """`on_dial` gets the socket, address and port that are about to be dialled."""
 
@@ -60,7 +60,7 @@ def guarded_sockets(
         # Here and not only at the resolver: an IP literal never passes that.
         family, kind, protocol, _, sockaddr = info
         address, port = str(sockaddr[0]), int(sockaddr[1])
-        permitted_addresses(address, [address], allowed)
+        filter_permitted(address, [address], allowed)
         made = socket.socket(family, kind, protocol)
         if on_dial is not None:
             on_dial(made, address, port)
@@ -69,7 +69,7 @@ def guarded_sockets(
     return guarded_socket
 
 
-def trusted_certificates(ca_file: str) -> ssl.SSLContext:
+def load_tls_context(ca_file: str) -> ssl.SSLContext:
     """The machine's, and the operator's own; raises ValueError if those cannot be read."""
     return _trusted(ca_file, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
@@ -91,7 +91,7 @@ def _trusted(ca_file: str, *_machines: str | None) -> ssl.SSLContext:
 class GuardedResolver(AbstractResolver):
     """Leaves out what would be refused, so that a name with one good address can be reached."""
 
-    def __init__(self, allowed: Allowed, lookups: Lookups) -> None:
+    def __init__(self, allowed: AllowList, lookups: HostResolver) -> None:
         self._allowed = allowed
         self._lookups = lookups
 
@@ -100,8 +100,7 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         found = await self._addresses(host)
         results = [
-            _result(host, address, port)
-            for address in permitted_addresses(host, found, self._allowed)
+            _result(host, address, port) for address in filter_permitted(host, found, self._allowed)
         ]
         usable = [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
         if not usable:
@@ -114,7 +113,7 @@ class GuardedResolver(AbstractResolver):
     async def _addresses(self, host: str) -> Sequence[str]:
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
-                return await self._lookups.addresses(host)
+                return await self._lookups.resolve(host)
         except TimeoutError:
             # Not as a TimeoutError, which to the caller could be one of a request already sent.
             reason = f"its name was not resolved within {LOOKUP_SECONDS} seconds"

@@ -1,6 +1,6 @@
-"""One connection to a server that anybody may have named: a request, its answer, the next.
+"""One HTTP/1.1 connection to an untrusted server: sends a request, reads its response.
 
-Owns when waiting and reading end; what an answer may be is `answers`, who may be dialled elsewhere.
+Owns the deadlines. The size limits of a response are in `response`; dialling is in `pool`.
 """
 
 import asyncio
@@ -8,72 +8,72 @@ import socket
 import time
 from typing import cast
 
-from agentjobs.outbound.untrusted_http.response import Answer, BadAnswer
+from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
 
-# An int: to put flags together takes longer than to look.
-_LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+# An int, because combining the flags takes longer than the call.
+_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class ClosedEarly(ConnectionError):
-    """The server closed the connection before an answer came."""
+    """The server closed the connection before a response arrived."""
 
 
-class StrangerConnection(asyncio.Protocol):
-    """`answer` is that of the latest request, `answered_at` when its head came (monotonic)."""
+class UntrustedConnection(asyncio.Protocol):
+    """`response` belongs to the latest request; its head arrived at `responded_at` (monotonic)."""
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self.address = address
-        self.answer: Answer | None = None
-        self.answered_at = 0.0
+        self.response: Response | None = None
+        self.responded_at = 0.0
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._body_seconds = 0.0
-        # Why nothing can be asked any more, and whether the connection is gone by now.
-        self._loss: Exception | None = None
-        self._is_gone = False
-        self._gone: asyncio.Future[None] | None = None
+        # Why no further request can be sent.
+        self._error: Exception | None = None
+        self._is_lost = False
+        self._lost: asyncio.Future[None] | None = None
 
-    def ask(
+    def send_request(
         self,
         request: bytes,
-        head_until: float | None,
+        head_deadline: float | None,
         body_seconds: float,
         *,
-        only_head: bool = False,
+        head_only: bool = False,
     ) -> "asyncio.Future[None]":
-        """Done when nothing more of the answer will be read. If no head came it fails with
-        TimeoutError, BadAnswer, ClosedEarly or what the connection failed with.
+        """Done when no more of the response will be read. Without a response head it fails with
+        TimeoutError, InvalidResponse, ClosedEarly or the connection's own error.
 
-        `head_until` is a time of the loop's clock; `body_seconds` begin with the head."""
-        self.answer = Answer(only_head=only_head)
+        `head_deadline` is in the loop's time; `body_seconds` start with the head."""
+        self.response = Response(head_only=head_only)
         self._body_seconds = body_seconds
         self._waiter = waiter = self._loop.create_future()
-        if self._loss is not None or self._transport is None:
-            self._fail(self._loss or _closed())
+        if self._error is not None or self._transport is None:
+            self._fail(self._error or _closed())
             return waiter
-        if head_until is not None:
-            self._timer = self._loop.call_at(head_until, self._be_late)
+        if head_deadline is not None:
+            self._timer = self._loop.call_at(head_deadline, self._on_timeout)
         self._transport.write(request)
         return waiter
 
     @property
-    def has_answered(self) -> bool:
-        return self.answer is not None and self.answer.status != 0
+    def has_response_head(self) -> bool:
+        return self.response is not None and self.response.status != 0
 
     @property
-    def is_free(self) -> bool:
-        """Whether a further request may follow, by all that is known of it."""
-        if self._loss is not None or self._waiter is not None:
+    def is_reusable(self) -> bool:
+        """Whether another request may follow, as far as the process knows."""
+        if self._error is not None or self._waiter is not None:
             return False
-        return self.answer is None or self.answer.leaves_connection
+        return self.response is None or self.response.keeps_connection
 
-    def is_silent(self) -> bool:
-        """Its end, or a word too many, may have come already and wait for its turn in the loop."""
+    def has_no_input(self) -> bool:
+        """False if the socket holds unread bytes or EOF that the event loop has not seen yet."""
         try:
-            self._sock.recv(1, _LOOK)
+            self._sock.recv(1, _PEEK)
         except BlockingIOError:
             return True
         except OSError:
@@ -81,71 +81,71 @@ class StrangerConnection(asyncio.Protocol):
         return False
 
     def abort(self) -> None:
-        # Never a farewell of TLS, which waits half a minute for a server that does not answer it.
-        self._loss = self._loss or _closed()
+        # Never a TLS close_notify, which waits half a minute for a server that does not reply.
+        self._error = self._error or _closed()
         if self._transport is not None:
             self._transport.abort()
 
-    async def until_gone(self) -> None:
-        if not self._is_gone:
-            self._gone = self._gone or self._loop.create_future()
-            await asyncio.wait({self._gone})
+    async def wait_closed(self) -> None:
+        if not self._is_lost:
+            self._lost = self._lost or self._loop.create_future()
+            await asyncio.wait({self._lost})
 
     def transport(self) -> asyncio.Transport:
-        """To be used by somebody else from now on; raises ClosedEarly if there is none any more."""
+        """Hands the transport over to the caller; raises ClosedEarly if it is gone."""
         if self._transport is None:
             raise _closed()
         return self._transport
 
-    # Called by the loop
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        answer = self.answer
-        if answer is None or self._waiter is None:
-            self._loss = self._loss or BadAnswer("it came without a request")
+        response = self.response
+        if response is None or self._waiter is None:
+            self._error = self._error or InvalidResponse("data arrived without a request")
             self.abort()
             return
-        had_head = answer.status
+        had_head = response.status
         try:
-            answer.feed(data)
-        except BadAnswer as error:
+            response.feed(data)
+        except InvalidResponse as error:
             self._fail(error)
             return
-        if answer.status and not had_head:
-            self._note_head(answer)
-        if answer.is_over:
+        if response.status and not had_head:
+            self._on_head(response)
+        if response.is_complete:
             self._finish()
 
     def eof_received(self) -> None:
-        self._close(_closed())
+        self._end(_closed())
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._is_gone = True
-        self._close(exc or _closed())
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+        self._is_lost = True
+        self._end(exc or _closed())
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
 
-    # Ends of waiting
+    # Ends of an exchange
 
-    def _note_head(self, answer: Answer) -> None:
-        self.answered_at = time.monotonic()
-        if not answer.is_over and self._timer is not None:
+    def _on_head(self, response: Response) -> None:
+        self.responded_at = time.monotonic()
+        if not response.is_complete and self._timer is not None:
             self._timer.cancel()
-            self._timer = self._loop.call_later(self._body_seconds, self._be_late)
+            self._timer = self._loop.call_later(self._body_seconds, self._on_timeout)
 
-    def _be_late(self) -> None:
-        self._close(TimeoutError())
+    def _on_timeout(self) -> None:
+        self._end(TimeoutError())
 
-    def _close(self, error: Exception) -> None:
-        """With the head it is decided: a body that is late or cut changes nothing."""
+    def _end(self, error: Exception) -> None:
+        """Once the head has arrived, a late or cut off body is not an error."""
         if self._waiter is None:
-            self._loss = self._loss or error
-        elif self.has_answered:
+            self._error = self._error or error
+        elif self.has_response_head:
             self._finish()
         else:
             self._fail(error)
@@ -154,7 +154,7 @@ class StrangerConnection(asyncio.Protocol):
         waiter = self._stop_waiting()
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-        if self.answer is not None and not self.answer.leaves_connection:
+        if self.response is not None and not self.response.keeps_connection:
             self.abort()
 
     def _fail(self, error: Exception) -> None:
@@ -168,8 +168,8 @@ class StrangerConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.answer is not None:
-            self.answer.end()
+        if self.response is not None:
+            self.response.close()
         return waiter
 
 

@@ -25,8 +25,8 @@ from agentjobs.local_git.repositories import ImportedRepository
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.outbound.egress.tunnel import open_tunnel
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.resolver import LookUp, system_addresses
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import NewRepo, insert_repository
 from agentjobs.repos.imports import rows
@@ -71,7 +71,7 @@ class Imports:
         certificates: Path | None = None,
         *,
         max_bytes: int = MAX_BYTES,
-        look_up: LookUp = system_addresses,
+        lookup: Lookup = system_lookup,
         new_min_rate: Callable[[], MinTransferRate] = MinTransferRate,
     ) -> None:
         self._db = db
@@ -79,7 +79,7 @@ class Imports:
         self._allowed = _parse_allowed(settings)
         self._certificates = certificates
         self._max_bytes = max_bytes
-        self._look_up = look_up
+        self._lookup = lookup
         self._new_min_rate = new_min_rate
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -179,7 +179,7 @@ class Imports:
             source.port,
             self._allowed,
             most_bytes=self._max_bytes,
-            look_up=self._look_up,
+            lookup=self._lookup,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
             imported = await fetch_with_progress(
@@ -233,9 +233,9 @@ async def _connect(tx: Transaction, request: _ImportRequest, imported: ImportedR
     await insert_repository(tx, repo, request.entry)
 
 
-def _parse_allowed(settings: Settings) -> Allowed:
+def _parse_allowed(settings: Settings) -> AllowList:
     try:
-        return Allowed.parse(settings.egress_allow)
+        return AllowList.parse(settings.egress_allow)
     except ValueError as error:
         raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
 

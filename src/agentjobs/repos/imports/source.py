@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.git.remote import basic
-from agentjobs.outbound.guard.host_patterns import in_url, plain_host
+from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host
 from agentjobs.problems import Problem
 
 MAX_CHARACTERS = 2_000
@@ -20,7 +20,7 @@ _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class ImportSource(msgspec.Struct, frozen=True):
-    """`url` is normalized and has no credential; `host` is in the form of `plain_host`."""
+    """`url` is normalized and has no credential; `host` is in the form of `normalize_host`."""
 
     url: str
     host: str
@@ -45,14 +45,14 @@ def parse_source(address: str) -> ImportSource:
         )
     if "?" in address or "#" in address or "\\" in address:
         raise _invalid("The URL must not contain ?, # or a backslash; copy it from `git clone`.")
-    host = plain_host(_without_port(parts.netloc))
+    host = normalize_host(_without_port(parts.netloc))
     # A percent sign would select a network interface of this machine.
     if host is None or "%" in host:
         raise _invalid("The URL's host is invalid; copy it from `git clone`.")
     if not parts.path.strip("/"):
         raise _invalid("The URL has a host but no repository path.")
     port_suffix = "" if port == HTTPS_PORT else f":{port}"
-    return ImportSource(f"https://{in_url(host)}{port_suffix}{parts.path}", host, port)
+    return ImportSource(f"https://{bracket_ipv6(host)}{port_suffix}{parts.path}", host, port)
 
 
 def authorization(user: str, token: str) -> str | None:

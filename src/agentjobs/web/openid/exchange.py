@@ -10,8 +10,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from agentjobs.outbound.guard.addresses import Allowed
-from agentjobs.outbound.guard.sessions import new_session, trusted_certificates
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.sessions import load_tls_context, new_session
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.web.openid.errors import provider_unavailable, unusable_answer
 
@@ -53,9 +53,9 @@ class Exchange:
     def __init__(self, settings: Settings) -> None:
         self._ca_file = settings.ca_file
         try:
-            self._allowed = Allowed.parse((*_PRIVATE_NETWORKS, *settings.egress_allow))
+            self._allowed = AllowList.parse((*_PRIVATE_NETWORKS, *settings.egress_allow))
             if settings.ca_file:
-                trusted_certificates(settings.ca_file)
+                load_tls_context(settings.ca_file)
         except ValueError as error:
             raise SettingsError(str(error)) from None
         self._session: aiohttp.ClientSession | None = None

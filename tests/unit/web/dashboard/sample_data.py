@@ -16,7 +16,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import set_secret
 from agentjobs.pulls.comments import add_comment
 from agentjobs.pulls.local_forge import LocalForge
-from agentjobs.webhooks.allowed_addresses import stored_allowance
+from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.registration import add_endpoint
 from tests.support.jobs import World
 from tests.support.local_repository import CREDENTIAL, holds_credential
@@ -75,7 +75,7 @@ async def things_of(
     say: Say,
 ) -> Things:
     db, settings, name = world.db, world.context.settings, caller.organization
-    allowed = await stored_allowance(db, settings)
+    allowed = await load_allow_list(db, settings)
     created = await add_endpoint(
         db, keys, name, f"https://192.0.2.10/{name}", description="", events=[], allowed=allowed
     )

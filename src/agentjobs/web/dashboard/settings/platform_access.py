@@ -8,7 +8,7 @@ import aiohttp
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.http.client import RetryBudget
-from agentjobs.outbound.guard.addresses import Allowed
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -42,6 +42,6 @@ async def in_time(name: str, otherwise: str) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def session_of(request: PageRequest) -> AsyncIterator[aiohttp.ClientSession]:
     """By the operator's settings, as all that this service asks of others."""
-    allowed = Allowed.parse(request.settings.egress_allow)
+    allowed = AllowList.parse(request.settings.egress_allow)
     async with new_session(allowed, request.settings.ca_file) as session:
         yield session

@@ -9,7 +9,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOWANCE
-from agentjobs.webhooks.allowed_addresses import stored_allowance
+from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
@@ -45,7 +45,7 @@ async def add(request: PageRequest) -> Response:
             typed["url"],
             description=typed["description"],
             events=_filter(wanted),
-            allowed=await stored_allowance(request.db, request.settings),
+            allowed=await load_allow_list(request.db, request.settings),
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
@@ -71,7 +71,7 @@ async def edit(request: PageRequest) -> Response:
             url=typed["url"],
             description=typed["description"],
             events=_filter(wanted),
-            allowed=await stored_allowance(request.db, request.settings),
+            allowed=await load_allow_list(request.db, request.settings),
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
@@ -84,7 +84,7 @@ async def edit(request: PageRequest) -> Response:
 
 async def ping(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
-    allowed = await stored_allowance(request.db, request.settings)
+    allowed = await load_allow_list(request.db, request.settings)
     delivery_id, attempt = await send_ping(
         request.db, request.context.keys, request.settings, endpoint.id, allowed
     )
