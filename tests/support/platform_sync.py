@@ -1,4 +1,4 @@
-"""A platform of the tests' own, with a real git server, and what looks at it, on a store."""
+"""An in-memory platform with a real git server, and a service that syncs with it."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
@@ -31,84 +32,108 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.git.remote import Remote
+from agentjobs.identifiers import new_id
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.create import insert_job
+from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.local_git import repositories as local_repositories
 from agentjobs.loops.platform_loop import PlatformLoop
+from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.pulls.platform_rows import record_pull
+from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
+from tests.support.jobs import an_agent
 
 ORGANIZATION = "default"
 SHOP = "41"
+HEAD, BASE = "a" * 40, "b" * 40
 
 
 @dataclass
-class TownHall:
-    """Fulfils `Platform` from what a test puts into its tables."""
+class FakePlatform:
+    """Implements `Platform` from tables that a test fills.
+
+    `requests` counts calls by method and `faults` makes them fail. `permission_faults` makes the
+    question fail whether a person may write. `replies` are the service's own comments, each with
+    the author whose permission was asked for just before.
+    """
 
     remote: Remote
     platform: str = "gitea"
-    seen: dict[str, RemoteRepository] = field(default_factory=dict)
+    repos: dict[str, RemoteRepository] = field(default_factory=dict)
     pulls: dict[int, RemotePull] = field(default_factory=dict)
-    said: list[tuple[int, Comment]] = field(default_factory=list)
+    posted: list[tuple[int, Comment]] = field(default_factory=list)
     faults: dict[str, ForgeError] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
-    # By which name it was asked last.
-    called: str = ""
+    permission_faults: dict[str, BaseException] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
+    replies: list[tuple[str, int, str]] = field(default_factory=list)
+    last_full_name: str = ""
+    last_author: str = ""
 
-    def _ask(self, method: str, repo: RepoAddress) -> None:
-        self.asked[method] += 1
-        self.called = repo.full_name
+    def _request(self, method: str, repo: RepoAddress) -> None:
+        self.requests[method] += 1
+        self.last_full_name = repo.full_name
         if method in self.faults:
             raise self.faults[method]
 
     @asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         assert not credential
-        self._ask("open_remote", repo)
+        self._request("open_remote", repo)
         yield self.remote
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
-        for repository in self.seen.values():
+        for repository in self.repos.values():
             yield repository
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
-        self._ask("repository", repo)
-        for seen in self.seen.values():
-            if repo.external_id == seen.external_id:
-                return seen
-            if not repo.external_id and repo.full_name == seen.full_name:
-                return seen
+        self._request("repository", repo)
+        for remote in self.repos.values():
+            if repo.external_id == remote.external_id:
+                return remote
+            if not repo.external_id and repo.full_name == remote.full_name:
+                return remote
         raise ForgeError("Not Found", "gone")
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
-        self._ask("pull", repo)
+        self._request("pull", repo)
         if number not in self.pulls:
             raise ForgeError("Not Found", "gone")
         return self.pulls[number]
 
-    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
-        self._ask("comments", repo)
-        after = {"comment": heard.comments, "line": heard.lines, "review": heard.reviews}
-        said = {kind: NewerComments(self.platform, seen) for kind, seen in after.items()}
-        for on, one in self.said:
-            said[one.kind].add([one] if on == number else [])
-        return [one for newer in said.values() for one in newer.oldest_first]
+    async def comments(
+        self, repo: RepoAddress, number: int, cursor: CommentCursor
+    ) -> list[Comment]:
+        self._request("comments", repo)
+        after = {"comment": cursor.comments, "line": cursor.lines, "review": cursor.reviews}
+        newer = {kind: NewerComments(self.platform, last_id) for kind, last_id in after.items()}
+        for on_number, comment in self.posted:
+            newer[comment.kind].add([comment] if on_number == number else [])
+        return [comment for of_kind in newer.values() for comment in of_kind.oldest_first]
+
+    async def may_write(self, repo: RepoAddress, login: str) -> bool:
+        assert repo.repo_id
+        if login in self.permission_faults:
+            raise self.permission_faults[login]
+        self.last_author = login
+        return True
+
+    async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
+        assert text
+        self.replies.append((repo.full_name, number, self.last_author))
 
     async def check(self) -> Account:
         return Account("agentjobs", is_own=True)
-
-    async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
-        raise NotImplementedError
-
-    async def may_write(self, repo: RepoAddress, login: str) -> bool:
-        raise NotImplementedError
 
     async def issue(self, full_name: str, number: int) -> Issue:
         raise NotImplementedError
@@ -126,53 +151,61 @@ class TownHall:
 
 
 @dataclass
-class PlatformHouse:
-    """`ready` and `heard` are what the listeners were told; `deaf` makes one of them fail."""
+class SyncEnvironment:
+    """A service with one connection to a `FakePlatform`."""
 
-    db: Database
-    settings: Settings
-    hall: TownHall
+    context: JobsContext
+    platform: FakePlatform
     connection: Connection
     hook_secret: str
     loop: PlatformLoop = field(init=False)
-    ready: list[int] = field(default_factory=list)
-    heard: list[tuple[str, int, str]] = field(default_factory=list)
-    deaf: dict[str, BaseException] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.restart()
 
+    @property
+    def db(self) -> Database:
+        return self.context.db
+
+    @property
+    def replies(self) -> list[tuple[str, int, str]]:
+        """Repository, pull request and author of each comment that was handled."""
+        return self.platform.replies
+
+    @property
+    def answered(self) -> list[str]:
+        return [author for _, _, author in self.replies]
+
     def restart(self) -> None:
-        """As a process that was killed and begins anew."""
-        sync = PlatformSync(self.db, self, self.settings, self._on_ready, self._on_comment)
-        self.loop = PlatformLoop(self.db, sync)
+        """Start over, as a new process does."""
+        self.loop = PlatformLoop(self.db, PlatformSync(self.context, self))
 
     async def adapter_for(self, connection_id: str, _: object = None, /) -> Platform:
         assert connection_id.startswith("fcn_")
-        return self.hall
+        return self.platform
 
     async def connect(self, *names: str) -> None:
-        """All that the platform shows, unless some are named."""
-        found = await connect_repositories(
+        """Connect the named repositories, or all that the platform has."""
+        results = await connect_repositories(
             self.db, cast("Platforms", self), ORGANIZATION, self.connection.name, names or None
         )
-        assert [one.problem for one in found] == [None] * len(found)
+        assert [result.problem for result in results] == [None] * len(results)
 
-    async def look(self) -> Row:
-        """Once at all of it, whenever that would be due; the row of the shop afterwards."""
+    async def full_sync(self) -> Row:
+        """Sync everything, whether or not it is due; returns the shop's row."""
         await self.execute("UPDATE repos SET whole_due_at = NULL WHERE external_id = :id", id=SHOP)
-        return await self.glance()
+        return await self.sync()
 
-    async def glance(self) -> Row:
-        """As `look`, but only at what the platform told of."""
+    async def sync(self) -> Row:
+        """Sync what hook events named, or everything if a full sync is due."""
         await self.execute("UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=SHOP)
         await self.execute("UPDATE forge_connections SET resting_until = NULL")
-        assert await self.loop.sync_one()
+        assert await self.loop.sync_next()
         return await self.row()
 
-    async def told(self, delivery_id: str, hint: HookEvent) -> None:
-        """By a hook, and worked off."""
-        await record_hook_delivery(self.db, self.connection.id, delivery_id, hint)
+    async def receive(self, delivery_id: str, event: HookEvent) -> None:
+        """Receive a hook event and process it."""
+        await record_hook_delivery(self.db, self.connection.id, delivery_id, event)
         await self.loop.process_hook_events()
 
     async def row(self, external_id: str = SHOP) -> Row:
@@ -188,34 +221,61 @@ class PlatformHouse:
         assert row is not None
         return dict(row)
 
-    async def opened(self, number: int, **facts: Any) -> None:
-        """A pull request of ours, here and there."""
-        now = RemotePull(number, f"Fix {number}", "open", False, "a" * 40, f"https://x/{number}")
-        self.hall.pulls[number] = msgspec.structs.replace(now, **facts)
+    async def open_pull(self, number: int, **changes: Any) -> None:
+        """A pull request that a completed job opened."""
+        job = await self.start_pull(number, **changes)
+        await self.finish(job, number)
+
+    async def start_pull(self, number: int, **changes: Any) -> ClaimedJob:
+        """A pull request whose job has opened it and is not finished yet."""
+        row = await self.row()
+        request = CreateJobRequest(row["full_name"], "fixer")
+        await self.db.transact(insert_job, new_id("job"), self._caller(), row["id"], request)
+        job = await claim_job(self.context, "wrk_a", ["fixer"])
+        assert job is not None
+        await start_job(self.db, job, BASE)
+        await self.record_pull(number, job.branch, **changes)
+        return job
+
+    async def finish(self, job: ClaimedJob, number: int) -> None:
+        draft = self.platform.pulls[number].draft
+        outcome = Completed(f"https://x/{number}", number, HEAD, draft)
+        assert await finish_job(self.db, job, outcome)
+
+    async def record_pull(self, number: int, branch: str, **changes: Any) -> None:
+        """A pull request on the platform and its row, without a job."""
+        title, url = f"Fix {number}", f"https://x/{number}"
+        remote = RemotePull(number, title, "open", False, HEAD, url)
+        self.platform.pulls[number] = msgspec.structs.replace(remote, **changes)
         request = PullRequestRequest(
-            head_branch=f"agentjobs/fixer/{number}",
+            head_branch=branch,
             base_branch="main",
-            head_commit="a" * 40,
-            base_commit="b" * 40,
-            title=f"Fix {number}",
+            head_commit=HEAD,
+            base_commit=BASE,
+            title=title,
             body="",
         )
-        pull = PullRequest(number, f"https://x/{number}", draft=self.hall.pulls[number].draft)
-        repo_id = (await self.row())["id"]
-        await self.db.transact(record_pull, repo_id, request, pull)
+        pull = PullRequest(number, url, draft=self.platform.pulls[number].draft)
+        await self.db.transact(record_pull, (await self.row())["id"], request, pull)
 
-    def became(self, number: int, **facts: Any) -> None:
-        self.hall.pulls[number] = msgspec.structs.replace(self.hall.pulls[number], **facts)
+    def change_pull(self, number: int, **changes: Any) -> None:
+        pulls = self.platform.pulls
+        pulls[number] = msgspec.structs.replace(pulls[number], **changes)
 
-    def says(self, number: int, comment_id: int, text: str, kind: CommentKind = "comment") -> None:
-        self.hall.said.append((number, Comment(comment_id, "ada", text, "https://x", kind)))
+    def post(self, number: int, comment_id: int, name: str, kind: CommentKind = "comment") -> None:
+        """A comment that requests a follow-up; its author is called as the comment is, so that the
+        reply shows which comment was handled."""
+        comment = Comment(comment_id, name, f"@agentjobs {name}", "https://x", kind)
+        self.platform.posted.append((number, comment))
 
-    def is_seen_as(self, external_id: str = SHOP, **facts: Any) -> None:
-        was = self.hall.seen.get(external_id, RemoteRepository(external_id, "acme/shop", "main"))
-        self.hall.seen[external_id] = msgspec.structs.replace(was, **facts)
+    def change_repo(self, external_id: str = SHOP, **changes: Any) -> None:
+        """Change a repository on the platform, or create it."""
+        new = RemoteRepository(external_id, "acme/shop", "main")
+        remote = self.platform.repos.get(external_id, new)
+        self.platform.repos[external_id] = msgspec.structs.replace(remote, **changes)
 
-    def copy(self, repo: Row) -> str:
-        return str(local_repositories.path(self.settings.data_path, repo["id"]))
+    def copy_path(self, repo: Row) -> str:
+        return str(local_repositories.path(self.context.settings.data_path, repo["id"]))
 
     async def execute(self, sql: str, **parameters: Any) -> None:
         async def run(tx: Transaction) -> None:
@@ -223,29 +283,35 @@ class PlatformHouse:
 
         await self.db.transact(run)
 
-    async def wait_seconds(self) -> float:
-        """Until the shop is looked at again."""
+    async def seconds_until_due(self) -> float:
         return ((await self.row())["sync_due_at"] - now_ms()) / 1000
 
-    async def _on_ready(self, tx: Transaction, repo_id: str, number: int) -> None:
-        assert await tx.fetch_one("SELECT id FROM repos WHERE id = :id", id=repo_id)
-        self.ready.append(number)
+    async def review_requests(self) -> list[int]:
+        """The pull requests for which `pr.review_requested` was sent, in this order."""
+        rows = await self.db.fetch_all(
+            "SELECT j.pr_number FROM events e JOIN jobs j ON j.id = e.job_id"
+            " WHERE e.event = 'pr.review_requested' ORDER BY e.id"
+        )
+        return [row["pr_number"] for row in rows]
 
-    async def _on_comment(
-        self, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
-    ) -> None:
-        assert platform is self.hall
-        if comment.text in self.deaf:
-            raise self.deaf[comment.text]
-        self.heard.append((repo.full_name, number, comment.text))
+    def _caller(self) -> Caller:
+        return Caller(
+            organization_id=self.connection.organization_id,
+            organization=ORGANIZATION,
+            plan="enterprise",
+            key_id="key_test",
+            scope="jobs",
+            git_write=False,
+            name="test",
+        )
 
 
-async def platform_house(db: Database, settings: Settings, remote: Remote) -> PlatformHouse:
-    """A connection to a platform with one repository, `acme/shop`; nothing is connected yet."""
+async def sync_environment(db: Database, settings: Settings, remote: Remote) -> SyncEnvironment:
+    """The platform has one repository, `acme/shop`, which is not connected yet."""
     await ensure_default(db, Plans(DEFAULT_PLANS))
     new = NewConnection(platform="gitea", credential="t0ken", url="https://git.example.org")
     added = await add_connection(db, SealingKeys.load(settings), ORGANIZATION, new)
-    hall = TownHall(remote)
-    found = PlatformHouse(db, settings, hall, added.connection, added.hook_secret)
-    found.is_seen_as(SHOP)
-    return found
+    context = JobsContext(db, settings, Catalog([an_agent("fixer")]))
+    env = SyncEnvironment(context, FakePlatform(remote), added.connection, added.hook_secret)
+    env.change_repo(SHOP)
+    return env

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Protocol
 
 import aiohttp
@@ -14,10 +13,8 @@ from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
-from agentjobs.connections.adapters import Platforms
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.review import request_review
 from agentjobs.local_git.repositories import tidy_repositories
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.index_loop import IndexLoop
@@ -28,7 +25,6 @@ from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.organizations.key_ring import KeyRing
 from agentjobs.organizations.public_address import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
-from agentjobs.platform_sync.comments import handle_comment
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
@@ -75,7 +71,7 @@ async def serving(
         context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
         loops = [
             *_serving_loops(context, session, registry),
-            _forge_loop(jobs, context.platforms),
+            PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms)),
         ]
         server = server_for(build_application(context))
         # It listens already: whoever comes now waits until the server starts, in a moment.
@@ -123,13 +119,6 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
             yield session, registry
         finally:
             await registry.close()
-
-
-def _forge_loop(jobs: JobsContext, platforms: Platforms) -> Loop:
-    sync = PlatformSync(
-        jobs.db, platforms, jobs.settings, request_review, partial(handle_comment, jobs)
-    )
-    return PlatformLoop(jobs.db, sync)
 
 
 def _serving_loops(

@@ -1,6 +1,6 @@
-"""Platforms as organizations connected them: an adapter for each use, its credential just opened.
+"""Creates an adapter for a connection each time one is used, with the credential it has now.
 
-Keeps nothing but the tokens that GitHub gives an app for an hour. Stores nothing.
+Caches only the installation tokens that GitHub issues for an hour.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ NewPlatform = Callable[
 
 
 class Platforms:
-    """One for a process. `adapters` by the platform's name; None: those this service has."""
+    """One per process. `adapters` are keyed by platform; None means the built-in ones."""
 
     def __init__(
         self,
@@ -48,7 +48,8 @@ class Platforms:
     async def adapter_for(
         self, connection_id: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
-        """For one piece of work. Raises ForgeError when it was removed, or is locked here."""
+        """An adapter for one operation. Raises ForgeError if the connection was removed or its
+        credential cannot be decrypted."""
         try:
             connection, credential = await open_credential(self._db, self._keys, connection_id)
         except Problem as problem:
@@ -59,7 +60,7 @@ class Platforms:
     async def with_credential(
         self, connection: Connection, credential: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
-        """One that need not be stored yet. Raises ForgeError for a way that may not be taken."""
+        """For a connection that may not be stored yet. Raises ForgeError for plain HTTP."""
         await self._git_transport.refuse_open_http(connection.url)
         new_platform = self._adapters[connection.platform]
         return new_platform(

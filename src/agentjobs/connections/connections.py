@@ -1,6 +1,6 @@
-"""Connections of an organization to platforms, as rows. Credentials are sealed, shown to nobody.
+"""An organization's connections to platforms. Credentials are stored sealed and never shown.
 
-Asks no platform anything: `platforms` does, with what is opened here.
+Contacts no platform: `verify` and `adapters` do, with the credentials opened here.
 """
 
 import secrets
@@ -10,15 +10,16 @@ from typing import NamedTuple
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.connections import health
 from agentjobs.connections import rows as connection_rows
-from agentjobs.connections.rows import connection_of, not_found
+from agentjobs.connections.rows import connection_from_row, not_found
 from agentjobs.connections.validate import (
-    checked_credential,
-    checked_installation,
-    checked_name,
-    checked_platform,
-    checked_url,
     name_taken,
+    validate_credential,
+    validate_installation,
+    validate_name,
+    validate_platform,
+    validate_url,
 )
 from agentjobs.forges.connection import Connection, ConnectionKind
 from agentjobs.identifiers import new_id
@@ -32,14 +33,14 @@ __all__ = [
     "AddedConnection",
     "NewConnection",
     "add_connection",
-    "all_connections",
-    "connected_repositories",
-    "draft_of",
+    "count_repositories",
+    "draft_from",
     "find_connection",
+    "list_all_connections",
     "list_connections",
-    "note_check",
     "open_credential",
     "open_hook_secret",
+    "record_check",
     "remove_connection",
     "replace_credential",
     "rotate_hook_secret",
@@ -49,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
-    """`credential` is a token, or the private key of an app; an empty name or url: the usual."""
+    """`credential` is a token or an app's private key; an empty name or URL means the default."""
 
     platform: str
     credential: str = field(repr=False)
@@ -60,25 +61,25 @@ class NewConnection:
 
 
 class AddedConnection(NamedTuple):
-    """`hook_secret` is shown this once."""
+    """`hook_secret` is shown only once."""
 
     connection: Connection
     hook_secret: str
 
 
-def draft_of(organization: Organization, new: NewConnection) -> Connection:
-    """What it would be, with nothing stored; its name may still be empty. Raises Problem."""
-    platform = checked_platform(new.platform)
-    app_id, installation_id = checked_installation(platform, new.app_id, new.installation_id)
+def draft_from(organization: Organization, new: NewConnection) -> Connection:
+    """A connection that is not stored; its name may still be empty. Raises Problem."""
+    platform = validate_platform(new.platform)
+    app_id, installation_id = validate_installation(platform, new.app_id, new.installation_id)
     kind: ConnectionKind = "token" if app_id is None else "app"
-    checked_credential(kind, new.credential)
+    validate_credential(kind, new.credential)
     return Connection(
         id=new_id("fcn"),
         organization_id=organization.id,
         platform=platform,
         kind=kind,
-        name=checked_name(new.name) if new.name else "",
-        url=checked_url(platform, new.url),
+        name=validate_name(new.name) if new.name else "",
+        url=validate_url(platform, new.url),
         app_id=app_id,
         installation_id=installation_id,
         created_at=now_ms(),
@@ -88,9 +89,9 @@ def draft_of(organization: Organization, new: NewConnection) -> Connection:
 async def add_connection(
     db: Database, keys: SealingKeys, organization: str, new: NewConnection
 ) -> AddedConnection:
-    """`platforms.add_checked` asks the platform first."""
+    """Store a connection without asking its platform; see `verify.verify_and_add`."""
     owner = await find_organization(db, organization)
-    return await store_connection(db, keys, draft_of(owner, new), new.credential)
+    return await store_connection(db, keys, draft_from(owner, new), new.credential)
 
 
 async def store_connection(
@@ -98,10 +99,10 @@ async def store_connection(
 ) -> AddedConnection:
     hook_secret = _new_hook_secret()
     sealed = (
-        keys.seal(credential, *_context(connection)),
-        keys.seal(hook_secret, *_hook_context(connection)),
+        keys.seal(credential, *_seal_context(connection)),
+        keys.seal(hook_secret, *_hook_seal_context(connection)),
     )
-    name = connection.name or await _free_name(db, connection)
+    name = connection.name or await _unused_name(db, connection)
     named = msgspec.structs.replace(connection, name=name)
     entry = audit.entry("forge.connected", name, platform=named.platform, url=named.url)
     try:
@@ -112,18 +113,18 @@ async def store_connection(
 
 
 async def list_connections(db: Database, organization: str) -> list[Connection]:
-    """By their names."""
+    """Sorted by name."""
     owner = await find_organization(db, organization)
     rows = await db.fetch_all(
         "SELECT * FROM forge_connections WHERE organization_id = :organization_id"
         " AND removed_at IS NULL ORDER BY name",
         organization_id=owner.id,
     )
-    return [connection_of(row) for row in rows]
+    return [connection_from_row(row) for row in rows]
 
 
 async def find_connection(db: Database, organization: str, name: str) -> Connection:
-    """By its name or its identifier."""
+    """Find a connection by its name or ID."""
     owner = await find_organization(db, organization)
     row = await db.fetch_one(
         "SELECT * FROM forge_connections WHERE organization_id = :organization_id"
@@ -133,75 +134,79 @@ async def find_connection(db: Database, organization: str, name: str) -> Connect
     )
     if row is None:
         raise not_found(name)
-    return connection_of(row)
+    return connection_from_row(row)
 
 
 async def replace_credential(
     db: Database, keys: SealingKeys, organization: str, name: str, credential: str
 ) -> Connection:
-    found = await find_connection(db, organization, name)
-    checked_credential(found.kind, credential)
-    sealed = keys.seal(credential, *_context(found))
-    entry = audit.entry("forge.credential_replaced", found.name)
-    await db.transact(connection_rows.replace_credential, found, sealed, entry)
-    return await find_connection(db, organization, found.id)
+    connection = await find_connection(db, organization, name)
+    validate_credential(connection.kind, credential)
+    sealed = keys.seal(credential, *_seal_context(connection))
+    entry = audit.entry("forge.credential_replaced", connection.name)
+    await db.transact(connection_rows.replace_credential, connection, sealed, entry)
+    return await find_connection(db, organization, connection.id)
 
 
 async def rotate_hook_secret(db: Database, keys: SealingKeys, organization: str, name: str) -> str:
-    """The new one, shown this once; what is signed with the old one is refused from now on."""
-    found = await find_connection(db, organization, name)
+    """Returns the new secret; hooks signed with the old one are refused from now on."""
+    connection = await find_connection(db, organization, name)
     hook_secret = _new_hook_secret()
-    sealed = keys.seal(hook_secret, *_hook_context(found))
-    entry = audit.entry("forge.hook_secret_rotated", found.name)
-    await db.transact(connection_rows.replace_hook_secret, found, sealed, entry)
+    sealed = keys.seal(hook_secret, *_hook_seal_context(connection))
+    entry = audit.entry("forge.hook_secret_rotated", connection.name)
+    await db.transact(connection_rows.replace_hook_secret, connection, sealed, entry)
     return hook_secret
 
 
 async def remove_connection(db: Database, organization: str, name: str) -> Connection:
-    """Its credentials are gone with it. Raises Problem while repositories are connected by it."""
-    found = await find_connection(db, organization, name)
-    await db.transact(connection_rows.remove, found, audit.entry("forge.removed", found.name))
-    return found
+    """Delete the credentials too. Raises Problem while repositories are connected through it."""
+    connection = await find_connection(db, organization, name)
+    await db.transact(
+        connection_rows.remove, connection, audit.entry("forge.removed", connection.name)
+    )
+    return connection
 
 
-async def note_check(
+async def record_check(
     db: Database, connection_id: str, *, account: str | None = None, error: str | None = None
 ) -> None:
-    """What the platform said when it was asked; without an account the one it has stays."""
-    await db.transact(connection_rows.note_check, connection_id, account, error)
+    """Store the result of a check; without an account the stored one stays."""
+    await db.transact(health.record_check, connection_id, account, error)
 
 
 async def open_credential(
     db: Database, keys: SealingKeys, connection_id: str
 ) -> tuple[Connection, str]:
-    """Raises Problem if it was removed, or cannot be opened here."""
+    """Raises Problem if the connection was removed or its credential cannot be decrypted."""
     row = await _row(db, connection_id)
     if row is None:
         raise not_found(connection_id)
-    connection = connection_of(row)
-    return connection, _opened(keys, connection, row["sealed"], _context(connection))
+    connection = connection_from_row(row)
+    return connection, _open_sealed(keys, connection, row["sealed"], _seal_context(connection))
 
 
 async def open_hook_secret(
     db: Database, keys: SealingKeys, connection_id: str
 ) -> tuple[Connection, str] | None:
-    """None: there is no such connection. Raises Problem if it cannot be opened here."""
+    """None if there is no such connection. Raises Problem if the secret cannot be decrypted."""
     row = await _row(db, connection_id)
     if row is None:
         return None
-    connection = connection_of(row)
-    return connection, _opened(keys, connection, row["hook_sealed"], _hook_context(connection))
+    connection = connection_from_row(row)
+    return connection, _open_sealed(
+        keys, connection, row["hook_sealed"], _hook_seal_context(connection)
+    )
 
 
-async def all_connections(db: Database) -> list[Connection]:
-    """Of every organization."""
+async def list_all_connections(db: Database) -> list[Connection]:
+    """Connections of all organizations."""
     rows = await db.fetch_all(
         "SELECT * FROM forge_connections WHERE removed_at IS NULL ORDER BY id"
     )
-    return [connection_of(row) for row in rows]
+    return [connection_from_row(row) for row in rows]
 
 
-async def connected_repositories(db: Database, connection_id: str) -> int:
+async def count_repositories(db: Database, connection_id: str) -> int:
     row = await db.fetch_one(
         "SELECT COUNT(*) AS number FROM repos"
         " WHERE connection_id = :id AND disconnected_at IS NULL",
@@ -215,15 +220,15 @@ def _new_hook_secret() -> str:
     return secrets.token_hex(32)
 
 
-def _context(connection: Connection) -> tuple[str, ...]:
+def _seal_context(connection: Connection) -> tuple[str, ...]:
     return ("forge", connection.organization_id, connection.id)
 
 
-def _hook_context(connection: Connection) -> tuple[str, ...]:
+def _hook_seal_context(connection: Connection) -> tuple[str, ...]:
     return ("forge-hook", connection.organization_id, connection.id)
 
 
-def _opened(
+def _open_sealed(
     keys: SealingKeys, connection: Connection, sealed: bytes, context: tuple[str, ...]
 ) -> str:
     try:
@@ -239,7 +244,7 @@ async def _row(db: Database, connection_id: str) -> Row | None:
     )
 
 
-async def _free_name(db: Database, connection: Connection) -> str:
+async def _unused_name(db: Database, connection: Connection) -> str:
     rows = await db.fetch_all(
         "SELECT name FROM forge_connections WHERE organization_id = :organization_id"
         " AND removed_at IS NULL",

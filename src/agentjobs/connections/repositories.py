@@ -1,6 +1,6 @@
-"""Connecting repositories that a platform keeps: rows that wait for their first fetch.
+"""Connecting repositories that a platform hosts: rows that are due for their first sync.
 
-Knows neither git nor any platform's API. What is new on a platform is `platform_sync`'s business.
+Knows neither git nor any platform's API. `platform_sync` fetches and follows the repositories.
 """
 
 import asyncio
@@ -8,26 +8,25 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection
-from agentjobs.connections.verify import as_problem
+from agentjobs.connections.verify import problem_from
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository, RepoAddress
-from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
+from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, IntegrityError, Transaction
 
-MOST_AT_ONCE = 4
+_MAX_CONCURRENT_LOOKUPS = 4
 
 
-class Connected(msgspec.Struct, frozen=True):
-    """`repo` if it is connected now, else `problem` says why not."""
+class ConnectResult(msgspec.Struct, frozen=True):
+    """`repo` if it was connected, otherwise `problem` says why not."""
 
     full_name: str
     repo: RepoView | None = None
@@ -35,7 +34,7 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class AvailableRepository(msgspec.Struct, frozen=True):
-    """`connected_as` is its name here, if it is connected; `problem` why it cannot be."""
+    """`connected_as` is its name here if it is connected; `problem` is why it cannot be."""
 
     seen: RemoteRepository
     connected_as: str | None = None
@@ -49,7 +48,7 @@ async def list_available(
     connection_name: str,
     retry_budget: RetryBudget | None = None,
 ) -> list[AvailableRepository]:
-    """All that the connection sees, by their names. Raises Problem."""
+    """All repositories that the connection can see, sorted by name. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     rows = await db.fetch_all(
         "SELECT external_id, full_name FROM repos WHERE connection_id = :connection_id"
@@ -59,12 +58,14 @@ async def list_available(
     connected = {row["external_id"]: row["full_name"] for row in rows}
     try:
         platform = await platforms.adapter_for(connection.id, retry_budget)
-        seen = [one async for one in platform.repositories()]
+        remotes = [remote async for remote in platform.repositories()]
     except ForgeError as error:
-        raise as_problem(error) from None
+        raise problem_from(error) from None
     return [
-        AvailableRepository(one, connected.get(one.external_id), why_not_connectable(one))
-        for one in sorted(seen, key=lambda one: one.full_name.lower())
+        AvailableRepository(
+            remote, connected.get(remote.external_id), reason_not_connectable(remote)
+        )
+        for remote in sorted(remotes, key=lambda remote: remote.full_name.lower())
     ]
 
 
@@ -75,135 +76,127 @@ async def connect_repositories(
     connection_name: str,
     names: Sequence[str] | None = None,
     retry_budget: RetryBudget | None = None,
-) -> list[Connected]:
-    """Those that are named; None: all that the connection sees. Raises Problem."""
+) -> list[ConnectResult]:
+    """Connect the named repositories, or all that the connection can see. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     try:
         platform = await platforms.adapter_for(connection.id, retry_budget)
         if names is None:
-            seen = [one async for one in platform.repositories()]
-            return [await _connected(db, connection, organization, one) for one in seen]
+            remotes = [remote async for remote in platform.repositories()]
+            return [await _try_connect(db, connection, organization, remote) for remote in remotes]
     except ForgeError as error:
-        raise as_problem(error) from None
-    places = asyncio.Semaphore(MOST_AT_ONCE)
+        raise problem_from(error) from None
+    limit = asyncio.Semaphore(_MAX_CONCURRENT_LOOKUPS)
 
-    async def connected(name: str) -> Connected:
-        async with places:
-            return await _connected_by_name(db, platform, connection, organization, name)
+    async def connect_named(name: str) -> ConnectResult:
+        async with limit:
+            return await _connect_by_name(db, platform, connection, organization, name)
 
-    # Named twice, it is meant once.
-    return list(await asyncio.gather(*map(connected, dict.fromkeys(names))))
+    unique_names = dict.fromkeys(names)
+    return list(await asyncio.gather(*map(connect_named, unique_names)))
 
 
-def why_not_connectable(seen: RemoteRepository) -> str | None:
-    """None: it can be connected, as far as its platform tells."""
-    if seen.is_archived:
+def reason_not_connectable(remote: RemoteRepository) -> str | None:
+    """None if the repository can be connected, as far as its platform tells."""
+    if remote.is_archived:
         return "It is archived, so nothing can be pushed to it; unarchive it on its platform first."
-    if not seen.default_branch:
+    if not remote.default_branch:
         return "It is empty; push a first commit to it."
-    if not seen.may_push:
-        return "The connection may read it, but not push to it; give its account that right."
+    if not remote.may_push:
+        return "The connection can read it but not push to it; grant its account write access."
     return None
 
 
-async def _connected_by_name(
+async def _connect_by_name(
     db: Database, platform: Platform, connection: Connection, organization: str, name: str
-) -> Connected:
+) -> ConnectResult:
     try:
         address = RepoAddress(organization, validate_platform_name(name), repo_id="")
-        seen = await platform.repository(address)
+        remote = await platform.repository(address)
     except ForgeError as error:
-        return Connected(name, problem=as_problem(error))
+        return ConnectResult(name, problem=problem_from(error))
     except Problem as problem:
-        return Connected(name, problem=problem)
-    return await _connected(db, connection, organization, seen)
+        return ConnectResult(name, problem=problem)
+    return await _try_connect(db, connection, organization, remote)
 
 
-async def _connected(
-    db: Database, connection: Connection, organization: str, seen: RemoteRepository
-) -> Connected:
+async def _try_connect(
+    db: Database, connection: Connection, organization: str, remote: RemoteRepository
+) -> ConnectResult:
     try:
-        return Connected(seen.full_name, await _connect(db, connection, organization, seen))
+        repo = await _connect(db, connection, organization, remote)
     except Problem as problem:
-        return Connected(seen.full_name, problem=problem)
+        return ConnectResult(remote.full_name, problem=problem)
+    return ConnectResult(remote.full_name, repo)
 
 
 async def _connect(
-    db: Database, connection: Connection, organization: str, seen: RemoteRepository
+    db: Database, connection: Connection, organization: str, remote: RemoteRepository
 ) -> RepoView:
-    full_name = validate_platform_name(seen.full_name)
-    if reason := why_not_connectable(seen):
+    full_name = validate_platform_name(remote.full_name)
+    if reason := reason_not_connectable(remote):
         raise Problem("repo_not_connectable", reason)
     owner = await find_organization(db, organization)
     entry = audit.entry("repo.connected", full_name, connection=connection.name)
     try:
-        await db.transact(_insert, connection, seen, entry)
+        await db.transact(_insert, connection, remote, entry)
     except IntegrityError:
-        # Somebody else was faster.
+        # A concurrent request connected a repository of this name first.
         raise _name_taken(full_name) from None
     return await find_repo(db, owner.id, full_name)
 
 
 async def _insert(
-    tx: Transaction, connection: Connection, seen: RemoteRepository, entry: audit.Entry
+    tx: Transaction, connection: Connection, remote: RemoteRepository, entry: audit.Entry
 ) -> None:
-    await _hold(tx, connection)
-    await _refuse_connected(tx, connection, seen)
-    await tx.execute(
-        "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at, next_pull_number, connection_id, external_id,"
-        " sync_due_at) VALUES (:id, :organization_id, :full_name, :platform, :source,"
-        # No commit, and no index is due, before the first fetch.
-        " :default_branch, '', 'indexing', :now, 1, :connection_id, :external_id, :now)",
-        id=new_id("repo"),
+    await _lock(tx, connection)
+    await _refuse_connected(tx, connection, remote)
+    repo = NewPlatformRepo(
         organization_id=connection.organization_id,
-        full_name=seen.full_name,
+        full_name=remote.full_name,
         platform=connection.platform,
-        source=f"{connection.url}/{seen.full_name}",
-        default_branch=seen.default_branch,
-        now=now_ms(),
+        source=f"{connection.url}/{remote.full_name}",
+        default_branch=remote.default_branch,
         connection_id=connection.id,
-        external_id=seen.external_id,
+        external_id=remote.external_id,
     )
-    await audit.write(tx, connection.organization_id, entry)
-    await tx.invalidate("repos")
-    tx.announce("forges")
+    await insert_platform_repo(tx, repo, entry)
 
 
-async def _hold(tx: Transaction, connection: Connection) -> None:
-    """Until the end, so that it is not removed meanwhile."""
+async def _lock(tx: Transaction, connection: Connection) -> None:
+    """Keep the connection from being removed until the transaction ends."""
     row = await tx.fetch_one(
         "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
         " /*postgresql FOR SHARE */",
         id=connection.id,
     )
     if row is None:
-        raise Problem("forge_not_found", f"The connection {connection.name} was removed meanwhile.")
+        raise Problem("forge_not_found", f"The connection {connection.name} has been removed.")
 
 
 async def _refuse_connected(
-    tx: Transaction, connection: Connection, seen: RemoteRepository
+    tx: Transaction, connection: Connection, remote: RemoteRepository
 ) -> None:
     row = await tx.fetch_one(
         "SELECT full_name FROM repos WHERE connection_id = :connection_id"
         " AND external_id = :external_id AND disconnected_at IS NULL",
         connection_id=connection.id,
-        external_id=seen.external_id,
+        external_id=remote.external_id,
     )
     if row is not None:
-        raise Problem("repo_connected", f"It is connected already, as {row['full_name']}.")
+        raise Problem("repo_connected", f"It is already connected as {row['full_name']}.")
     row = await tx.fetch_one(
         "SELECT id FROM repos WHERE organization_id = :organization_id"
         " AND full_name = :full_name AND disconnected_at IS NULL",
         organization_id=connection.organization_id,
-        full_name=seen.full_name,
+        full_name=remote.full_name,
     )
     if row is not None:
-        raise _name_taken(seen.full_name)
+        raise _name_taken(remote.full_name)
 
 
 def _name_taken(full_name: str) -> Problem:
     return Problem(
         "name_taken",
-        f"Another repository named {full_name!r} is connected already; disconnect that one first.",
+        f"Another repository named {full_name!r} is already connected; disconnect it first.",
     )

@@ -1,22 +1,22 @@
-"""Rows of `forge_connections`. Credentials pass through as sealed bytes only."""
+"""Rows of `forge_connections`; `health` has their status. Credentials are sealed bytes here."""
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.problems import Problem
+from agentjobs.repos.sync_requests import retry_failed_syncs
 from agentjobs.store.database import Row, Transaction
 
 
-def connection_of(row: Row) -> Connection:
-    """Of a row of `forge_connections`."""
+def connection_from_row(row: Row) -> Connection:
     return Connection(**{name: row[name] for name in Connection.__struct_fields__})
 
 
 def not_found(name: str) -> Problem:
     return Problem(
         "forge_not_found",
-        f"There is no connection {name!r}; `agentjobs forges list` shows those there are.",
+        f"There is no connection {name!r}; list them with `agentjobs forges list`.",
     )
 
 
@@ -61,15 +61,8 @@ async def replace_credential(
     )
     if not changed:
         raise not_found(connection.name)
-    # What failed with the old one need not wait for its next turn.
-    await tx.execute(
-        "UPDATE repos SET sync_due_at = :now, sync_failures = 0 WHERE connection_id = :id"
-        " AND disconnected_at IS NULL AND sync_error IS NOT NULL",
-        id=connection.id,
-        now=now_ms(),
-    )
+    await retry_failed_syncs(tx, connection.id)
     await audit.write(tx, connection.organization_id, entry)
-    tx.announce("forges")
 
 
 async def replace_hook_secret(
@@ -89,7 +82,7 @@ async def replace_hook_secret(
 
 
 async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
-    # Held, so that no repository is connected meanwhile.
+    # Locked, so that no repository is connected meanwhile.
     row = await tx.fetch_one(
         "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
         " /*postgresql FOR UPDATE */",
@@ -105,10 +98,6 @@ async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) ->
         now=now_ms(),
         nothing=b"",
     )
-    await tx.execute(
-        "UPDATE forge_hints SET due_at = NULL WHERE connection_id = :id AND due_at IS NOT NULL",
-        id=connection.id,
-    )
     await audit.write(tx, connection.organization_id, entry)
 
 
@@ -123,19 +112,6 @@ async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
         what = "1 repository is" if number == 1 else f"{number} repositories are"
         raise Problem(
             "forge_in_use",
-            f"{what} connected through {connection.name}; disconnect what is connected first "
-            "(`agentjobs repos disconnect`).",
+            f"{what} connected through {connection.name}; disconnect them first "
+            "with `agentjobs repos disconnect`.",
         )
-
-
-async def note_check(
-    tx: Transaction, connection_id: str, account: str | None, error: str | None
-) -> None:
-    await tx.execute(
-        "UPDATE forge_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
-        " error = :error, checked_at = :now WHERE id = :id AND removed_at IS NULL",
-        id=connection_id,
-        account=account,
-        error=error,
-        now=now_ms(),
-    )

@@ -1,5 +1,7 @@
-"""Connections whose platform is asked: before a credential is stored, and whenever somebody wants
-to know. Says what went wrong as a Problem, for a person."""
+"""Checks connections against their platform, before a credential is stored and on request.
+
+Errors of the platform become Problems, with messages for a person.
+"""
 
 from typing import NamedTuple
 
@@ -10,13 +12,13 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     AddedConnection,
     NewConnection,
-    draft_of,
+    draft_from,
     find_connection,
-    note_check,
+    record_check,
     replace_credential,
     store_connection,
 )
-from agentjobs.connections.validate import checked_credential
+from agentjobs.connections.validate import validate_credential
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import Account, ForgeError, ForgeFault
@@ -34,32 +36,35 @@ _CODES: dict[ForgeFault, str] = {
 }
 
 
-class CheckedConnection(NamedTuple):
+class VerifiedConnection(NamedTuple):
     added: AddedConnection
     account: Account
 
 
-def as_problem(error: ForgeError) -> Problem:
+def problem_from(error: ForgeError) -> Problem:
     return Problem(_CODES[error.fault], str(error))
 
 
-async def add_checked(
+async def verify_and_add(
     db: Database,
     keys: SealingKeys,
     platforms: Platforms,
     organization: str,
     new: NewConnection,
     retry_budget: RetryBudget | None = None,
-) -> CheckedConnection:
-    """Stored only if the platform accepts the credential; what that lacks is for the caller."""
+) -> VerifiedConnection:
+    """Store the connection if the platform accepts its credential.
+
+    A credential with missing permissions is stored; `account.missing` lists them.
+    """
     owner = await find_organization(db, organization)
-    draft = draft_of(owner, new)
-    account = await _ask(platforms, draft, new.credential, retry_budget)
-    known = msgspec.structs.replace(draft, account=account.login, checked_at=now_ms())
-    return CheckedConnection(await store_connection(db, keys, known, new.credential), account)
+    draft = draft_from(owner, new)
+    account = await _check(platforms, draft, new.credential, retry_budget)
+    verified = msgspec.structs.replace(draft, account=account.login, checked_at=now_ms())
+    return VerifiedConnection(await store_connection(db, keys, verified, new.credential), account)
 
 
-async def replace_checked(
+async def verify_and_replace(
     db: Database,
     keys: SealingKeys,
     platforms: Platforms,
@@ -68,33 +73,33 @@ async def replace_checked(
     credential: str,
     retry_budget: RetryBudget | None = None,
 ) -> tuple[Connection, Account]:
-    """The old credential stays unless the platform accepts the new one."""
-    found = await find_connection(db, organization, name)
-    checked_credential(found.kind, credential)
-    account = await _ask(platforms, found, credential, retry_budget)
-    await replace_credential(db, keys, organization, found.id, credential)
-    await note_check(db, found.id, account=account.login)
-    return await find_connection(db, organization, found.id), account
+    """Replace the credential if the platform accepts the new one."""
+    connection = await find_connection(db, organization, name)
+    validate_credential(connection.kind, credential)
+    account = await _check(platforms, connection, credential, retry_budget)
+    await replace_credential(db, keys, organization, connection.id, credential)
+    await record_check(db, connection.id, account=account.login)
+    return await find_connection(db, organization, connection.id), account
 
 
 async def check_connection(
     db: Database, platforms: Platforms, connection_id: str, retry_budget: RetryBudget | None = None
 ) -> Account:
-    """What the platform says is kept with the connection. Raises Problem."""
+    """Check a stored connection and store the result. Raises Problem."""
     try:
         account = await (await platforms.adapter_for(connection_id, retry_budget)).check()
     except ForgeError as error:
-        await note_check(db, connection_id, error=str(error))
-        raise as_problem(error) from None
-    await note_check(db, connection_id, account=account.login)
+        await record_check(db, connection_id, error=str(error))
+        raise problem_from(error) from None
+    await record_check(db, connection_id, account=account.login)
     return account
 
 
-async def _ask(
+async def _check(
     platforms: Platforms, connection: Connection, credential: str, retry_budget: RetryBudget | None
 ) -> Account:
     try:
         platform = await platforms.with_credential(connection, credential, retry_budget)
         return await platform.check()
     except ForgeError as error:
-        raise as_problem(error) from None
+        raise problem_from(error) from None

@@ -8,7 +8,7 @@ from agentjobs.safe_text import replace_unstorable, single_line, truncate_bytes
 
 # In all that the service writes on a platform, so that it knows its own words again.
 OWN_MARK = "<!-- agentjobs -->"
-MOST_TITLE_CHARACTERS = 255
+MAX_TITLE_CHARACTERS = 255
 _MOST_PATH_CHARACTERS = 300
 _MOST_LINE = 10**9
 _CUT_SHORT = "\n\n… (cut short here)"
@@ -16,8 +16,8 @@ _CUT_SHORT = "\n\n… (cut short here)"
 
 def title_of(request: PullRequestRequest, prefix: str = "") -> str:
     """One line, never empty; `prefix` such as "Draft: " counts for its length."""
-    line = shown(request.title, MOST_TITLE_CHARACTERS) or request.head_branch
-    return f"{prefix}{line}"[:MOST_TITLE_CHARACTERS].rstrip()
+    line = shown(request.title, MAX_TITLE_CHARACTERS) or request.head_branch
+    return f"{prefix}{line}"[:MAX_TITLE_CHARACTERS].rstrip()
 
 
 def body_of(request: PullRequestRequest, most: int) -> str:

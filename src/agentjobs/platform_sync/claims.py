@@ -1,6 +1,6 @@
-"""When a platform's repository is looked at: due times are queue, lease and backoff at once.
+"""When a repository is synced with its platform: due times are queue, lease and backoff in one.
 
-What is found there is `platform_sync`'s matter.
+`sync` performs the sync.
 """
 
 from collections.abc import Collection
@@ -8,21 +8,22 @@ from collections.abc import Collection
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.connections import health
+from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.forges.protocol import RepoAddress
+from agentjobs.repos.platform_rows import record_first_fetch_error
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.store.leases import DueColumn, Lease, backoff_ms
+from agentjobs.store.leases import DueColumn, Lease
 
 DUE = DueColumn("repos", "id", "sync_due_at", 300 * SECOND_MS)
 
-_FIRST_BACKOFF_MS = 30 * SECOND_MS
-_MOST_BACKOFF_MS = 3_600 * SECOND_MS
-# So much rarer is a platform asked that tells us by itself.
-_TOLD_FACTOR = 12
-_MOST_ERROR_LENGTH = 1_000
+# A repository whose hooks arrive is polled less often by this factor.
+_HOOK_FACTOR = 12
+_MAX_ERROR_LENGTH = 1_000
 
 
 class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected repository that a platform keeps."""
+    """A connected repository that a platform hosts."""
 
     id: str
     organization_id: str
@@ -40,10 +41,10 @@ class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSync(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` and `connection_error` are those of the last time.
+    """A claimed sync; `error` and `connection_error` are those of the last sync.
 
-    `is_whole`: all of it is to be read; else what the platform told of, which is the repository
-    itself (`is_told`), some of its pull requests (`has_told_pulls`), or both.
+    A full sync reads everything; any other reads what hook events named: the repository itself
+    (`has_repo_event`), some of its pull requests (`has_pull_events`), or both.
     """
 
     repo: PlatformRepo
@@ -52,27 +53,27 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     error: str | None
     connection_error: str | None
-    # When a hook spoke of this repository, with the secret that the connection has now.
+    # The last hook about this repository that was signed with the current secret.
     hook_seen_at: int | None
     whole_due_at: int | None
-    is_told: bool
-    has_told_pulls: bool
+    has_repo_event: bool
+    has_pull_events: bool
 
     @property
-    def is_whole(self) -> bool:
+    def is_full(self) -> bool:
         return self.whole_due_at is None or self.whole_due_at <= self.claimed_at
 
     @property
-    def asks_repository(self) -> bool:
-        """Where something is said of it already, that is to be true still."""
-        is_named = self.is_told or not self.has_told_pulls
-        return self.is_whole or is_named or self.error is not None
+    def reads_repository(self) -> bool:
+        """A repository that shows an error is always read, to see whether the error is over."""
+        is_named = self.has_repo_event or not self.has_pull_events
+        return self.is_full or is_named or self.error is not None
 
 
-async def claim_sync_due(
+async def claim_due_sync(
     db: Database, busy: Collection[str] = (), crowded: Collection[str] = ()
 ) -> DueSync | None:
-    """The one that has waited longest; it is due again in 5 minutes if we are never heard of.
+    """Claim the repository that has been due longest; the lease ends after 5 minutes.
 
     Repositories in `busy`, and connections and organizations in `crowded`, are left out.
     """
@@ -80,7 +81,7 @@ async def claim_sync_due(
 
 
 class SyncClaim:
-    """What its holder may write. Whoever makes the repository due meanwhile is not overruled."""
+    """What the holder of a claim may write. A repository made due meanwhile stays due."""
 
     def __init__(self, db: Database, due: DueSync) -> None:
         self.due = due
@@ -88,29 +89,31 @@ class SyncClaim:
         self._lease = Lease(db, DUE, due.repo.id, due.lease_until)
 
     async def renew(self) -> bool:
-        """True even if the repository was made due meanwhile: the sync goes on."""
+        """True even if the repository was made due meanwhile: the sync continues."""
         await self._lease.renew()
         return True
 
     async def finish(
-        self, whole_due_at: int, note: str | None, *, again_at: int | None = None
+        self, whole_due_at: int, note: str | None, *, due_at: int | None = None
     ) -> None:
-        """`note`: what is in the way though all went well; `again_at`: earlier than the whole."""
-        due_at = whole_due_at if again_at is None else min(again_at, whole_due_at)
+        """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
+        due_at = whole_due_at if due_at is None else min(due_at, whole_due_at)
         await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
 
-    async def fail(self, reason: str) -> None:
-        await self._db.transact(_fail, self.due, self._lease.until, reason)
+    async def fail(self, reason: str, *, is_unreachable: bool = False) -> None:
+        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait."""
+        await self._db.transact(
+            _fail, self.due, self._lease.until, reason[:_MAX_ERROR_LENGTH], is_unreachable
+        )
+
+    async def fail_connection(self, reason: str) -> None:
+        """The platform refuses the credential, which fails all repositories of the connection."""
+        await self._db.transact(_fail_connection, self.due, reason[:_MAX_ERROR_LENGTH])
 
 
 def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
-    is_told = due.hook_seen_at is not None and due.hook_seen_at > now - DAY_MS
-    return now + int(poll_seconds * SECOND_MS) * (_TOLD_FACTOR if is_told else 1)
-
-
-def sync_backoff_ms(failures: int) -> int:
-    """The wait after a failure that `failures` others preceded in a row."""
-    return backoff_ms(failures, _FIRST_BACKOFF_MS, _MOST_BACKOFF_MS)
+    has_hooks = due.hook_seen_at is not None and due.hook_seen_at > now - DAY_MS
+    return now + int(poll_seconds * SECOND_MS) * (_HOOK_FACTOR if has_hooks else 1)
 
 
 async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSync | None:
@@ -121,7 +124,7 @@ async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSyn
         " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
         " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
         " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
-        "  AND p.state <> 'merged') AS has_told_pulls"
+        "  AND p.state <> 'merged') AS has_pull_events"
         " FROM repos r JOIN organizations o ON o.id = r.organization_id"
         " JOIN forge_connections c ON c.id = r.connection_id"
         " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
@@ -149,8 +152,8 @@ def _due(row: Row, now: int, lease_until: int) -> DueSync:
         connection_error=row["connection_error"],
         hook_seen_at=row["hook_seen_at"],
         whole_due_at=row["whole_due_at"],
-        is_told=row["told_at"] is not None,
-        has_told_pulls=bool(row["has_told_pulls"]),
+        has_repo_event=row["told_at"] is not None,
+        has_pull_events=bool(row["has_pull_events"]),
     )
 
 
@@ -160,7 +163,7 @@ async def _finish(
     await tx.execute(
         "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :claimed_at,"
         " whole_due_at = :whole_due_at,"
-        # What happened after the claim may not have been seen.
+        # Events after the claim may not have been seen.
         " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
         " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
         " WHERE id = :id AND disconnected_at IS NULL",
@@ -169,31 +172,18 @@ async def _finish(
         whole_due_at=whole_due_at,
         due_at=due_at,
         claimed_at=due.claimed_at,
-        note=note and note[:_MOST_ERROR_LENGTH],
+        note=note and note[:_MAX_ERROR_LENGTH],
     )
-    await _clear_connection(tx, due)
-
-
-async def _clear_connection(tx: Transaction, due: DueSync) -> None:
-    """It answered, so nothing need wait for it."""
-    await tx.execute(
-        "UPDATE forge_connections SET away_failures = 0, resting_until = NULL"
-        " WHERE id = :id AND away_failures > 0",
-        id=due.repo.connection_id,
-    )
-    # Only what was written down with the same failure; a check may have found more.
+    connection_id = due.repo.connection_id
+    await health.record_reachable(tx, connection_id)
+    # The sync that stored this error stored it on the connection too.
     if due.connection_error is not None and due.connection_error == due.error:
-        await tx.execute(
-            "UPDATE forge_connections SET error = NULL, checked_at = :now"
-            " WHERE id = :id AND error = :error",
-            id=due.repo.connection_id,
-            error=due.error,
-            now=now_ms(),
-        )
+        await health.clear_error(tx, connection_id, due.error)
 
 
-async def _fail(tx: Transaction, due: DueSync, held: int, reason: str) -> None:
-    cut = reason[:_MOST_ERROR_LENGTH]
+async def _fail(
+    tx: Transaction, due: DueSync, held: int, reason: str, is_unreachable: bool
+) -> None:
     await tx.execute(
         "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
         " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
@@ -201,12 +191,20 @@ async def _fail(tx: Transaction, due: DueSync, held: int, reason: str) -> None:
         id=due.repo.id,
         held=held,
         due_at=now_ms() + sync_backoff_ms(due.failures),
-        reason=cut,
+        reason=reason,
     )
-    # One that was never indexed waits for a first look that goes well.
+    await record_first_fetch_error(tx, due.repo.id, reason)
+    if is_unreachable:
+        await health.record_unreachable(tx, due.repo.connection_id, due.claimed_at)
+
+
+async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
     await tx.execute(
-        "UPDATE repos SET index_error = :reason WHERE id = :id AND index_status = 'indexing'"
-        " AND index_due_at IS NULL",
-        id=due.repo.id,
-        reason=cut,
+        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at"
+        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
+        connection_id=due.repo.connection_id,
+        failures=due.failures + 1,
+        reason=reason,
+        due_at=now_ms() + sync_backoff_ms(due.failures),
     )
+    await health.record_check(tx, due.repo.connection_id, None, reason)

@@ -1,7 +1,7 @@
-"""What people ask for in comments on pull requests that the service opened: follow-up jobs.
+"""Follow-up jobs that people request in comments on the service's pull requests.
 
-The comment is a stranger's until the platform says that its author may write. The service never
-answers itself: what it writes bears a mark.
+A comment counts only if the platform says that its author has write access. The service marks its
+own comments, so it never responds to itself.
 """
 
 import hashlib
@@ -17,20 +17,23 @@ from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
-from agentjobs.platform_sync.pulls import CommentDeferred
 from agentjobs.problems import Problem
 from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes
 
-# What a job is asked for is bounded as a whole, in JSON.
-_MOST_PROMPT_BYTES = 12_000
-_MOST_PLACE_CHARACTERS = 400
+# `config_override` is limited to 16 KiB of JSON.
+_MAX_PROMPT_BYTES = 12_000
+_MAX_PLACE_CHARACTERS = 400
 _log = logging.getLogger(__name__)
 
 
-class Conversation(msgspec.Struct, frozen=True):
-    """The pull request that a comment stands under, and through whom we read it.
+class CommentDeferred(Exception):
+    """The comment cannot be handled yet and should be handled again soon."""
 
-    `own_login` is an account that nobody but the service uses, empty if a person shares it.
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The pull request of a comment, and the connection through which it is read.
+
+    `own_login` is an account that only the service uses; empty if a person shares it.
     """
 
     address: RepoAddress
@@ -44,8 +47,8 @@ class Conversation(msgspec.Struct, frozen=True):
 async def handle_comment(
     context: JobsContext, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
 ) -> None:
-    """Whatever is said on a pull request of ours comes here. Raises ForgeError."""
-    if instruction_in(comment.text, context.settings.mention) is None:
+    """Handle a new comment on a pull request. Raises ForgeError and CommentDeferred."""
+    if parse_instruction(comment.text, context.settings.mention) is None:
         return
     row = await context.db.fetch_one(
         "SELECT o.plan, c.kind, c.account FROM forge_connections c"
@@ -60,25 +63,25 @@ async def handle_comment(
         row["plan"],
         repo.connection_id,
         number,
-        # A person's own token is no reason not to hear the person.
+        # Comments of a person whose token the connection uses count as the person's.
         (row["account"] or "") if row["kind"] == "app" else "",
     )
-    await answer_comment(context, platform, conversation, comment)
+    await respond_to_comment(context, platform, conversation, comment)
 
 
-async def answer_comment(
+async def respond_to_comment(
     context: JobsContext, platform: Platform, conversation: Conversation, comment: Comment
 ) -> None:
-    """Starts what is asked for, once, and says so under it. Raises ForgeError."""
-    instruction = instruction_in(comment.text, context.settings.mention)
+    """Start the requested follow-up once and reply. Raises ForgeError and CommentDeferred."""
+    instruction = parse_instruction(comment.text, context.settings.mention)
     if instruction is None or comment.author == conversation.own_login:
         return
     repo, number = conversation.address, conversation.number
     if not await _may_write(platform, repo, comment):
         return
-    said = await _start(context, platform.platform, conversation, comment, instruction)
-    if said is not None:
-        await platform.comment(repo, number, f"{OWN_MARK}\n{said}")
+    reply = await _start_follow_up(context, platform.platform, conversation, comment, instruction)
+    if reply is not None:
+        await platform.comment(repo, number, f"{OWN_MARK}\n{reply}")
 
 
 async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) -> bool:
@@ -89,48 +92,46 @@ async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) ->
     except ForgeError as error:
         if error.fault != "denied":
             raise
-        # Nobody is believed whom the platform does not speak for.
-        _log.warning("a comment's author is not known to us: %s", error, extra={"fields": fields})
+        _log.warning(
+            "the permission of a comment's author is unknown: %s", error, extra={"fields": fields}
+        )
         return False
-    _log.info("a comment asks for work, its author may not write", extra={"fields": fields})
+    _log.info("ignored a comment whose author has no write access", extra={"fields": fields})
     return False
 
 
-def instruction_in(text: str, mention: str) -> str | None:
-    """What stands behind the mention that the comment begins with; None if there is nothing."""
+def parse_instruction(text: str, mention: str) -> str | None:
+    """The text after the mention that starts the comment; None if there is none."""
     if OWN_MARK in text:
         return None
     pattern = rf"\s*@{re.escape(mention)}(?![\w/-]|\.\w)[:,]?(.*)"
-    asked = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
-    if asked is None:
+    match = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
+    if match is None:
         return None
-    return truncate_bytes(strip_control_characters(asked[1]).strip(), _MOST_PROMPT_BYTES) or None
+    return truncate_bytes(strip_control_characters(match[1]).strip(), _MAX_PROMPT_BYTES) or None
 
 
-def prompt_of(instruction: str, place: str) -> str:
-    """What the job is asked for: of a comment on a line, with where it stands."""
-    about = single_line(place)[:_MOST_PLACE_CHARACTERS]
-    return (
-        truncate_bytes(f"About {about}:\n{instruction}", _MOST_PROMPT_BYTES)
-        if about
-        else instruction
-    )
+def prompt_for(instruction: str, place: str) -> str:
+    """The follow-up's prompt; for a comment on a line it starts with the place."""
+    about = single_line(place)[:_MAX_PLACE_CHARACTERS]
+    if not about:
+        return instruction
+    return truncate_bytes(f"About {about}:\n{instruction}", _MAX_PROMPT_BYTES)
 
 
-async def _start(
+async def _start_follow_up(
     context: JobsContext,
     platform: str,
     conversation: Conversation,
     comment: Comment,
     instruction: str,
 ) -> str | None:
-    """The words of the answer; None when it was given before."""
-    job_id = await _latest_job(context, conversation)
+    """The text of the reply; None if the comment was handled before."""
+    job_id = await _latest_completed_job(context, conversation)
     if job_id is None:
-        if await _is_being_opened(context, conversation):
+        if await _has_unfinished_job(context, conversation):
             raise CommentDeferred
         return None
-    name = f"@{comment.author} on {platform}"
     caller = Caller(
         organization_id=conversation.organization_id,
         organization=conversation.address.organization,
@@ -138,27 +139,26 @@ async def _start(
         key_id=f"{platform}:{comment.author}",
         scope="jobs",
         git_write=False,
-        name=name,
+        name=f"@{comment.author} on {platform}",
     )
-    # A service that is killed in between reads the comment again.
+    # A service that is killed before it records the comment reads it again.
     claim = IdempotencyClaim(
         f"{comment.kind}:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
-        # Without its place: the lines may have moved when it is read again.
+        # The place is left out: the line may have moved when the comment is read again.
         hashlib.sha256(instruction.encode(errors="replace")).digest(),
     )
-    request = FollowUpRequest(prompt_of(instruction, comment.place))
+    request = FollowUpRequest(prompt_for(instruction, comment.place))
     try:
-        made = await follow_up_job(context, caller, job_id, request, idempotency=claim)
+        created = await follow_up_job(context, caller, job_id, request, idempotency=claim)
     except Problem as problem:
         return f"No follow-up was started: {problem.message}"
-    if made.replayed:
+    if created.replayed:
         return None
-    url = f"{context.settings.effective_public_url}/jobs/{made.receipt.job_id}"
-    return f"Started: [{made.receipt.job_id}]({url}) goes on with this pull request."
+    url = f"{context.settings.effective_public_url}/jobs/{created.receipt.job_id}"
+    return f"Started a follow-up on this pull request: [{created.receipt.job_id}]({url})"
 
 
-async def _is_being_opened(context: JobsContext, conversation: Conversation) -> bool:
-    """Whether the job that made the pull request is not finished yet."""
+async def _has_unfinished_job(context: JobsContext, conversation: Conversation) -> bool:
     row = await context.db.fetch_one(
         "SELECT j.id FROM pulls p JOIN jobs j ON j.repo_id = p.repo_id AND j.branch = p.head_branch"
         " WHERE p.repo_id = :repo_id AND p.number = :number AND j.organization_id = :owner"
@@ -170,7 +170,7 @@ async def _is_being_opened(context: JobsContext, conversation: Conversation) -> 
     return row is not None
 
 
-async def _latest_job(context: JobsContext, conversation: Conversation) -> str | None:
+async def _latest_completed_job(context: JobsContext, conversation: Conversation) -> str | None:
     row = await context.db.fetch_one(
         "SELECT MAX(id) AS id FROM jobs WHERE repo_id = :repo_id AND pr_number = :number"
         " AND status = 'completed'",

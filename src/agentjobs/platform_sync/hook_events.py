@@ -1,6 +1,7 @@
-"""What platforms told us, as rows: each delivery once, worked off by marking what to look at.
+"""Webhook events of platforms, as rows of `forge_hints`: each delivery is stored once, and
+processing it makes what it names due for a sync.
 
-Starts nothing and believes nothing: what is marked is asked about, that is all.
+Nothing starts here and no payload is trusted: the sync asks the platform.
 """
 
 import logging
@@ -10,27 +11,31 @@ from typing import Literal
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.connections import health
 from agentjobs.forges.hooks import HookEvent
 from agentjobs.identifiers import new_id
+from agentjobs.pulls import platform_pulls
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs.store.leases import backoff_ms
 
-MOST_AT_ONCE = 100
-MOST_TRIES = 8
-MOST_REMEMBERED = 10_000
+MAX_BATCH = 100
+MAX_ATTEMPTS = 8
+MAX_STORED = 10_000
 
-# unconnected: of a repository that is nothing to us, so it is not remembered.
+# unconnected: the repository is not connected, so the delivery is not stored.
 DeliveryStatus = Literal["new", "known", "unconnected"]
 
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
-_MOST_REASON_LENGTH = 500
-_SEEN_AGAIN_MS = 60 * SECOND_MS
-# Between two looks at a repository that is pushed to all the time.
-_PUSH_GAP_MS = 10 * SECOND_MS
-_BATCH = 500
+_MAX_BACKOFF_MS = _FIRST_BACKOFF_MS * 2**MAX_ATTEMPTS
+_MAX_REASON_LENGTH = 500
+_HOOK_SEEN_INTERVAL_MS = 60 * SECOND_MS
+# Between two syncs of a repository that is pushed to all the time.
+_PUSH_INTERVAL_MS = 10 * SECOND_MS
+_PRUNE_BATCH = 500
 _log = logging.getLogger(__name__)
 
-_NAMED = (
+_NAMED_REPOS = (
     "connection_id = :connection_id AND disconnected_at IS NULL"
     " AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id)"
 )
@@ -39,42 +44,42 @@ _NAMED = (
 class DueHookEvent(msgspec.Struct, frozen=True):
     id: str
     connection_id: str
-    hint: HookEvent
-    tries: int
+    event: HookEvent
+    attempts: int
 
 
 async def record_hook_delivery(
-    db: Database, connection_id: str, delivery_id: str, hint: HookEvent | None
+    db: Database, connection_id: str, delivery_id: str, event: HookEvent | None
 ) -> DeliveryStatus:
-    """That hooks arrive at all is noted even without a hint."""
-    return await db.transact(_note_delivery, connection_id, delivery_id, hint)
+    """Store a delivery. One without an event only shows that hooks arrive."""
+    return await db.transact(_record, connection_id, delivery_id, event)
 
 
 async def process_hook_events(db: Database) -> int:
-    """The oldest of them, a bounded number at once, so that a flood leaves time for the rest.
+    """Process a bounded batch of due events, the oldest first; returns how many were due.
 
-    How many were due. One host does it; twice would do no harm.
+    Runs on one host; processing an event twice would be harmless.
     """
-    due = await _due_hints(db)
+    due = await _due_events(db)
     if not due:
         return 0
     try:
-        await db.transact(_work_off, due)
+        await db.transact(_process, due)
     except StoreUnavailable:
         raise
-    except Exception:  # noqa: BLE001 - told apart below: one must not keep the others waiting
-        for one in due:
-            await _work_off_alone(db, one)
+    except Exception:  # noqa: BLE001 - one event must not block the others
+        for event in due:
+            await _process_alone(db, event)
     return len(due)
 
 
 async def prune_hook_events(db: Database, now: int | None = None) -> int:
-    """A batch of those that are done with and of no use: told more than a day ago, or very many
-    of one connection. How many."""
+    """Delete a batch of processed events that are older than a day, or of a connection that has
+    very many; returns how many were deleted."""
     before = (now_ms() if now is None else now) - DAY_MS
     rows = await db.fetch_all(
         "SELECT id FROM forge_hints WHERE received_at < :before AND due_at IS NULL"
-        f" ORDER BY received_at LIMIT {_BATCH}",
+        f" ORDER BY received_at LIMIT {_PRUNE_BATCH}",
         before=before,
     )
     if not rows:
@@ -82,25 +87,18 @@ async def prune_hook_events(db: Database, now: int | None = None) -> int:
             "SELECT h.id FROM forge_hints h JOIN (SELECT connection_id FROM forge_hints"
             "  GROUP BY connection_id HAVING COUNT(*) > :most LIMIT 1) c"
             " ON c.connection_id = h.connection_id WHERE h.due_at IS NULL"
-            f" ORDER BY h.received_at LIMIT {_BATCH}",
-            most=MOST_REMEMBERED,
+            f" ORDER BY h.received_at LIMIT {_PRUNE_BATCH}",
+            most=MAX_STORED,
         )
     return await db.transact(_delete, [row["id"] for row in rows]) if rows else 0
 
 
-async def _note_delivery(
-    tx: Transaction, connection_id: str, delivery_id: str, hint: HookEvent | None
+async def _record(
+    tx: Transaction, connection_id: str, delivery_id: str, event: HookEvent | None
 ) -> DeliveryStatus:
+    await health.record_hook(tx, connection_id)
     now = now_ms()
-    # Its row need not be written for every delivery of a busy platform.
-    await tx.execute(
-        "UPDATE forge_connections SET hook_seen_at = :now WHERE id = :id"
-        " AND (hook_seen_at IS NULL OR hook_seen_at < :before)",
-        id=connection_id,
-        now=now,
-        before=now - _SEEN_AGAIN_MS,
-    )
-    if hint is None or not await _is_connected(tx, connection_id, hint, now):
+    if event is None or not await _is_connected(tx, connection_id, event, now):
         return "unconnected"
     is_new = await tx.execute(
         "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
@@ -109,9 +107,9 @@ async def _note_delivery(
         id=new_id("hnt"),
         connection_id=connection_id,
         delivery_id=delivery_id,
-        kind=hint.kind,
-        external_id=hint.external_id,
-        number=hint.number,
+        kind=event.kind,
+        external_id=event.external_id,
+        number=event.number,
         now=now,
     )
     if is_new:
@@ -119,28 +117,28 @@ async def _note_delivery(
     return "new" if is_new else "known"
 
 
-async def _is_connected(tx: Transaction, connection_id: str, hint: HookEvent, now: int) -> bool:
-    if hint.external_id is None:
+async def _is_connected(tx: Transaction, connection_id: str, event: HookEvent, now: int) -> bool:
+    if event.external_id is None:
         return True
     row = await tx.fetch_one(
         "SELECT id, hook_seen_at FROM repos WHERE connection_id = :connection_id"
         " AND external_id = :external_id AND disconnected_at IS NULL",
         connection_id=connection_id,
-        external_id=hint.external_id,
+        external_id=event.external_id,
     )
     if row is None:
         return False
-    if (row["hook_seen_at"] or 0) < now - _SEEN_AGAIN_MS:
+    if (row["hook_seen_at"] or 0) < now - _HOOK_SEEN_INTERVAL_MS:
         await tx.execute(
             "UPDATE repos SET hook_seen_at = :now WHERE id = :id", id=row["id"], now=now
         )
     return True
 
 
-async def _due_hints(db: Database) -> list[DueHookEvent]:
+async def _due_events(db: Database) -> list[DueHookEvent]:
     rows = await db.fetch_all(
         "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
-        f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MOST_AT_ONCE}",
+        f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MAX_BATCH}",
         now=now_ms(),
     )
     return [
@@ -154,68 +152,57 @@ async def _due_hints(db: Database) -> list[DueHookEvent]:
     ]
 
 
-async def _work_off(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
-    # Many speak of the same.
-    for connection_id, hint in dict.fromkeys((one.connection_id, one.hint) for one in due):
-        await _mark(tx, connection_id, hint)
+async def _process(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
+    # Many deliveries name the same thing.
+    for connection_id, event in dict.fromkeys((item.connection_id, item.event) for item in due):
+        await _make_due(tx, connection_id, event)
     await tx.execute(
         "UPDATE forge_hints SET due_at = NULL WHERE id IN (SELECT value FROM each(:ids))",
-        ids=[one.id for one in due],
+        ids=[item.id for item in due],
     )
 
 
-async def _work_off_alone(db: Database, due: DueHookEvent) -> None:
+async def _process_alone(db: Database, due: DueHookEvent) -> None:
     try:
-        await db.transact(_work_off, [due])
+        await db.transact(_process, [due])
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - later again, but not for ever
-        _log.exception("a hint was not worked off")
-        reason = f"{type(error).__name__}: {error}"[:_MOST_REASON_LENGTH]
-        await db.transact(_put_off, due, reason)
+    except Exception as error:  # noqa: BLE001 - retried, but not for ever
+        _log.exception("a hook event was not processed")
+        reason = f"{type(error).__name__}: {error}"[:_MAX_REASON_LENGTH]
+        await db.transact(_postpone, due, reason)
 
 
-async def _mark(tx: Transaction, connection_id: str, hint: HookEvent) -> None:
-    named = {"connection_id": connection_id, "external_id": hint.external_id}
+async def _make_due(tx: Transaction, connection_id: str, event: HookEvent) -> None:
+    named = {"connection_id": connection_id, "external_id": event.external_id}
     now = now_ms()
-    if hint.number is not None:
-        # Of what is said on pull requests only ours matter, and of those not what is over.
-        is_ours = await tx.execute(
-            "UPDATE pulls SET told_at = :now WHERE number = :number AND state <> 'merged'"
-            f" AND repo_id IN (SELECT id FROM repos WHERE {_NAMED})",
-            number=hint.number,
-            now=now,
-            **named,
-        )
-        if not is_ours:
-            return
-    else:
-        await tx.execute(f"UPDATE repos SET told_at = :now WHERE {_NAMED}", now=now, **named)
-    if hint.kind == "repository":
-        # It may well be that what was in the way is over.
-        await tx.execute(
-            "UPDATE forge_connections SET resting_until = NULL WHERE id = :id", id=connection_id
-        )
-    # A repository in trouble keeps its backoff whatever is pushed to it.
-    only = "" if hint.kind == "repository" else " AND sync_failures = 0"
+    if event.number is None:
+        await tx.execute(f"UPDATE repos SET told_at = :now WHERE {_NAMED_REPOS}", now=now, **named)
+    elif not await platform_pulls.mark_event(tx, connection_id, event.external_id, event.number):
+        return
+    if event.kind == "repository":
+        # The event may mean that the platform is back.
+        await health.end_pause(tx, connection_id)
+    # Pushes and comments do not shorten the backoff of a repository whose syncs fail.
+    only = "" if event.kind == "repository" else " AND sync_failures = 0"
     await tx.execute(
         "UPDATE repos SET sync_due_at = CASE WHEN synced_at + :gap > :now THEN synced_at + :gap"
-        f" ELSE CAST(:now AS BIGINT) END WHERE {_NAMED} AND sync_due_at > :now{only}",
+        f" ELSE CAST(:now AS BIGINT) END WHERE {_NAMED_REPOS} AND sync_due_at > :now{only}",
         now=now,
-        gap=_PUSH_GAP_MS if hint.kind == "push" else 0,
+        gap=_PUSH_INTERVAL_MS if event.kind == "push" else 0,
         **named,
     )
 
 
-async def _put_off(tx: Transaction, due: DueHookEvent, reason: str) -> None:
-    tries = due.tries + 1
-    backoff = _FIRST_BACKOFF_MS * 2 ** min(tries - 1, MOST_TRIES)
+async def _postpone(tx: Transaction, due: DueHookEvent, reason: str) -> None:
+    attempts = due.attempts + 1
+    backoff = backoff_ms(due.attempts, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
     await tx.execute(
         "UPDATE forge_hints SET due_at = :due_at, error = :reason, tries = :tries WHERE id = :id",
         id=due.id,
-        due_at=None if tries >= MOST_TRIES else now_ms() + backoff,
+        due_at=None if attempts >= MAX_ATTEMPTS else now_ms() + backoff,
         reason=reason,
-        tries=tries,
+        tries=attempts,
     )
 
 

@@ -1,235 +1,244 @@
-"""Keeps the rows of pull requests as their platform has them, and hears what is said on them.
+"""Syncs the rows of pull requests with their platform and handles new comments on them.
 
-Only those that the service opened have rows. What a comment means is the listener's matter.
+Only pull requests that the service opened have rows.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
-from agentjobs.forges.text import MOST_TITLE_CHARACTERS, shown
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, shown
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
+from agentjobs.platform_sync.comments import CommentDeferred, handle_comment
 from agentjobs.problems import Problem
-from agentjobs.pulls import sync_rows
-from agentjobs.pulls.sync_rows import MOST_TOLD, Asked, OnReady, PullRow
-from agentjobs.store.database import Database, StoreError, Transaction
+from agentjobs.pulls import platform_pulls
+from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
+from agentjobs.store.database import StoreError, Transaction
 
-__all__ = ["CommentDeferred", "OnComment", "OnReady", "PullSync", "PullsSeen"]
-
-# A comment with a higher number than all before; heard again if it raises.
-OnComment = Callable[[PlatformRepo, int, Comment, Platform], Awaitable[None]]
-
-MOST_TRIES = 3
-ANSWER_SECONDS = 120.0
-# Removed for good only when its platform did not know it so often in a row.
-MOST_MISSING = 3
-# A platform that does not answer is not the comment's fault; only in the end it may be.
-_AWAY_TRY = 1 / 20
-_MOST_REMEMBERED = 10_000
-_SLOW = "Its platform is slow: not all pull requests were read within 2 minutes, the rest is later."
+MAX_ATTEMPTS = 3
+TIMEOUT_SECONDS = 120.0
+# A pull request counts as deleted once its platform did not find it so often in a row.
+MAX_MISSING = 3
+# An unavailable platform is not the comment's fault, so such an attempt counts little.
+_UNAVAILABLE_ATTEMPT = 1 / 20
+_MAX_REMEMBERED = 10_000
+_SLOW = "The platform is slow: not all pull requests were read within 2 minutes; more follow later."
 _log = logging.getLogger(__name__)
 
 _KINDS: tuple[CommentKind, ...] = ("comment", "line", "review")
-_Key = tuple[str, int, CommentKind, int]
+# Repository, pull request, kind, comment.
+_CommentKey = tuple[str, int, CommentKind, int]
 
 
-class CommentDeferred(Exception):
-    """The listener cannot know yet what a comment means; it is to be heard again soon."""
-
-
-class PullsSeen(msgspec.Struct, frozen=True):
-    """`note`: what could not be read or handled; `is_waiting`: some are to be asked again soon."""
+class PullSyncResult(msgspec.Struct, frozen=True):
+    """`note`: what could not be read or handled; `is_incomplete`: read some again soon."""
 
     note: str | None = None
-    is_waiting: bool = False
+    is_incomplete: bool = False
 
 
 @dataclass
-class _Look:
-    """`is_there`: the repository itself has answered, just now."""
+class _Run:
+    """One sync of one repository's pull requests.
+
+    `is_repo_present`: the platform has just returned the repository itself.
+    """
 
     repo: PlatformRepo
     platform: Platform
-    is_there: bool
+    is_repo_present: bool
     since: int = field(default_factory=now_ms)
-    asked: list[int] = field(default_factory=list)
-    done: list[int] = field(default_factory=list)
-    found: list[int] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
+    current: list[int] = field(default_factory=list)
+    present: list[int] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+    deferred: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    aways: list[ForgeError] = field(default_factory=list)
+    unavailable: list[ForgeError] = field(default_factory=list)
 
-    def result(self) -> Asked:
-        # Where the repository did not answer itself, it may be the one that is gone.
-        missing = self.gone if self.is_there else []
-        return Asked(self.since, self.asked, self.done, self.found, missing, self.waiting)
+    def result(self) -> ReadPulls:
+        # If the platform did not return the repository, the whole repository may be missing.
+        missing = self.missing if self.is_repo_present else []
+        return ReadPulls(self.since, self.read, self.current, self.present, missing, self.deferred)
 
 
 @dataclass
 class PullSync:
-    """As long as this process lives `tries` counts how often a comment failed its listener, and
-    `ahead` are those that were heard although one before them failed."""
+    """One per process, in which `attempts` counts failures per comment; `handled_early` are
+    comments that were handled although an earlier one failed."""
 
-    db: Database
-    on_ready: OnReady
-    on_comment: OnComment
-    tries: dict[_Key, float] = field(default_factory=dict)
-    ahead: set[_Key] = field(default_factory=set)
+    context: JobsContext
+    attempts: dict[_CommentKey, float] = field(default_factory=dict)
+    handled_early: set[_CommentKey] = field(default_factory=set)
 
     async def sync(
-        self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_there: bool
-    ) -> PullsSeen:
-        """Raises ForgeError where the platform is away or does not know us; whatever concerns one
-        pull request or one comment only is a note."""
-        look = _Look(repo, platform, is_there)
-        told = await sync_rows.told_pulls(self.db, repo.id)
-        rows = await self._chosen(due, told[:MOST_TOLD])
+        self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_repo_present: bool
+    ) -> PullSyncResult:
+        """Raises ForgeError if the platform is unavailable or refuses the credential; errors that
+        concern a single pull request or comment become a note."""
+        db = self.context.db
+        run = _Run(repo, platform, is_repo_present)
+        with_events = await platform_pulls.pulls_with_events(db, repo.id)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                for row in rows:
-                    await self._ask(look, row)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                for row in await self._choose(due, with_events[:MAX_WITH_EVENTS]):
+                    await self._read(run, row)
         except TimeoutError:
-            look.notes.append(_SLOW)
+            run.notes.append(_SLOW)
         finally:
-            if look.asked:
-                await self.db.transact(sync_rows.mark_asked, repo.id, look.result())
-        if look.aways and not is_there:
-            raise look.aways[0]
-        note = look.notes[0] if look.notes else None
-        return PullsSeen(note, is_waiting=bool(look.waiting) or len(told) > MOST_TOLD)
+            if run.read:
+                await db.transact(platform_pulls.mark_read, repo.id, run.result())
+        if run.unavailable and not is_repo_present:
+            raise run.unavailable[0]
+        note = run.notes[0] if run.notes else None
+        is_incomplete = bool(run.deferred) or len(with_events) > MAX_WITH_EVENTS
+        return PullSyncResult(note, is_incomplete)
 
-    async def _chosen(self, due: DueSync, told: Sequence[PullRow]) -> list[PullRow]:
-        if not due.is_whole:
-            return list(told)
-        followed = await sync_rows.followed_pulls(self.db, due.repo.id)
-        first = {row.number for row in told}
-        others = sync_rows.in_turn(followed, now_ms())
-        return [*told, *(row for row in others if row.number not in first)]
+    async def _choose(self, due: DueSync, with_events: Sequence[PullRow]) -> list[PullRow]:
+        if not due.is_full:
+            return list(with_events)
+        followed = await platform_pulls.followed_pulls(self.context.db, due.repo.id)
+        first = {row.number for row in with_events}
+        others = platform_pulls.choose_for_full_sync(followed, now_ms())
+        return [*with_events, *(row for row in others if row.number not in first)]
 
-    async def _ask(self, look: _Look, row: PullRow) -> None:
-        look.asked.append(row.number)
+    async def _read(self, run: _Run, row: PullRow) -> None:
+        run.read.append(row.number)
         try:
-            is_heard = await self._sync_one(look, row)
+            is_current = await self._sync_pull(run, row)
         except ForgeError as error:
-            if error.fault == "unauthorized" or (error.fault == "away" and look.aways):
+            if error.fault == "unauthorized" or (error.fault == "away" and run.unavailable):
                 raise
             if error.fault == "away":
-                # Perhaps it is this one's fault alone: the next one tells.
-                look.aways.append(error)
-            look.notes.append(str(error))
+                # Only this pull request may be affected: the next one tells.
+                run.unavailable.append(error)
+            run.notes.append(str(error))
         else:
-            (look.done if is_heard else look.waiting).append(row.number)
+            (run.current if is_current else run.deferred).append(row.number)
 
-    async def _sync_one(self, look: _Look, row: PullRow) -> bool:
-        """False: something that was said is to be heard again."""
-        found = await self._found(look, row)
-        if found != _as_it_was(row):
-            await self.db.transact(self._update, look.repo, row, found)
-        return found.state != "open" or await self._hear(look, row)
+    async def _sync_pull(self, run: _Run, row: PullRow) -> bool:
+        """False if a comment has to be handled again."""
+        remote = await self._fetch(run, row)
+        if remote != _stored(row):
+            await self.context.db.transact(self._update, run.repo, row, remote)
+        return remote.state != "open" or await self._handle_comments(run, row)
 
-    async def _found(self, look: _Look, row: PullRow) -> RemotePull:
+    async def _fetch(self, run: _Run, row: PullRow) -> RemotePull:
         try:
-            found = await look.platform.pull(look.repo.address, row.number)
+            remote = await run.platform.pull(run.repo.address, row.number)
         except ForgeError as error:
             if error.fault != "gone":
                 raise
-            look.gone.append(row.number)
-            was = _as_it_was(row)
-            is_removed = look.is_there and row.missing_looks + 1 >= MOST_MISSING
-            return msgspec.structs.replace(was, state="closed") if is_removed else was
-        look.found.append(row.number)
-        return msgspec.structs.replace(found, title=shown(found.title, MOST_TITLE_CHARACTERS))
+            run.missing.append(row.number)
+            stored = _stored(row)
+            is_deleted = run.is_repo_present and row.missing_looks + 1 >= MAX_MISSING
+            return msgspec.structs.replace(stored, state="closed") if is_deleted else stored
+        run.present.append(row.number)
+        return msgspec.structs.replace(remote, title=shown(remote.title, MAX_TITLE_CHARACTERS))
 
     async def _update(
-        self, tx: Transaction, repo: PlatformRepo, row: PullRow, found: RemotePull
+        self, tx: Transaction, repo: PlatformRepo, row: PullRow, remote: RemotePull
     ) -> None:
-        if await sync_rows.update(tx, repo.id, row, found, self.on_ready):
-            tx.announce(f"events:{repo.organization_id}")
+        if not await platform_pulls.update_pull(tx, repo.id, row, remote):
+            return
+        if row.draft and not remote.draft and remote.state == "open":
+            await request_review(tx, repo.id, row.number)
+        tx.announce(f"events:{repo.organization_id}")
 
-    async def _hear(self, look: _Look, row: PullRow) -> bool:
-        if row.number in look.gone:
+    async def _handle_comments(self, run: _Run, row: PullRow) -> bool:
+        if row.number in run.missing:
             return True
-        told = await look.platform.comments(look.repo.address, row.number, row.heard)
-        is_all_heard = True
+        comments = await run.platform.comments(run.repo.address, row.number, row.comment_cursor)
+        is_all_handled = True
         for kind in _KINDS:
-            comments = sorted((one for one in told if one.kind == kind), key=lambda one: one.id)
-            seen = row.seen(kind)
-            if seen is None:
-                # What was said before anybody listened is no order of today.
-                newest = comments[-1].id if comments else 0
-                await self.db.transact(sync_rows.mark_heard, look.repo.id, row.number, kind, newest)
+            of_kind = sorted(
+                (comment for comment in comments if comment.kind == kind),
+                key=lambda comment: comment.id,
+            )
+            last_id = row.last_comment_id(kind)
+            if last_id is None:
+                # Comments older than the cursor start nothing.
+                newest = of_kind[-1].id if of_kind else 0
+                await self._advance((run.repo.id, row.number, kind, newest))
                 continue
-            newer = [one for one in comments if one.id > seen]
-            is_all_heard = await self._hear_newer(look, row, newer) and is_all_heard
-        return is_all_heard
+            newer = [comment for comment in of_kind if comment.id > last_id]
+            is_all_handled = await self._handle_newer(run, row, newer) and is_all_handled
+        return is_all_handled
 
-    async def _hear_newer(self, look: _Look, row: PullRow, comments: Sequence[Comment]) -> bool:
-        """Of one kind, the oldest first."""
-        is_behind = False
+    async def _handle_newer(self, run: _Run, row: PullRow, comments: Sequence[Comment]) -> bool:
+        """Comments of one kind, the oldest first; False if some have to be handled again."""
+        has_failed = False
         for comment in comments:
-            key = (look.repo.id, row.number, comment.kind, comment.id)
+            key = (run.repo.id, row.number, comment.kind, comment.id)
             try:
-                is_heard = await self._hear_one(look, key, comment)
+                is_handled = await self._handle(run, key, comment)
             except CommentDeferred:
                 return False
-            if not is_heard:
-                is_behind = True
-            elif is_behind:
-                self.ahead.add(key)
+            if not is_handled:
+                has_failed = True
+            elif has_failed:
+                self.handled_early.add(key)
             else:
-                await self.db.transact(sync_rows.mark_heard, *key)
-                self.ahead.discard(key)
-        return not is_behind
+                await self._advance(key)
+                self.handled_early.discard(key)
+        return not has_failed
 
-    async def _hear_one(self, look: _Look, key: _Key, comment: Comment) -> bool:
-        """False: it failed, and is to be tried again. Raises CommentDeferred."""
-        if key in self.ahead:
+    async def _advance(self, key: _CommentKey) -> None:
+        await self.context.db.transact(platform_pulls.advance_cursor, *key)
+
+    async def _handle(self, run: _Run, key: _CommentKey, comment: Comment) -> bool:
+        """False if it failed and should be tried again. Raises CommentDeferred."""
+        if key in self.handled_early:
             return True
         try:
-            await self.on_comment(look.repo, key[1], comment, look.platform)
+            await handle_comment(self.context, run.repo, key[1], comment, run.platform)
         except (CommentDeferred, StoreError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a stranger wrote, the others are heard
-            is_away = isinstance(error, ForgeError) and error.fault in {"away", "unauthorized"}
-            if self._is_tried_again(key, error, _AWAY_TRY if is_away else 1):
-                look.notes.append(f"A comment on #{key[1]} was not handled: {_words(error)}")
-                if is_away:
+        except Exception as error:  # noqa: BLE001 - one comment must not block the others
+            is_unavailable = isinstance(error, ForgeError) and error.fault in {
+                "away",
+                "unauthorized",
+            }
+            if self._may_retry(key, error, _UNAVAILABLE_ATTEMPT if is_unavailable else 1):
+                run.notes.append(f"A comment on #{key[1]} was not handled: {_reason(error)}")
+                if is_unavailable:
                     raise CommentDeferred from None
                 return False
-        self.tries.pop(key, None)
+        self.attempts.pop(key, None)
         return True
 
-    def _is_tried_again(self, key: _Key, error: Exception, weight: float) -> bool:
-        if len(self.tries) + len(self.ahead) >= _MOST_REMEMBERED:
-            self.tries.clear()
-            self.ahead.clear()
-        tries = self.tries[key] = self.tries.get(key, 0) + weight
-        fields = {"repo_id": key[0], "pull": key[1], key[2]: key[3], "tries": tries}
-        if tries < MOST_TRIES:
+    def _may_retry(self, key: _CommentKey, error: Exception, weight: float) -> bool:
+        if len(self.attempts) + len(self.handled_early) >= _MAX_REMEMBERED:
+            self.attempts.clear()
+            self.handled_early.clear()
+        attempts = self.attempts[key] = self.attempts.get(key, 0) + weight
+        fields = {"repo_id": key[0], "pull": key[1], key[2]: key[3], "attempts": attempts}
+        if attempts < MAX_ATTEMPTS:
             _log.warning("a comment was not handled", exc_info=error, extra={"fields": fields})
             return True
-        _log.error("a comment is passed over", exc_info=error, extra={"fields": fields})
+        _log.error("a comment is skipped", exc_info=error, extra={"fields": fields})
         return False
 
 
-def _as_it_was(row: PullRow) -> RemotePull:
+def _stored(row: PullRow) -> RemotePull:
     return RemotePull(
         row.number,
         row.title,
-        row.state,  # type: ignore[arg-type]  # the column has no other words
+        row.state,  # type: ignore[arg-type]  # the column has no other values
         row.draft,
         row.head_commit,
         row.url or "",
     )
 
 
-def _words(error: Exception) -> str:
-    """Its own only where they were written for people."""
-    told = isinstance(error, Problem | ForgeError)
-    return str(error) if told else "something failed inside the service; its log says what."
+def _reason(error: Exception) -> str:
+    """Messages of other exceptions may contain secrets."""
+    is_public = isinstance(error, Problem | ForgeError)
+    return str(error) if is_public else "an internal error occurred; see the service's log."

@@ -1,13 +1,10 @@
-"""How a repository of a platform stands: by which connection, read when, and what is in the way.
-
-For those who look; `platform_sync` is what changes it.
-"""
+"""The sync state of repositories, as pages show it: connection, last sync, errors."""
 
 import msgspec
 
 from agentjobs.store.database import Database, Row
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 
 _FIELDS = (
     "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at,"
@@ -15,14 +12,14 @@ _FIELDS = (
 )
 
 
-class SyncedRepo(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` is the platform's own page of it, as the connection and the name say."""
+class RepoSyncState(msgspec.Struct, frozen=True, kw_only=True):
+    """`url` is the repository's page on its platform."""
 
     id: str
     full_name: str
     platform: str
     url: str
-    # No commit was fetched yet.
+    # No commit has been fetched yet.
     is_new: bool
     index_status: str
     due_at: int | None
@@ -35,9 +32,9 @@ class SyncedRepo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectedRepos(msgspec.Struct, frozen=True):
-    """`repos` are the first of them, by their names."""
+    """`repos` are the first of `total`, sorted by name."""
 
-    repos: list[SyncedRepo]
+    repos: list[RepoSyncState]
     total: int
 
 
@@ -48,29 +45,29 @@ _SELECT = (
 )
 
 
-async def sync_state(db: Database, repo_id: str) -> SyncedRepo | None:
-    """None for a repository that no platform keeps."""
+async def sync_state(db: Database, repo_id: str) -> RepoSyncState | None:
+    """None for a repository of the platform `local`."""
     row = await db.fetch_one(f"{_SELECT} AND r.id = :repo_id", repo_id=repo_id)
-    return None if row is None else _synced(row)
+    return None if row is None else _state_from(row)
 
 
 async def repos_of_connection(
-    db: Database, connection_id: str, *, limit: int = MOST_LISTED
+    db: Database, connection_id: str, *, limit: int = MAX_LISTED
 ) -> ConnectedRepos:
     rows = await db.fetch_all(
         f"{_SELECT} AND r.connection_id = :connection_id ORDER BY r.full_name LIMIT :limit",
         connection_id=connection_id,
         limit=limit,
     )
-    found = [_synced(row) for row in rows]
-    if len(found) < limit:
-        return ConnectedRepos(found, len(found))
-    counted = await db.fetch_one(
+    repos = [_state_from(row) for row in rows]
+    if len(repos) < limit:
+        return ConnectedRepos(repos, len(repos))
+    count = await db.fetch_one(
         "SELECT COUNT(*) AS number FROM repos"
         " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
         connection_id=connection_id,
     )
-    return ConnectedRepos(found, len(found) if counted is None else counted["number"])
+    return ConnectedRepos(repos, len(repos) if count is None else count["number"])
 
 
 async def count_by_connection(db: Database, organization_id: str) -> dict[str, int]:
@@ -83,8 +80,8 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
     return {row["connection_id"]: row["number"] for row in rows}
 
 
-def _synced(row: Row) -> SyncedRepo:
-    return SyncedRepo(
+def _state_from(row: Row) -> RepoSyncState:
+    return RepoSyncState(
         id=row["id"],
         full_name=row["full_name"],
         platform=row["platform"],

@@ -1,6 +1,6 @@
-"""One look at a repository that a platform keeps: its name, its head, its pull requests.
+"""One sync of a repository with its platform: its name, its head, its pull requests.
 
-Reads as a table of contents; what goes wrong becomes words on the repository and a later look.
+Reads as a table of contents. Failures become an error on the repository and a later sync.
 """
 
 import asyncio
@@ -10,25 +10,25 @@ from typing import Protocol
 import msgspec
 
 from agentjobs.clock import SECOND_MS, now_ms
-from agentjobs.connections.repositories import why_not_connectable
+from agentjobs.connections.repositories import reason_not_connectable
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
+from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_trouble, refresh_copy
+from agentjobs.organizations import audit
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, next_due_at
-from agentjobs.platform_sync.connection_state import fail_connection, rest_connection
-from agentjobs.platform_sync.pulls import ANSWER_SECONDS, OnComment, OnReady, PullsSeen, PullSync
-from agentjobs.platform_sync.repo_rows import follow_name, record_head
+from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
 from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
-from agentjobs.settings.model import Settings
-from agentjobs.store.database import Database
+from agentjobs.repos.platform_rows import record_fetched_head, rename_repo
+from agentjobs.store.database import Database, IntegrityError
 
-# The next sync is the retry; within one sync there is little time for retries.
+# Failed syncs are repeated later, so a sync itself retries only briefly.
 RETRY_SECONDS = 5.0
-# What was to be heard later is heard so soon.
-AGAIN_SECONDS = 30
+# How soon deferred comments are handled again.
+DEFERRED_SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
@@ -37,97 +37,91 @@ class PlatformSource(Protocol):
         """Raises ForgeError."""
 
 
-class RepositoryGone(Exception):
-    """The platform has no such repository any more, or does not show it to us."""
+class RepositoryMissing(Exception):
+    """The platform no longer has the repository, or does not show it to this connection."""
 
 
 class PlatformUnreachable(Exception):
-    """The platform did not answer the first question, or not in time."""
+    """The platform did not answer the first request in time."""
 
 
 class PlatformSync:
-    """One for a process. `on_ready` is called in the transaction that records a draft as ready;
-    `on_comment` for each new comment on a pull request of ours, in their order, until it returned.
-    """
+    """One per process."""
 
-    def __init__(
-        self,
-        db: Database,
-        platforms: PlatformSource,
-        settings: Settings,
-        on_ready: OnReady,
-        on_comment: OnComment,
-    ) -> None:
-        self._db = db
+    def __init__(self, context: JobsContext, platforms: PlatformSource) -> None:
+        self._db = context.db
+        self._settings = context.settings
         self._platforms = platforms
-        self._settings = settings
-        self._pulls = PullSync(db, on_ready, on_comment)
+        self._pulls = PullSync(context)
 
     async def sync(self, claim: SyncClaim) -> bool:
-        """False: it failed, as its row says now."""
+        """False if it failed; the repository's row then has the error."""
         due = claim.due
         try:
-            seen = await self._look(due)
-        except RepositoryGone as error:
+            result = await self._sync(due)
+        except RepositoryMissing as error:
             await claim.fail(str(error))
         except PlatformUnreachable as error:
-            await claim.fail(str(error))
-            await rest_connection(self._db, due)
+            await claim.fail(str(error), is_unreachable=True)
         except ForgeError as error:
             if error.fault == "unauthorized":
-                await fail_connection(self._db, due, str(error))
+                await claim.fail_connection(str(error))
             else:
                 await claim.fail(str(error))
         else:
-            await self._finish(claim, seen)
+            await self._finish(claim, result)
             return True
-        _log.warning("a platform's repository was not read", extra={"fields": _fields(due)})
+        fields = {"repo_id": due.repo.id, "failures": due.failures + 1}
+        _log.warning("the sync of a repository failed", extra={"fields": fields})
         return False
 
-    async def _finish(self, claim: SyncClaim, seen: PullsSeen) -> None:
+    async def _finish(self, claim: SyncClaim, result: PullSyncResult) -> None:
         due, now = claim.due, now_ms()
         whole_due_at = due.whole_due_at
-        if due.is_whole or whole_due_at is None:
+        if due.is_full or whole_due_at is None:
             whole_due_at = next_due_at(due, self._settings.forge_poll_seconds, now)
-        again_at = now + AGAIN_SECONDS * SECOND_MS if seen.is_waiting else None
-        await claim.finish(whole_due_at, seen.note, again_at=again_at)
+        due_at = now + DEFERRED_SECONDS * SECOND_MS if result.is_incomplete else None
+        await claim.finish(whole_due_at, result.note, due_at=due_at)
 
-    async def _look(self, due: DueSync) -> PullsSeen:
-        """Its note: what keeps it from being of use, or could not be read."""
-        platform, seen = await self._first_answer(due)
+    async def _sync(self, due: DueSync) -> PullSyncResult:
+        """The note says what keeps the repository from being used, or what was not read."""
+        platform, remote = await self._first_response(due)
         repo, note = due.repo, None
-        trouble: ForgeError | None = None
-        if seen is not None:
-            repo, note = await _follow_name(self._db, due.repo, seen)
-            note = why_not_connectable(seen) or note
-        if seen is not None and seen.default_branch:
+        fetch_error: ForgeError | None = None
+        if remote is not None:
+            repo, note = await _follow_name(self._db, due.repo, remote)
+            note = reason_not_connectable(remote) or note
+        if remote is not None and remote.default_branch:
             try:
-                await self._follow_head(due, repo, platform, seen.default_branch)
+                await self._follow_head(due, repo, platform, remote.default_branch)
             except ForgeError as error:
                 if error.fault == "unauthorized":
                     raise
-                # What became of its pull requests can be read all the same.
-                trouble = error
-        pulls = await self._pulls.sync(due, repo, platform, is_there=seen is not None)
-        if trouble is not None:
-            raise trouble
-        return PullsSeen(note or pulls.note, is_waiting=pulls.is_waiting)
+                # The pull requests can still be read.
+                fetch_error = error
+        pulls = await self._pulls.sync(due, repo, platform, is_repo_present=remote is not None)
+        if fetch_error is not None:
+            raise fetch_error
+        return PullSyncResult(note or pulls.note, pulls.is_incomplete)
 
-    async def _first_answer(self, due: DueSync) -> tuple[Platform, RemoteRepository | None]:
-        """None: only its pull requests are to be asked about."""
+    async def _first_response(self, due: DueSync) -> tuple[Platform, RemoteRepository | None]:
+        """None instead of the repository if only its pull requests are read."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                retry_budget = RetryBudget(RETRY_SECONDS)
-                platform = await self._platforms.adapter_for(due.repo.connection_id, retry_budget)
-                asks = due.asks_repository
-                return platform, (await _seen(platform, due.repo)) if asks else None
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                budget = RetryBudget(RETRY_SECONDS)
+                platform = await self._platforms.adapter_for(due.repo.connection_id, budget)
+                remote = await _fetch(platform, due.repo) if due.reads_repository else None
         except TimeoutError:
-            words = f"did not answer within {ANSWER_SECONDS:.0f} s; it is asked again later"
-            raise PlatformUnreachable(f"The platform of {due.repo.full_name} {words}.") from None
+            raise PlatformUnreachable(
+                f"The platform of {due.repo.full_name} did not answer within"
+                f" {TIMEOUT_SECONDS:.0f} s; the sync is repeated later."
+            ) from None
+        return platform, remote
 
     async def _follow_head(
         self, due: DueSync, repo: PlatformRepo, platform: Platform, branch: str
     ) -> None:
+        """Fetch the default branch into the copy and store its head."""
         target = repositories.path(self._settings.data_path, repo.id)
         try:
             async with platform.open_remote(repo.address, "") as remote:
@@ -135,12 +129,19 @@ class PlatformSync:
         except GitError as error:
             raise fetch_trouble(repo.full_name, branch, error) from None
         except OSError as error:
-            words = f"Its copy cannot be written ({error.strerror}); tell the operator."
-            raise ForgeError(words, "away") from None
-        await self._db.transact(record_head, repo, branch, head, again=due.failures > 0)
+            raise ForgeError(
+                f"The copy of the repository cannot be written ({error.strerror});"
+                " ask the operator of this service.",
+                "away",
+            ) from None
+        has_moved = (repo.default_branch, repo.head_commit) != (branch, head)
+        if has_moved or due.failures:
+            await self._db.transact(
+                record_fetched_head, repo.id, branch, head, only_unindexed=not has_moved
+            )
 
 
-async def _seen(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
+async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
     try:
         return await platform.repository(repo.address)
     except ForgeError as error:
@@ -148,30 +149,29 @@ async def _seen(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
             raise PlatformUnreachable(str(error)) from None
         if error.fault != "gone":
             raise
-        raise RepositoryGone(
-            f"{repo.full_name} is not there any more, or not shown to this connection: restore it"
-            f" or its permission on the platform, or disconnect it here. ({error})"
+        raise RepositoryMissing(
+            f"{repo.full_name} no longer exists on its platform, or this connection cannot see it:"
+            f" restore it or the permission there, or disconnect it here. ({error})"
         ) from None
 
 
 async def _follow_name(
-    db: Database, repo: PlatformRepo, seen: RemoteRepository
+    db: Database, repo: PlatformRepo, remote: RemoteRepository
 ) -> tuple[PlatformRepo, str | None]:
-    """The repository by its name of now, and what is to be said of it if that cannot be ours."""
-    if seen.full_name == repo.full_name:
+    """The repository under its current name, and why that name cannot be used here, if so."""
+    if remote.full_name == repo.full_name:
         return repo, None
-    renamed = msgspec.structs.replace(repo, full_name=seen.full_name)
+    renamed = msgspec.structs.replace(repo, full_name=remote.full_name)
     try:
-        validate_platform_name(seen.full_name)
+        validate_platform_name(remote.full_name)
     except Problem as problem:
         return renamed, problem.message
-    if await follow_name(db, repo, seen.full_name):
-        return renamed, None
-    return renamed, (
-        f"Its platform calls it {seen.full_name} now, and another repository is connected by that"
-        " name: disconnect that one first."
-    )
-
-
-def _fields(due: DueSync) -> dict[str, object]:
-    return {"repo_id": due.repo.id, "failures": due.failures + 1}
+    entry = audit.entry("repo.renamed", remote.full_name, before=repo.full_name)
+    try:
+        await db.transact(rename_repo, repo.id, repo.organization_id, remote.full_name, entry)
+    except IntegrityError:
+        return renamed, (
+            f"It was renamed to {remote.full_name} on its platform, and another repository is"
+            " connected under that name; disconnect that one first."
+        )
+    return renamed, None

@@ -1,4 +1,4 @@
-"""Makes a repository due for synchronization with its platform; `platform_sync` performs it."""
+"""Makes repositories due for synchronization with their platform; `platform_sync` performs it."""
 
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Transaction
@@ -9,7 +9,7 @@ TOPIC = "forges"
 async def request_sync(tx: Transaction, repo_id: str) -> None:
     """Make the repository due now, so that an error a job ran into appears on its page.
 
-    A repository whose last synchronizations failed keeps its backoff.
+    A repository whose last syncs failed keeps its backoff.
     """
     changed = await tx.execute(
         "UPDATE repos SET sync_due_at = :now, told_at = :now"
@@ -20,3 +20,14 @@ async def request_sync(tx: Transaction, repo_id: str) -> None:
     )
     if changed:
         tx.announce(TOPIC)
+
+
+async def retry_failed_syncs(tx: Transaction, connection_id: str) -> None:
+    """Make repositories of a connection due whose last sync failed."""
+    await tx.execute(
+        "UPDATE repos SET sync_due_at = :now, sync_failures = 0 WHERE connection_id = :id"
+        " AND disconnected_at IS NULL AND sync_error IS NOT NULL",
+        id=connection_id,
+        now=now_ms(),
+    )
+    tx.announce(TOPIC)

@@ -15,7 +15,7 @@ from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.issues import IssueTracker, issue_of
 from agentjobs.tickets.jira.tracker import JiraTracker, key_of
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound, Tracker
-from agentjobs.tickets.trackers import ConfiguredTracker, note_check, open_tracker, trackers_of
+from agentjobs.tickets.trackers import ConfiguredTracker, open_tracker, record_check, trackers_of
 
 _WRITTEN_LIKE = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
 _MOST_ID = 100
@@ -156,7 +156,7 @@ class Tickets:
     async def _note(self, tracker: ConfiguredTracker, error: str | None) -> None:
         # What a connection may not do is shown there: every repository may have another one.
         if tracker.kind == "jira" and (error is None) != (tracker.error is None):
-            await note_check(self._db, tracker.id, error)
+            await record_check(self._db, tracker.id, error)
 
 
 def jira_of(

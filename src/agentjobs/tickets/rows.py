@@ -92,7 +92,7 @@ async def remove(tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry
         await audit.write(tx, tracker.organization_id, entry)
 
 
-async def note_check(tx: Transaction, tracker_id: str, error: str | None) -> None:
+async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> None:
     await tx.execute(
         "UPDATE trackers SET error = :error, checked_at = :now"
         " WHERE id = :id AND removed_at IS NULL",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.connections.validate import checked_credential
+from agentjobs.connections.validate import validate_credential
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
@@ -18,7 +18,7 @@ from agentjobs.store.database import Database, IntegrityError
 from agentjobs.tickets import rows as tracker_rows
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_of
-from agentjobs.tickets.validate import checked_account, checked_name, checked_site
+from agentjobs.tickets.validate import checked_site, validate_account, validate_name
 
 __all__ = [
     "ConfiguredTracker",
@@ -26,11 +26,11 @@ __all__ = [
     "NewTracker",
     "add_tracker",
     "check_token",
-    "draft_of",
+    "draft_from",
     "find_tracker",
     "list_trackers",
-    "note_check",
     "open_tracker",
+    "record_check",
     "remove_tracker",
     "replace_token",
     "set_link_back",
@@ -56,16 +56,16 @@ class NewTracker:
     link_back: bool = False
 
 
-def draft_of(organization_id: str, new: NewTracker) -> ConfiguredTracker:
+def draft_from(organization_id: str, new: NewTracker) -> ConfiguredTracker:
     """What it would be, with nothing stored. Raises Problem."""
     if new.kind == "issues":
         # One name for all: a repository has one platform, and so one place for its issues.
         url, account, name = None, None, "issues"
     else:
         url = checked_site(new.url)
-        account = checked_account(new.account, new.flavour, url)
-        checked_credential("token", new.token)
-        name = checked_name(new.name or new.kind)
+        account = validate_account(new.account, new.flavour, url)
+        validate_credential("token", new.token)
+        name = validate_name(new.name or new.kind)
     return ConfiguredTracker(
         id=new_id("trk"),
         organization_id=organization_id,
@@ -82,7 +82,7 @@ async def add_tracker(
     db: Database, keys: SealingKeys, organization: str, new: NewTracker
 ) -> ConfiguredTracker:
     owner = await find_organization(db, organization)
-    tracker = draft_of(owner.id, new)
+    tracker = draft_from(owner.id, new)
     sealed = None if tracker.kind == "issues" else keys.seal(new.token, *_context(tracker))
     entry = audit.entry("tracker.added", tracker.name, kind=tracker.kind, url=tracker.url)
     try:
@@ -144,7 +144,7 @@ def check_token(tracker: ConfiguredTracker, token: str) -> None:
             "Issues are read by the connection of their platform: `agentjobs forges rotate-token` "
             "gives that a new token.",
         )
-    checked_credential("token", token)
+    validate_credential("token", token)
 
 
 async def set_link_back(
@@ -164,10 +164,10 @@ async def remove_tracker(db: Database, organization: str, name: str) -> Configur
     return found
 
 
-async def note_check(db: Database, tracker_id: str, error: str | None = None) -> None:
+async def record_check(db: Database, tracker_id: str, error: str | None = None) -> None:
     """What it said when it was asked; None: all is well."""
     said = None if error is None else one_line(error, _MOST_ERROR)
-    await db.transact(tracker_rows.note_check, tracker_id, said)
+    await db.transact(tracker_rows.record_check, tracker_id, said)
 
 
 async def open_tracker(

@@ -6,7 +6,7 @@ Pure. Whether the host may be reached, and what it says, is found out elsewhere.
 import re
 from urllib.parse import urlsplit
 
-from agentjobs.connections.validate import checked_url
+from agentjobs.connections.validate import validate_url
 from agentjobs.problems import Problem
 from agentjobs.tickets.rows import Flavour
 
@@ -26,7 +26,7 @@ def is_cloud(url: str) -> bool:
 def checked_site(url: str) -> str:
     if not url.strip():
         raise Problem("invalid_url", "Name Jira's address, such as https://example.atlassian.net.")
-    checked = checked_url("jira", url)
+    checked = validate_url("jira", url)
     if not checked.startswith("https://"):
         raise Problem("invalid_url", "Jira's address must start with https://.")
     parts = urlsplit(checked)
@@ -36,7 +36,7 @@ def checked_site(url: str) -> str:
     return checked
 
 
-def checked_account(account: str | None, flavour: Flavour | None, url: str) -> str | None:
+def validate_account(account: str | None, flavour: Flavour | None, url: str) -> str | None:
     flavour = flavour or ("cloud" if is_cloud(url) else "data-center")
     if flavour == "data-center":
         if account:
@@ -54,7 +54,7 @@ def checked_account(account: str | None, flavour: Flavour | None, url: str) -> s
     return account
 
 
-def checked_name(name: str) -> str:
+def validate_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name == "issues":
         raise Problem(
             "invalid_name",

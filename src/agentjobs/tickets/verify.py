@@ -13,7 +13,7 @@ from agentjobs.tickets.resolve import jira_of
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
 
 
-async def add_checked(
+async def verify_and_add(
     db: Database,
     keys: SealingKeys,
     session: aiohttp.ClientSession,
@@ -23,13 +23,13 @@ async def add_checked(
 ) -> tuple[ConfiguredTracker, str | None]:
     """With who we are to it; None where nobody is asked. Nothing is stored if it refuses."""
     owner = await find_organization(db, organization)
-    draft = trackers.draft_of(owner.id, new)
+    draft = trackers.draft_from(owner.id, new)
     account = None
     if draft.kind == "jira":
         account = await _asked(draft, new.token, session, retry_budget)
     added = await trackers.add_tracker(db, keys, organization, new)
     if account is not None:
-        await trackers.note_check(db, added.id)
+        await trackers.record_check(db, added.id)
     return await trackers.find_tracker(db, organization, added.id), account
 
 
@@ -49,13 +49,13 @@ async def check_tracker(
         try:
             account = await _asked(*opened, session, retry_budget)
         except Problem as problem:
-            await trackers.note_check(db, found.id, problem.message)
+            await trackers.record_check(db, found.id, problem.message)
             raise
-        await trackers.note_check(db, found.id)
+        await trackers.record_check(db, found.id)
     return await trackers.find_tracker(db, organization, found.id), account
 
 
-async def replace_checked(
+async def verify_and_replace(
     db: Database,
     keys: SealingKeys,
     session: aiohttp.ClientSession,
@@ -69,7 +69,7 @@ async def replace_checked(
     trackers.check_token(found, token)
     account = await _asked(found, token, session, retry_budget)
     await trackers.replace_token(db, keys, organization, found.id, token)
-    await trackers.note_check(db, found.id)
+    await trackers.record_check(db, found.id)
     return await trackers.find_tracker(db, organization, found.id), account
 
 

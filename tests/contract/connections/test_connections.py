@@ -13,18 +13,18 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     NewConnection,
     add_connection,
-    all_connections,
-    connected_repositories,
+    count_repositories,
     find_connection,
+    list_all_connections,
     list_connections,
-    note_check,
     open_credential,
     open_hook_secret,
+    record_check,
     remove_connection,
     replace_credential,
     rotate_hook_secret,
 )
-from agentjobs.connections.verify import add_checked, check_connection, replace_checked
+from agentjobs.connections.verify import check_connection, verify_and_add, verify_and_replace
 from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.identifiers import new_id
 from agentjobs.organizations.audit import AuditFilter, list_entries
@@ -127,7 +127,7 @@ async def test_another_organization_finds_nothing_and_may_use_the_same_name(
     theirs, _ = await add_connection(database, keys, "other", a_token())
     assert theirs.name == connection.name
     assert await find_connection(database, "other", theirs.name) == theirs
-    assert {one.id for one in await all_connections(database)} == {connection.id, theirs.id}
+    assert {one.id for one in await list_all_connections(database)} == {connection.id, theirs.id}
 
 
 async def test_names_are_given_in_turn_and_are_unique_until_they_are_free_again(
@@ -156,8 +156,8 @@ async def test_a_new_credential_replaces_the_old_and_what_failed_is_tried_at_onc
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     connection, hook_secret = await add_connection(database, keys, "acme", a_token())
-    await note_check(database, connection.id, account="bot")
-    await note_check(database, connection.id, error="Bad credentials.")
+    await record_check(database, connection.id, account="bot")
+    await record_check(database, connection.id, error="Bad credentials.")
     told = await find_connection(database, "acme", "github")
     assert (told.account, told.error) == ("bot", "Bad credentials.")
     far = now_ms() + 3_600_000
@@ -190,7 +190,7 @@ async def test_what_repositories_use_is_not_removed_and_what_is_removed_keeps_no
     connection, _ = await add_connection(database, keys, "acme", a_token())
     for number in (1, 2):
         await database.transact(_insert_repo, acme, connection.id, number, 1, None)
-    assert await connected_repositories(database, connection.id) == 2
+    assert await count_repositories(database, connection.id) == 2
     with pytest.raises(Problem, match="2 repositories are connected") as in_use:
         await remove_connection(database, "acme", "github")
     assert in_use.value.code == "forge_in_use"
@@ -222,33 +222,35 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
     table: TableOfRepositories,
 ) -> None:
     bad = NewConnection(platform="gitlab", credential="bad-token")
-    assert await code_of(add_checked(database, keys, platforms, "acme", bad)) == (
+    assert await code_of(verify_and_add(database, keys, platforms, "acme", bad)) == (
         "forge_unauthorized"
     )
     open_http = a_token("gitea", url="http://10.0.0.1:3000")
     with pytest.raises(Problem, match="AGENTJOBS_EGRESS_ALLOW"):
-        await add_checked(database, keys, platforms, "acme", open_http)
+        await verify_and_add(database, keys, platforms, "acme", open_http)
     table.fault = ForgeError("busy", "away")
-    assert await code_of(add_checked(database, keys, platforms, "acme", a_token())) == (
+    assert await code_of(verify_and_add(database, keys, platforms, "acme", a_token())) == (
         "forge_unavailable"
     )
     assert await list_connections(database, "acme") == []
 
     table.fault, table.account = None, Account("bot", is_own=True, missing=("Contents: read",))
-    (connection, _), account = await add_checked(database, keys, platforms, "acme", a_token())
+    (connection, _), account = await verify_and_add(database, keys, platforms, "acme", a_token())
     assert (account.missing, connection.account) == (("Contents: read",), "bot")
     assert await find_connection(database, "acme", "github") == connection
     assert connection.checked_at is not None
 
     table.accepted = {"newer-token"}
-    refused = replace_checked(database, keys, platforms, "acme", "github", "worse-token")
+    refused = verify_and_replace(database, keys, platforms, "acme", "github", "worse-token")
     assert await code_of(refused) == "forge_unauthorized"
     assert (await open_credential(database, keys, connection.id))[1] == TOKEN
     assert await code_of(check_connection(database, platforms, connection.id)) == (
         "forge_unauthorized"
     )
     assert (await find_connection(database, "acme", "github")).error == "Bad credentials."
-    replaced, _ = await replace_checked(database, keys, platforms, "acme", "github", "newer-token")
+    replaced, _ = await verify_and_replace(
+        database, keys, platforms, "acme", "github", "newer-token"
+    )
     assert (replaced.error, replaced.account) == (None, "bot")
     assert await check_connection(database, platforms, connection.id) == account
 

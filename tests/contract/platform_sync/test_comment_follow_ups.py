@@ -1,4 +1,4 @@
-"""Comments that ask for more, on both stores: who is heard, and that nothing is done twice."""
+"""Comments that request a follow-up, on both stores: who may, and that each starts one job."""
 
 from typing import Any
 
@@ -18,9 +18,14 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
 from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.organizations.key_ring import Caller
-from agentjobs.platform_sync.comments import Conversation, answer_comment, instruction_in, prompt_of
-from agentjobs.platform_sync.pulls import CommentDeferred
-from agentjobs.pulls.platform_rows import record_pull
+from agentjobs.platform_sync.comments import (
+    CommentDeferred,
+    Conversation,
+    parse_instruction,
+    prompt_for,
+    respond_to_comment,
+)
+from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Transaction
 from tests.support.jobs import World
 
@@ -28,34 +33,34 @@ BASE, COMMIT = "0" * 40, "1" * 40
 URL = "https://git.example/acme/shop/pull/7"
 
 
-class Talk:
-    """Stands for a platform: who may write there, and what was said to it."""
+class FakeComments:
+    """The part of a platform that comments need: who may write, and the replies posted."""
 
     platform = "gitea"
 
     def __init__(self, *writers: str) -> None:
         self.writers = writers
-        self.said: list[str] = []
-        self.places: set[str] = set()
+        self.replies: list[str] = []
+        self.addressed: set[str] = set()
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
-        self.places.add(repo.full_name)
+        self.addressed.add(repo.full_name)
         return login in self.writers
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
-        self.places.add(f"{repo.full_name}#{number}")
-        self.said.append(text)
+        self.addressed.add(f"{repo.full_name}#{number}")
+        self.replies.append(text)
 
 
-async def opened(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
-    """A job that opened pull request 7 of a platform elsewhere, and is finished."""
-    job = await opening(world, caller, draft=draft)
+async def completed_job(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+    """A completed job that opened pull request 7 on a platform."""
+    job = await unfinished_job(world, caller, draft=draft)
     assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft))
     return job
 
 
-async def opening(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
-    """The same, at the moment before it is finished."""
+async def unfinished_job(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+    """A job that has opened pull request 7 and is not finished yet."""
     await world.job(caller)
     job = await world.claim()
     await start_job(world.db, job, BASE)
@@ -78,14 +83,16 @@ def conversation(job: ClaimedJob, caller: Caller, **fields: Any) -> Conversation
     return Conversation(address, caller.organization_id, caller.plan, "fcn_1", 7, **fields)
 
 
-async def test_who_may_write_starts_a_follow_up_once_and_is_told(world: World) -> None:
+async def test_a_person_with_write_access_starts_a_follow_up_once_and_gets_a_reply(
+    world: World,
+) -> None:
     caller = await world.organization()
-    job = await opened(world, caller)
+    job = await completed_job(world, caller)
     assert (await world.view(caller, job.id)).pr_state == "open"
-    platform = Talk("ada")
+    platform = FakeComments("ada")
     comment = Comment(41, "ada", "@AgentJobs: add a test\nfor zero", "")
     for _ in range(2):
-        await answer_comment(
+        await respond_to_comment(
             world.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
@@ -95,24 +102,26 @@ async def test_who_may_write_starts_a_follow_up_once_and_is_told(world: World) -
     assert (claimed.follows, claimed.branch) == (job.id, job.branch)
     assert claimed.config_override == {"prompt": "add a test\nfor zero"}
     assert await world.nothing_to_claim()
-    (said,) = platform.said
-    assert platform.places == {"acme/shop", "acme/shop#7"}
-    assert said.startswith(OWN_MARK)
-    assert f"/jobs/{claimed.id})" in said
+    (reply,) = platform.replies
+    assert platform.addressed == {"acme/shop", "acme/shop#7"}
+    assert reply.startswith(OWN_MARK)
+    assert f"/jobs/{claimed.id})" in reply
 
 
-async def test_while_one_is_at_work_the_next_is_told_why_not(world: World) -> None:
+async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_none_starts(
+    world: World,
+) -> None:
     caller = await world.organization()
-    job = await opened(world, caller)
-    platform = Talk("ada")
+    job = await completed_job(world, caller)
+    platform = FakeComments("ada")
     for number in (1, 2):
-        await answer_comment(
+        await respond_to_comment(
             world.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             Comment(number, "ada", "@agentjobs go on", ""),
         )
-    assert "is at work on this pull request" in platform.said[1]
+    assert "is at work on this pull request" in platform.replies[1]
 
 
 @pytest.mark.parametrize(
@@ -128,28 +137,28 @@ async def test_while_one_is_at_work_the_next_is_told_why_not(world: World) -> No
         ("bot[bot]", "@agentjobs do it", "bot[bot]"),
     ],
 )
-async def test_nobody_else_is_heard_or_answered(
+async def test_other_comments_start_nothing_and_get_no_reply(
     world: World, author: str, text: str, own_login: str
 ) -> None:
     caller = await world.organization()
-    job = await opened(world, caller)
-    platform = Talk("ada", "bot[bot]")
-    await answer_comment(
+    job = await completed_job(world, caller)
+    platform = FakeComments("ada", "bot[bot]")
+    await respond_to_comment(
         world.context,
         platform,  # type: ignore[arg-type]
         conversation(job, caller, own_login=own_login),
         Comment(1, author, text, ""),
     )
-    assert platform.said == []
+    assert platform.replies == []
     assert await world.nothing_to_claim()
 
 
-async def test_each_kind_has_its_own_numbers_and_a_line_says_where_it_is(world: World) -> None:
+async def test_each_kind_has_its_own_ids_and_a_line_comment_names_its_place(world: World) -> None:
     caller = await world.organization()
-    job = await opened(world, caller)
-    platform, text = Talk("ada"), "@agentjobs rename it"
+    job = await completed_job(world, caller)
+    platform, text = FakeComments("ada"), "@agentjobs rename it"
     at_line = Comment(41, "ada", text, "", "line", "src/a.py, line 12")
-    # Read again after the lines moved, it is still the same.
+    # The same comment, read again after the lines have moved.
     moved = Comment(41, "ada", text, "", "line", "src/a.py")
     prompts = []
     for comment in (
@@ -158,7 +167,7 @@ async def test_each_kind_has_its_own_numbers_and_a_line_says_where_it_is(world: 
         moved,
         Comment(41, "ada", text, "", "review"),
     ):
-        await answer_comment(
+        await respond_to_comment(
             world.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
@@ -172,71 +181,73 @@ async def test_each_kind_has_its_own_numbers_and_a_line_says_where_it_is(world: 
         await start_job(world.db, claimed, BASE)
         assert await finish_job(world.db, claimed, Completed(URL, 7, COMMIT, draft=False))
     assert prompts == ["rename it", "About src/a.py, line 12:\nrename it", "rename it"]
-    assert len(platform.said) == 3
+    assert len(platform.replies) == 3
 
 
-def test_a_place_in_a_prompt_is_one_plain_line_and_both_are_bounded() -> None:
-    assert prompt_of("do it", "") == "do it"
-    assert prompt_of("do it", "a\n\x1b[2Jb\u202e.py, line 1") == "About a [2Jb.py, line 1:\ndo it"
-    assert len(prompt_of("do it", "x" * 5_000)) == len("About :\ndo it") + 400
-    assert len(prompt_of("é" * 6_000, "a.py").encode()) <= 12_000
+def test_the_place_in_a_prompt_is_one_plain_line_and_both_are_bounded() -> None:
+    assert prompt_for("do it", "") == "do it"
+    assert prompt_for("do it", "a\n\x1b[2Jb\u202e.py, line 1") == "About a [2Jb.py, line 1:\ndo it"
+    assert len(prompt_for("do it", "x" * 5_000)) == len("About :\ndo it") + 400
+    assert len(prompt_for("é" * 6_000, "a.py").encode()) <= 12_000
 
 
-def test_an_instruction_is_plain_and_bounded() -> None:
-    assert instruction_in("@agentjobs \x00a\ud800b\u202e", "agentjobs") == "a?b"
-    found = instruction_in("@agentjobs " + "é" * 20_000, "agentjobs")
-    assert found is not None
-    assert len(found.encode()) == 12_000
+def test_an_instruction_is_plain_text_and_bounded() -> None:
+    assert parse_instruction("@agentjobs \x00a\ud800b\u202e", "agentjobs") == "a?b"
+    instruction = parse_instruction("@agentjobs " + "é" * 20_000, "agentjobs")
+    assert instruction is not None
+    assert len(instruction.encode()) == 12_000
 
 
-async def test_a_draft_that_is_marked_ready_asks_for_its_review_once(world: World) -> None:
+async def test_marking_a_draft_ready_requests_its_review_once(world: World) -> None:
     caller = await world.organization()
-    job = await opened(world, caller, draft=True)
+    job = await completed_job(world, caller, draft=True)
     assert "pr.review_requested" not in await world.events(caller, job.id)
     for _ in range(2):
         await world.db.transact(request_review, job.repo_id, 7)
     assert (await world.events(caller, job.id)).count("pr.review_requested") == 1
 
 
-async def test_what_is_said_before_the_job_is_finished_is_heard_later(world: World) -> None:
+async def test_a_comment_is_deferred_until_the_job_is_finished(world: World) -> None:
     caller = await world.organization()
-    job = await opening(world, caller)
-    platform, comment = Talk("ada"), Comment(1, "ada", "@agentjobs go on", "")
+    job = await unfinished_job(world, caller)
+    platform, comment = FakeComments("ada"), Comment(1, "ada", "@agentjobs go on", "")
     with pytest.raises(CommentDeferred):
-        await answer_comment(
+        await respond_to_comment(
             world.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             comment,
         )
-    assert platform.said == []
+    assert platform.replies == []
 
 
-async def test_a_draft_marked_ready_before_the_job_is_finished_asks_for_its_review(
+async def test_a_draft_marked_ready_before_the_job_is_finished_requests_its_review(
     world: World,
 ) -> None:
     caller = await world.organization()
-    job = await opening(world, caller, draft=True)
+    job = await unfinished_job(world, caller, draft=True)
     await world.db.transact(mark_ready, job.repo_id)
     assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft=True))
     assert (await world.events(caller, job.id))[-1] == "pr.review_requested"
 
 
-async def test_a_platform_that_does_not_say_who_may_write_is_taken_for_a_no(world: World) -> None:
-    class Silent(Talk):
+async def test_a_comment_is_ignored_if_the_platform_does_not_tell_who_may_write(
+    world: World,
+) -> None:
+    class PermissionsHidden(FakeComments):
         async def may_write(self, repo: RepoAddress, login: str) -> bool:
-            raise ForgeError(f"who {login} is in {repo.full_name} is not for you", "denied")
+            raise ForgeError(f"the role of {login} in {repo.full_name} is hidden", "denied")
 
     caller = await world.organization()
-    job = await opened(world, caller)
-    platform = Silent()
-    await answer_comment(
+    job = await completed_job(world, caller)
+    platform = PermissionsHidden()
+    await respond_to_comment(
         world.context,
         platform,  # type: ignore[arg-type]
         conversation(job, caller),
         Comment(1, "ada", "@agentjobs go on", ""),
     )
-    assert platform.said == []
+    assert platform.replies == []
     assert await world.nothing_to_claim()
 
 

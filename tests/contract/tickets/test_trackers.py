@@ -22,8 +22,8 @@ from agentjobs.tickets.trackers import (
     add_tracker,
     find_tracker,
     list_trackers,
-    note_check,
     open_tracker,
+    record_check,
     remove_tracker,
     replace_token,
     set_link_back,
@@ -131,7 +131,7 @@ async def test_a_tracker_is_changed_and_removed_and_all_of_it_is_on_record(
     with pytest.raises(Problem, match="forges rotate-token"):
         await replace_token(database, keys, "acme", "issues", TOKEN)
 
-    await note_check(database, added.id, "expired\nyesterday")
+    await record_check(database, added.id, "expired\nyesterday")
     assert (await find_tracker(database, "acme", "jira")).error == "expired yesterday"
     replaced = await replace_token(database, keys, "acme", "jira", "another-token")
     assert (replaced.error, replaced.checked_at) == (None, None)

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from agentjobs.connections.connections import NewConnection
 from agentjobs.connections.validate import (
-    checked_credential,
-    checked_installation,
-    checked_name,
-    checked_platform,
-    checked_url,
+    validate_credential,
+    validate_installation,
+    validate_name,
+    validate_platform,
+    validate_url,
 )
 from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
@@ -47,8 +47,8 @@ def pem(
     ],
 )
 def test_an_address_is_kept_in_one_plain_spelling(platform: str, given: str, kept: str) -> None:
-    assert checked_url(platform, given) == kept
-    assert checked_url(platform, kept) == kept
+    assert validate_url(platform, given) == kept
+    assert validate_url(platform, kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -81,35 +81,35 @@ def test_any_other_address_is_refused_and_not_repeated(given: str) -> None:
     if given.endswith("\n"):
         given = f"{given}x"
     with pytest.raises(Problem) as problem:
-        checked_url("gitea", given)
+        validate_url("gitea", given)
     assert problem.value.code == "invalid_url"
     assert "token@" not in problem.value.message
 
 
 def test_a_platform_of_ones_own_needs_an_address_and_there_are_three_platforms() -> None:
     with pytest.raises(Problem, match="--url"):
-        checked_url("gitea", "")
-    assert checked_platform("gitlab") == "gitlab"
+        validate_url("gitea", "")
+    assert validate_platform("gitlab") == "gitlab"
     for other in ("local", "bitbucket", "GitHub", ""):
         with pytest.raises(Problem, match="github, gitlab, gitea"):
-            checked_platform(other)
+            validate_platform(other)
 
 
 @pytest.mark.parametrize("name", ["github", "gitlab-2", "a", "git.example.com", "0" * 63])
 def test_names_of_connections(name: str) -> None:
-    assert checked_name(name) == name
+    assert validate_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a b", "a/b", "fcn_1", "a\n", "a" * 64])
 def test_names_that_no_connection_has(name: str) -> None:
     with pytest.raises(Problem):
-        checked_name(name)
+        validate_name(name)
 
 
 def test_an_app_is_a_whole_and_only_github_has_apps() -> None:
-    assert checked_installation("github", "12", "345") == ("12", "345")
-    assert checked_installation("github", "Iv23liAbCdEf", "345") == ("Iv23liAbCdEf", "345")
-    assert checked_installation("gitlab", None, "") == (None, None)
+    assert validate_installation("github", "12", "345") == ("12", "345")
+    assert validate_installation("github", "Iv23liAbCdEf", "345") == ("Iv23liAbCdEf", "345")
+    assert validate_installation("gitlab", None, "") == (None, None)
     for platform, app_id, installation_id in (
         ("gitlab", "12", "345"),
         ("github", "12", None),
@@ -119,36 +119,36 @@ def test_an_app_is_a_whole_and_only_github_has_apps() -> None:
         ("github", "0", "345"),
     ):
         with pytest.raises(Problem) as problem:
-            checked_installation(platform, app_id, installation_id)
+            validate_installation(platform, app_id, installation_id)
         assert problem.value.code == "invalid_app"
 
 
 def test_the_key_of_an_app_is_an_rsa_key_in_pem_form() -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     good = pem(key)
-    checked_credential("app", good)
+    validate_credential("app", good)
     for bad, reason in (
-        ("ghp_token", "no PEM text"),
-        (pem(ec.generate_private_key(ec.SECP256R1())), "of another kind"),
+        ("ghp_token", "not PEM text"),
+        (pem(ec.generate_private_key(ec.SECP256R1())), "another kind of key"),
         (pem(key, BestAvailableEncryption(b"x")), "passphrase"),
         (good[:200] + good[-40:], "cannot be read"),
         ("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", "cannot be read"),
     ):
         with pytest.raises(Problem, match=reason) as problem:
-            checked_credential("app", bad)
+            validate_credential("app", bad)
         assert "RSA key in PEM form" in problem.value.message
         assert bad[-70:] not in problem.value.message
 
 
 def test_a_token_is_one_word() -> None:
-    checked_credential("token", "glpat-" + "x" * 20)
+    validate_credential("token", "glpat-" + "x" * 20)
     for bad in ("", "two words", "line\nbreak", "tökén", "x" * 4_097, "a\0b"):
         with pytest.raises(Problem) as problem:
-            checked_credential("token", bad)
+            validate_credential("token", bad)
         assert problem.value.code == "invalid_credential"
         assert not bad or bad not in problem.value.message
     with pytest.raises(Problem, match="--private-key-file"):
-        checked_credential("token", "-----BEGIN RSA PRIVATE KEY-----")
+        validate_credential("token", "-----BEGIN RSA PRIVATE KEY-----")
 
 
 def test_what_is_given_shows_no_credential_when_it_is_printed() -> None:

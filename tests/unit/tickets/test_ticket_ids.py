@@ -5,7 +5,7 @@ import pytest
 from agentjobs.problems import Problem
 from agentjobs.tickets.issues import issue_of
 from agentjobs.tickets.jira.tracker import key_of
-from agentjobs.tickets.trackers import NewTracker, draft_of
+from agentjobs.tickets.trackers import NewTracker, draft_from
 
 SITE = "https://acme.atlassian.net"
 TOKEN = "jira-secret-token"
@@ -87,7 +87,7 @@ def test_anything_else_is_no_key(written: str) -> None:
     ],
 )
 def test_cloud_is_told_by_its_host_or_by_a_word(given: dict, url: str, account: str | None) -> None:
-    draft = draft_of("org_1", NewTracker(kind="jira", token=TOKEN, **given))
+    draft = draft_from("org_1", NewTracker(kind="jira", token=TOKEN, **given))
     assert (draft.url, draft.account) == (url, account)
     assert draft.flavour == ("data-center" if account is None else "cloud")
 
@@ -113,5 +113,5 @@ def test_cloud_is_told_by_its_host_or_by_a_word(given: dict, url: str, account: 
 def test_what_cannot_be_a_tracker_is_refused_without_its_token(given: dict) -> None:
     new = NewTracker(**{"kind": "jira", "token": TOKEN, **given})
     with pytest.raises(Problem) as problem:
-        draft_of("org_1", new)
+        draft_from("org_1", new)
     assert TOKEN not in problem.value.message + repr(new)

@@ -19,11 +19,11 @@ Finding = tuple[str, str, str]
 
 
 async def look_at_forges(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.connections.connections import all_connections
+    from agentjobs.connections.connections import list_all_connections
     from agentjobs.problems import Problem
     from agentjobs.settings import SettingsError
 
-    connections = await all_connections(db)
+    connections = await list_all_connections(db)
     trackers = await _with_tokens(db)
     if not connections and not trackers:
         return [("forges", "note", "no platform is connected: `agentjobs forges add`")]

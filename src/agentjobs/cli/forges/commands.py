@@ -21,7 +21,7 @@ from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_
 from agentjobs.cli.webhooks.commands import sealing_keys, tell_of_key
 
 if TYPE_CHECKING:
-    from agentjobs.connections.verify import CheckedConnection
+    from agentjobs.connections.verify import VerifiedConnection
     from agentjobs.forges.connection import Connection
     from agentjobs.organizations.sealing import SealingKeys
 
@@ -69,14 +69,14 @@ def add_connection(
 
     The platform is asked whether it accepts it. The secret of its webhooks is printed, this once.
     """
-    from agentjobs.connections.validate import checked_platform
+    from agentjobs.connections.validate import validate_platform
 
     is_app = _is_app(app_id, installation_id, private_key_file)
-    given = read_credential(checked_platform(platform), private_key_file if is_app else None)
+    given = read_credential(validate_platform(platform), private_key_file if is_app else None)
 
-    async def work(admin: Admin) -> "tuple[CheckedConnection, str, SealingKeys]":
+    async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys]":
         from agentjobs.connections.connections import NewConnection
-        from agentjobs.connections.verify import add_checked
+        from agentjobs.connections.verify import verify_and_add
         from agentjobs.organizations.public_address import stored_public_url
 
         keys = sealing_keys(admin)
@@ -89,7 +89,7 @@ def add_connection(
             installation_id=installation_id,
         )
         async with open_platforms(admin.db, admin.settings) as platforms:
-            checked = await add_checked(admin.db, keys, platforms, org, new, persons_patience())
+            checked = await verify_and_add(admin.db, keys, platforms, org, new, persons_patience())
         return checked, await stored_public_url(admin.db, admin.settings), keys
 
     checked, public_url, keys = with_store(data_dir, work)
@@ -129,7 +129,7 @@ def show_connection(
         from agentjobs.organizations.public_address import stored_public_url
 
         found = await connections.find_connection(admin.db, org, name)
-        number = await connections.connected_repositories(admin.db, found.id)
+        number = await connections.count_repositories(admin.db, found.id)
         return found, await stored_public_url(admin.db, admin.settings), number
 
     found, public_url, number = with_store(data_dir, work)
@@ -208,7 +208,7 @@ def read_credential(whose: str, private_key_file: str | None) -> str:
     return read_token(f"Token of {whose}")
 
 
-def _show_added(checked: "CheckedConnection", public_url: str, org: str, *, json: bool) -> None:
+def _show_added(checked: "VerifiedConnection", public_url: str, org: str, *, json: bool) -> None:
     connection, hook_secret = checked.added
     hook_url = hook_address(public_url, connection)
     if json:

@@ -11,7 +11,7 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 
 if TYPE_CHECKING:
-    from agentjobs.connections.repositories import AvailableRepository, Connected
+    from agentjobs.connections.repositories import AvailableRepository, ConnectResult
 
 SOME_REFUSED = 1
 
@@ -50,7 +50,7 @@ def connect_repos(
     if every == bool(repos):
         raise typer.BadParameter("name the repositories, or give --all")
 
-    async def work(admin: Admin) -> "list[Connected]":
+    async def work(admin: Admin) -> "list[ConnectResult]":
         from agentjobs.connections.repositories import connect_repositories
 
         async with open_platforms(admin.db, admin.settings) as platforms:
@@ -67,7 +67,7 @@ def connect_repos(
         raise typer.Exit(SOME_REFUSED)
 
 
-def _tell(found: "list[Connected]") -> None:
+def _tell(found: "list[ConnectResult]") -> None:
     for each in found:
         if each.problem is None:
             answer(each.full_name)
@@ -77,7 +77,7 @@ def _tell(found: "list[Connected]") -> None:
         remark("They accept jobs once a running service fetched and indexed them.")
 
 
-def _connected_document(connected: "Connected") -> dict[str, Any]:
+def _connected_document(connected: "ConnectResult") -> dict[str, Any]:
     problem = connected.problem
     return {
         "full_name": connected.full_name,

@@ -36,7 +36,7 @@ def rotate_token(
 
         keys = sealing_keys(admin)
         async with open_platforms(admin.db, admin.settings) as platforms:
-            replaced, account = await verify.replace_checked(
+            replaced, account = await verify.verify_and_replace(
                 admin.db, keys, platforms, org, name, given, persons_patience()
             )
         tell_of_account(replaced, account)

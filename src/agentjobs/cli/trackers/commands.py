@@ -85,7 +85,7 @@ def add_jira(
         retry_budget: "RetryBudget",
     ) -> "tuple[ConfiguredTracker, str | None]":
         from agentjobs.tickets.trackers import NewTracker
-        from agentjobs.tickets.verify import add_checked
+        from agentjobs.tickets.verify import verify_and_add
 
         new = NewTracker(
             kind="jira",
@@ -96,7 +96,7 @@ def add_jira(
             flavour=flavour,  # type: ignore[arg-type] # checked above
             link_back=link_back,
         )
-        added = await add_checked(admin.db, keys, session, org, new, retry_budget)
+        added = await verify_and_add(admin.db, keys, session, org, new, retry_budget)
         tell_of_key(keys)
         return added
 
@@ -182,10 +182,10 @@ def rotate_token(
         session: "aiohttp.ClientSession",
         retry_budget: "RetryBudget",
     ) -> "tuple[ConfiguredTracker, str | None]":
-        from agentjobs.tickets.verify import replace_checked
+        from agentjobs.tickets.verify import verify_and_replace
 
         token = read_token(f"New token of {name}")
-        return await replace_checked(admin.db, keys, session, org, name, token, retry_budget)
+        return await verify_and_replace(admin.db, keys, session, org, name, token, retry_budget)
 
     tracker, known_as = _reaching_out(data_dir, work)
     _answer(tracker, "The new token is in use; revoke the old one.", json=json, known_as=known_as)

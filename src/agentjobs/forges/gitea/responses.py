@@ -18,7 +18,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MOST_TITLE_CHARACTERS, title_of
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, title_of
 
 # The column has room for more; a database behind a proxy may not.
 MOST_BODY = 65_536
@@ -203,7 +203,7 @@ def title_for(request: PullRequestRequest) -> str:
 
 
 def draft_title(title: str) -> str:
-    return f"{_DRAFT}{without_draft_mark(title)}"[:MOST_TITLE_CHARACTERS].rstrip()
+    return f"{_DRAFT}{without_draft_mark(title)}"[:MAX_TITLE_CHARACTERS].rstrip()
 
 
 def has_draft_mark(title: str) -> bool:

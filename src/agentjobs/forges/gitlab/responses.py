@@ -18,7 +18,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MOST_TITLE_CHARACTERS, cut, place_of, title_of
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, cut, place_of, title_of
 
 # Whoever has at least the role Developer may push and open merge requests.
 DEVELOPER = 30
@@ -187,7 +187,7 @@ def title_for(request: PullRequestRequest) -> str:
 
 
 def draft_title(title: str) -> str:
-    return f"{_DRAFT}{without_draft_mark(title)}"[:MOST_TITLE_CHARACTERS].rstrip()
+    return f"{_DRAFT}{without_draft_mark(title)}"[:MAX_TITLE_CHARACTERS].rstrip()
 
 
 def without_draft_mark(title: str) -> str:

@@ -28,7 +28,7 @@ from agentjobs.jobs.run.retry import as_long_as_leased, patiently
 from agentjobs.jobs.run.tools import JobTools
 from agentjobs.jobs.run.verification import Verification
 from agentjobs.jobs.views.listing import cost_of
-from agentjobs.pulls.platform_rows import record_pull
+from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.codeowners import find_change_owners
 from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Checkout

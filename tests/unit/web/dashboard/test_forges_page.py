@@ -86,15 +86,19 @@ async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, t
     ("given", "words", "field"),
     [
         ({"platform": "svn"}, "Choose a platform", "platform"),
-        ({"url": ""}, "Name the address of the platform, such as", "url"),
+        ({"url": ""}, "Enter the address of the platform, such as", "url"),
         ({"url": "ftp://git.example.org"}, "must start with https://", "url"),
-        ({"url": "https://me:it@git.example.org"}, "must hold no credential", "url"),
-        ({"name": "No Name"}, "cannot name a connection", "name"),
+        ({"url": "https://me:it@git.example.org"}, "must not contain a credential", "url"),
+        ({"name": "No Name"}, "is not a valid name", "name"),
         ({"token": ""}, "Paste the token", "token"),
-        ({"token": "two words-secret"}, "A token is one word", "token"),
+        ({"token": "two words-secret"}, "no spaces; copy it again", "token"),
         ({"token": "wrong-secret"}, "Bad credentials", "token"),
-        ({"token": "-----BEGIN-secret"}, "put it into the field of the GitHub App", "token"),
-        ({"app_id": "12"}, "Only GitHub has apps", "app_id"),
+        (
+            {"token": "-----BEGIN-secret"},
+            "paste it into the private key field of the GitHub App",
+            "token",
+        ),
+        ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
         ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
         ({"private_key": "a-secret"}, "not both; nothing was stored", "private_key"),
         ({"token": "", "private_key": "a-secret"}, "belongs to a GitHub App", "app_id"),
@@ -190,7 +194,7 @@ async def test_one_in_use_is_not_removed_and_one_that_is_not_is(dashboard, table
     await write(dashboard.db, "UPDATE repos SET sync_error = :text", text=f"It is gone{PAYLOAD}")
     page = await admin.send(await admin.open(place), "/remove")
     assert page.status == 409
-    assert "disconnect what is connected first." in page.text
+    assert "disconnect them first." in page.text
     assert f"It is gone{PAYLOAD}" in page.text
     assert "/repos/acme/app" in page.links
     assert faults_of(page) == []

@@ -11,7 +11,7 @@ from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.views.listing import JobFilter, list_lines
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.local_git.repositories import repositories_root
-from agentjobs.platform_sync.state import SyncedRepo, sync_state
+from agentjobs.platform_sync.state import RepoSyncState, sync_state
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import list_pulls
 from agentjobs.repos.configuration_status import ConfigurationStatus, configuration_status
@@ -111,12 +111,12 @@ async def _index_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
     }
 
 
-async def _sync(request: PageRequest, repo: RepoView) -> SyncedRepo | None:
+async def _sync(request: PageRequest, repo: RepoView) -> RepoSyncState | None:
     return None if repo.platform == "local" else await sync_state(request.db, repo.id)
 
 
 async def _configuration(
-    request: PageRequest, repo: RepoView, sync: SyncedRepo | None
+    request: PageRequest, repo: RepoView, sync: RepoSyncState | None
 ) -> ConfigurationStatus | None:
     """None if the repository is on another host or not fetched yet."""
     data_path = request.settings.data_path

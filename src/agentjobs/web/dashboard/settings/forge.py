@@ -7,11 +7,11 @@ from starlette.responses import Response
 
 from agentjobs.connections.connections import (
     find_connection,
-    note_check,
+    record_check,
     remove_connection,
     rotate_hook_secret,
 )
-from agentjobs.connections.verify import check_connection, replace_checked
+from agentjobs.connections.verify import check_connection, verify_and_replace
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
 from agentjobs.platform_sync.state import repos_of_connection
@@ -49,7 +49,7 @@ async def replace(request: PageRequest) -> Response:
     given = request.form.text("private_key" if is_app else "token")
     try:
         async with in_time(connection.name, "The old credential is still in use."):
-            replaced, account = await replace_checked(
+            replaced, account = await verify_and_replace(
                 request.db,
                 request.context.keys,
                 platforms_of(request),
@@ -125,7 +125,7 @@ async def _asked(request: PageRequest, connection: Connection) -> Account:
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
-            await note_check(request.db, connection.id, error=problem.message)
+            await record_check(request.db, connection.id, error=problem.message)
         raise
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from agentjobs.connections.repositories import (
     AvailableRepository,
-    Connected,
+    ConnectResult,
     connect_repositories,
     list_available,
 )
@@ -66,7 +66,7 @@ def _names(request: PageRequest) -> list[str]:
     return list(dict.fromkeys([*request.form.all("repo"), *typed]))
 
 
-def _results(found: list[Connected], *, is_all: bool) -> _Results:
+def _results(found: list[ConnectResult], *, is_all: bool) -> _Results:
     """Of all that there are, those that were connected before are nothing to speak of."""
     refused = [
         (each.full_name, each.problem.message)

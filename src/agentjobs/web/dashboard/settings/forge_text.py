@@ -13,18 +13,18 @@ PLATFORMS: Mapping[str, str] = {
 }
 # What a form calls what an operation names by an option, and what only a terminal can do.
 _PHRASES = (
-    ("; choose another with --name.", "; choose another name."),
-    ("both: --app-id and --installation-id.", "both: an App ID and an installation ID."),
+    ("; choose another name with --name.", "; choose another name."),
+    ("both --app-id and --installation-id.", "both an App ID and an installation ID."),
     (
-        "an app is connected with --app-id, --installation-id and --private-key-file.",
-        "put it into the field of the GitHub App, with the App's ID and installation.",
+        "to connect an app, use --app-id, --installation-id and --private-key-file.",
+        "paste it into the private key field of the GitHub App, with its IDs.",
     ),
-    ("The token is empty; give it on standard input.", "Paste the token."),
+    ("The token is empty; pass it on standard input.", "Paste the token."),
     (
-        "Name the address of the platform with --url: it has no usual one.",
-        "Name the address of the platform, such as https://git.example.com.",
+        "Enter the address of the platform with --url; it has no default.",
+        "Enter the address of the platform, such as https://git.example.com.",
     ),
-    (" (`agentjobs repos disconnect`)", ""),
+    (" with `agentjobs repos disconnect`", ""),
     (
         ": `agentjobs forges rotate-token` gives that a new token.",
         ", and Platforms is where that gets a new token.",

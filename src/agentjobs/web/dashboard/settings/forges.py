@@ -4,7 +4,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.connections.connections import NewConnection, list_connections
-from agentjobs.connections.verify import add_checked
+from agentjobs.connections.verify import verify_and_add
 from agentjobs.platform_sync.state import count_by_connection
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
@@ -38,7 +38,7 @@ async def add(request: PageRequest) -> Response:
     try:
         new = _new(typed, request.form)
         async with in_time(PLATFORMS[new.platform], "Nothing was connected; try again later."):
-            checked = await add_checked(
+            checked = await verify_and_add(
                 request.db,
                 request.context.keys,
                 platforms_of(request),

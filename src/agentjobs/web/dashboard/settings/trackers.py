@@ -6,7 +6,7 @@ from starlette.responses import Response
 from agentjobs.problems import Problem
 from agentjobs.tickets import trackers
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
-from agentjobs.tickets.verify import add_checked, check_tracker, replace_checked
+from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_replace
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -55,7 +55,7 @@ async def add_jira(request: PageRequest) -> Response:
     try:
         new = _new(typed, request.form.text("token"))
         async with in_time("Jira", "Nothing was added."), session_of(request) as session:
-            added, known_as = await add_checked(
+            added, known_as = await verify_and_add(
                 request.db,
                 request.context.keys,
                 session,
@@ -84,7 +84,7 @@ async def check(request: PageRequest) -> Response:
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
-            await trackers.note_check(request.db, tracker.id, problem.message)
+            await trackers.record_check(request.db, tracker.id, problem.message)
         return await _page(request, for_people(problem))
     if known_as is None:
         banner = "Issues have no token of their own; Platforms shows how the connections stand."
@@ -108,7 +108,7 @@ async def replace_token(request: PageRequest) -> Response:
             in_time(tracker.name, "The old token is still in use."),
             session_of(request) as session,
         ):
-            _, known_as = await replace_checked(
+            _, known_as = await verify_and_replace(
                 request.db,
                 request.context.keys,
                 session,

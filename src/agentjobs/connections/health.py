@@ -1,0 +1,88 @@
+"""Whether a connection works: its platform answers, accepts the credential and sends hooks.
+
+Columns `account`, `error`, `checked_at`, `away_failures`, `resting_until` and `hook_seen_at` of
+`forge_connections`.
+"""
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.store.database import Transaction
+from agentjobs.store.leases import backoff_ms
+
+_FIRST_BACKOFF_MS = 30 * SECOND_MS
+_MAX_BACKOFF_MS = 3_600 * SECOND_MS
+# The row is not written for every delivery of a busy platform.
+_HOOK_SEEN_INTERVAL_MS = 60 * SECOND_MS
+
+
+def sync_backoff_ms(failures: int) -> int:
+    """How long to wait after a failure that `failures` others preceded in a row."""
+    return backoff_ms(failures, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
+
+
+async def record_check(
+    tx: Transaction, connection_id: str, account: str | None, error: str | None
+) -> None:
+    """Store the result of a check; without an account the stored one stays."""
+    await tx.execute(
+        "UPDATE forge_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
+        " error = :error, checked_at = :now WHERE id = :id AND removed_at IS NULL",
+        id=connection_id,
+        account=account,
+        error=error,
+        now=now_ms(),
+    )
+
+
+async def record_unreachable(tx: Transaction, connection_id: str, asked_at: int) -> None:
+    """Pause all syncs of the connection; the pause grows until the platform answers again."""
+    row = await tx.fetch_one(
+        "SELECT away_failures, resting_until FROM forge_connections WHERE id = :id"
+        " /*postgresql FOR UPDATE */",
+        id=connection_id,
+    )
+    # Syncs that ran concurrently count as one failure.
+    if row is None or (row["resting_until"] or 0) > asked_at:
+        return
+    await tx.execute(
+        "UPDATE forge_connections SET away_failures = away_failures + 1, resting_until = :until"
+        " WHERE id = :id",
+        id=connection_id,
+        until=now_ms() + sync_backoff_ms(row["away_failures"]),
+    )
+
+
+async def record_reachable(tx: Transaction, connection_id: str) -> None:
+    await tx.execute(
+        "UPDATE forge_connections SET away_failures = 0, resting_until = NULL"
+        " WHERE id = :id AND away_failures > 0",
+        id=connection_id,
+    )
+
+
+async def end_pause(tx: Transaction, connection_id: str) -> None:
+    """Let syncs run again; the next failure still counts on from the last one."""
+    await tx.execute(
+        "UPDATE forge_connections SET resting_until = NULL WHERE id = :id", id=connection_id
+    )
+
+
+async def clear_error(tx: Transaction, connection_id: str, error: str) -> None:
+    """Clear this error only: a check may have stored another one since."""
+    await tx.execute(
+        "UPDATE forge_connections SET error = NULL, checked_at = :now"
+        " WHERE id = :id AND error = :error",
+        id=connection_id,
+        error=error,
+        now=now_ms(),
+    )
+
+
+async def record_hook(tx: Transaction, connection_id: str) -> None:
+    now = now_ms()
+    await tx.execute(
+        "UPDATE forge_connections SET hook_seen_at = :now WHERE id = :id"
+        " AND (hook_seen_at IS NULL OR hook_seen_at < :before)",
+        id=connection_id,
+        now=now,
+        before=now - _HOOK_SEEN_INTERVAL_MS,
+    )
