@@ -37,8 +37,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 async def join(page: Page, name: str) -> None:
     """From an invitation's page on."""
     await page.get_by_label("Your name").fill(name)
-    await page.get_by_label("Password").fill(PASSWORD)
-    await page.get_by_label("The same again").fill(PASSWORD)
+    await page.get_by_label("Password", exact=True).fill(PASSWORD)
+    await page.get_by_label("Confirm password").fill(PASSWORD)
     await page.get_by_role("button", name="Join").click()
 
 

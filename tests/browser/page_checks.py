@@ -14,7 +14,7 @@ from tests.support.openid_provider import NPM_TESTS
 AXE = NPM_TESTS / "node_modules" / "axe-core" / "axe.min.js"
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # The others do not look at colours.
-_RULES_OF_COLOURS = ["color-contrast"]
+_RULES_OF_COLOURS = ["color-contrast", "link-in-text-block"]
 _JUDGE = """async (runOnly) => {
   const { violations } = await axe.run({ runOnly, resultTypes: ["violations"] });
   return violations.flatMap(({ id, nodes }) =>
@@ -28,7 +28,13 @@ new PerformanceObserver((list) => {
 }).observe({ type: "layout-shift", buffered: true });
 """
 MOST_SHIFT = 0.02
-WIDTHS = (360, 2560)
+# As wide as 1280 px leave beside a scrollbar, too.
+WIDTHS = (360, 1264, 2560)
+
+
+_CUT_TABLES = """() => [...document.querySelectorAll(".table")]
+  .filter((table) => table.scrollWidth > table.clientWidth)
+  .map((table) => table.querySelector("caption").textContent)"""
 
 
 @dataclass
@@ -91,6 +97,7 @@ async def widths_that_overflow(page: Page) -> list[str]:
         needed = await page.evaluate("document.documentElement.scrollWidth")
         if needed > width:
             found.append(f"needs {needed} px where there are {width}")
+        found += [f"cuts {table} off at {width} px" for table in await page.evaluate(_CUT_TABLES)]
     await page.set_viewport_size(size)
     return found
 

@@ -15,9 +15,9 @@ async def test_somebody_invited_loses_what_they_may_at_once(
     admin: Page, open_window: OpenPage, house: House
 ) -> None:
     await admin.goto("/settings/members")
-    await admin.get_by_label("E-mail address").fill(MEMBER)
+    await admin.get_by_label("Email address").fill(MEMBER)
     await admin.get_by_label("Role", exact=True).select_option("member")
-    await admin.get_by_role("button", name="Make an invitation link").click()
+    await admin.get_by_role("button", name="Create invitation link").click()
     link = await admin.get_by_label("Invitation link").inner_text()
 
     # A stream that is refused is told on the console; that is what this is about.

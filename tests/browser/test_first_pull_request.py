@@ -12,8 +12,8 @@ async def create_job(page: Page, agent: str, prompt: str) -> None:
     await page.goto("/jobs/new")
     await page.get_by_label("Repository").select_option(REPO)
     await page.get_by_label("Agent", exact=True).select_option(agent)
-    await page.get_by_label("What shall it do?").fill(prompt)
-    await page.get_by_role("button", name="Create the job").click()
+    await page.get_by_label("What should the agent do?").fill(prompt)
+    await page.get_by_role("button", name="Create job").click()
     await expect(page).to_have_url(re.compile(r"/jobs/job_\w+$"))
 
 
@@ -39,13 +39,13 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
 
     await page.get_by_role("link", name="Pull request #").click()
     await expect(page.locator(".badge").first).to_have_text("open")
-    changes = page.get_by_role("region", name="Changes of shop/prices.py")
+    changes = page.get_by_role("region", name="Changes to shop/prices.py")
     await expect(changes).to_contain_text("patience = True")
     await expect(changes.locator("tr.added span").first).to_be_visible()
     title = (await page.get_by_role("heading", level=1).inner_text()).split(" #")[0]
 
-    await page.get_by_text("Merge…").click()
-    await page.get_by_role("button", name="Merge", exact=True).click()
+    await page.get_by_text("Merge pull request…").click()
+    await page.get_by_role("button", name="Merge pull request", exact=True).click()
     await expect(page.locator(".badge").first).to_have_text("merged")
     assert title in house.subjects()
 
@@ -59,11 +59,11 @@ async def test_all_of_it_works_without_javascript(
     house.api.wait_status(job_id, "completed")
     await page.reload()
     await expect(page.get_by_role("log")).to_contain_text("taking a note")
-    await expect(page.get_by_label("Follow")).to_be_hidden()
+    await expect(page.get_by_label("Follow", exact=True)).to_be_hidden()
     await page.get_by_role("link", name="Pull request #").click()
-    changes = page.get_by_role("region", name="Changes of NOTES.md")
+    changes = page.get_by_role("region", name="Changes to NOTES.md")
     await expect(changes).to_contain_text("noted in")
-    await page.get_by_text("Merge…").click()
-    await page.get_by_role("button", name="Merge", exact=True).click()
+    await page.get_by_text("Merge pull request…").click()
+    await page.get_by_role("button", name="Merge pull request", exact=True).click()
     await expect(page.locator(".badge").first).to_have_text("merged")
     assert "Take a note" in house.subjects()

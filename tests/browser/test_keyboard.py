@@ -41,7 +41,7 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     page = await open_window()
     keyboard = page.keyboard
     await page.goto("/")
-    await expect(page.get_by_label("E-mail address")).to_be_focused()
+    await expect(page.get_by_label("Email address")).to_be_focused()
     await keyboard.type(GRACE)
     await tab_to(page, page.get_by_label("Password"))
     await keyboard.type(PASSWORD)
@@ -68,9 +68,9 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     await expect(page.get_by_label("Repository")).to_have_value(REPO)
     await tab_to(page, page.get_by_label("Agent", exact=True))
     await keyboard.type("Talker")
-    await tab_to(page, page.get_by_label("What shall it do?"))
+    await tab_to(page, page.get_by_label("What should the agent do?"))
     await keyboard.type("Talk to me")
-    await tab_to(page, page.get_by_role("button", name="Create the job"))
+    await tab_to(page, page.get_by_role("button", name="Create job"))
     await keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Talk to me")
 

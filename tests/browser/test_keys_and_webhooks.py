@@ -27,7 +27,7 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     await copy.click()
     await expect(page.get_by_role("button", name="Copied")).to_be_visible()
     key = await page.evaluate("navigator.clipboard.readText()")
-    assert key == await page.get_by_label("The new key", exact=True).inner_text()
+    assert key == await page.get_by_label("New key", exact=True).inner_text()
 
     def answer() -> int:
         headers = {"Authorization": f"Bearer {key}"}
@@ -38,7 +38,7 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     assert key not in await page.content()
     row = page.get_by_role("row", name="CI of the shop")
     await row.get_by_text("Revoke…").click()
-    await row.get_by_role("button", name="Revoke").click()
+    await row.get_by_role("button", name="Revoke key").click()
     await expect(page.get_by_role("main").get_by_role("status")).to_contain_text("revoked")
     wait_until(lambda: answer() == 401, "the key to be refused", seconds=1)
 
@@ -46,8 +46,8 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
 async def test_a_failed_delivery_is_understood_and_sent_again(admin: Page, house: House) -> None:
     with receiver(lambda _: 500) as receiving:
         await admin.goto("/settings/webhooks")
-        await admin.get_by_label("Address", exact=True).fill(receiving.url)
-        await admin.get_by_role("button", name="Add the endpoint").click()
+        await admin.get_by_label("Endpoint URL", exact=True).fill(receiving.url)
+        await admin.get_by_role("button", name="Add endpoint").click()
         secret = await admin.get_by_label("Webhook secret").inner_text()
 
         job = house.api.finish(REPO, "crash")
@@ -58,7 +58,7 @@ async def test_a_failed_delivery_is_understood_and_sent_again(admin: Page, house
         await first.get_by_role("rowheader").get_by_role("link").click()
 
         attempt = admin.locator("details.card").first
-        await expect(attempt).to_contain_text("Answer 500")
+        await expect(attempt).to_contain_text("Response 500")
         await expect(attempt.get_by_label("Request headers")).to_contain_text(
             re.compile("x-service-signature-256: sha256=", re.IGNORECASE)
         )
@@ -72,13 +72,13 @@ async def test_a_failed_delivery_is_understood_and_sent_again(admin: Page, house
         event = verify_webhook(sent_again.body, dict(sent_again.headers), secret)
         assert event.job_id == job["job_id"]
         await _shown_after_reloads(admin, admin.locator(".inline-facts .badge.delivered"))
-        await expect(admin.locator("details.card").first).to_contain_text("Answer 204")
+        await expect(admin.locator("details.card").first).to_contain_text("Response 204")
 
         await admin.goto("/settings/webhooks")
         await admin.get_by_role("link", name=receiving.url).click()
         assert secret not in await admin.content()
-        await admin.get_by_text("Remove…").click()
-        await admin.get_by_role("button", name="Remove", exact=True).click()
+        await admin.get_by_text("Remove endpoint…").click()
+        await admin.get_by_role("button", name="Remove endpoint", exact=True).click()
         await expect(admin.get_by_role("link", name=receiving.url)).to_have_count(0)
 
 

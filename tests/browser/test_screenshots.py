@@ -25,8 +25,6 @@ async def picture(page: Page, address: str, name: str, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.goto(address)
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
-    # Scrollbars are not in the picture, so neither is their place.
-    await page.evaluate("document.documentElement.style.scrollbarGutter = 'auto'")
     image = await page.screenshot(animations="disabled", caret="hide")
     assert image.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", image[16:24]) == _SIZE

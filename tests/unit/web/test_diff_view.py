@@ -139,8 +139,8 @@ def test_files_nobody_counted_and_empty_changes_say_so(shown: Callable[[DiffView
     view = render_diff_view(diff_of(file_of("a", complete=False, counted=False)))
     assert not view.counted
     assert "very large" in shown(view)
-    assert "No file differs" in shown(render_diff_view(diff_of()))
-    assert "2 of its 9 files" in shown(
+    assert "No files changed" in shown(render_diff_view(diff_of()))
+    assert "2 of 9 files" in shown(
         render_diff_view(Diff((file_of("a"), file_of("b")), 9, False, 9, 9))
     )
 

@@ -24,6 +24,7 @@ ATTRIBUTES = {
     "rel": re.compile("nofollow noopener ugc"),
     "class": re.compile(r"prose|note|[a-z]|align-(left|right|center)"),
     "start": re.compile(r"\d+"),
+    "tabindex": re.compile("0"),
 }
 
 
@@ -52,7 +53,7 @@ class Page(HTMLParser):
 
 def test_the_usual_forms_are_rendered() -> None:
     html = render("# One\n\n###### Six\n\n*a* **b** ~~c~~ `d`\n\n> e\n\n1. f\n\n---\n")
-    for part in ("<h3>One</h3>", "<h6>Six</h6>", "<em>a</em>", "<strong>b</strong>", "<s>c</s>"):
+    for part in ("<h3>One</h3>", "<h4>Six</h4>", "<em>a</em>", "<strong>b</strong>", "<s>c</s>"):
         assert part in html
     for part in ("<code>d</code>", "<blockquote>", "<ol>", "<hr"):
         assert part in html
@@ -70,7 +71,9 @@ def test_a_task_list_stays_text() -> None:
 
 def test_code_has_the_colours_of_its_language_or_none() -> None:
     assert '<span class="k">def</span>' in render("```python\ndef f(): ...\n```")
-    assert "<pre><code>def f &lt;x&gt;\n</code></pre>" in render("```nonsense x\ndef f <x>\n```")
+    assert '<pre tabindex="0"><code>def f &lt;x&gt;\n</code></pre>' in render(
+        "```nonsense x\ndef f <x>\n```"
+    )
     assert "<span" not in render("```python\n" + "x = 1\n" * 500 + "```")
 
 
@@ -181,3 +184,21 @@ def test_a_page_of_hostile_comments_takes_about_as_long_as_it_may(paragraph: str
     began = time.thread_time()
     render_all([comment] * 20)
     assert time.thread_time() - began < 30 * markdown._PAGE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("### First", [3]),
+        ("# A\n### B\n## C\n# D", [3, 4, 4, 3]),
+        ("###### A\n# B", [3, 3]),
+        ("# A\n## B\n### C\n#### D\n##### E\n###### F", [3, 4, 5, 6, 6, 6]),
+    ],
+)
+def test_headings_follow_those_of_the_page_without_a_gap(text: str, levels: list[int]) -> None:
+    assert [int(level) for level in re.findall(r"<h(\d)>", render(text))] == levels
+
+
+def test_code_can_be_scrolled_with_the_keyboard() -> None:
+    for text in ("```\ncode\n```", "    code", "x" * 70_000):
+        assert '<pre tabindex="0">' in render(text)

@@ -101,11 +101,15 @@ class Statistics:
         # The one looked at last is the last.
         self._memories: dict[str, _Memory] = {}
 
-    async def overview(self, organization_id: str, span: Span, now: int | None = None) -> Overview:
+    async def overview(
+        self, organization_id: str, span: Span, now: int | None = None, *, hours_ahead: int = 0
+    ) -> Overview:
+        """`hours_ahead`: how far the viewer's clock is ahead of UTC, where days begin."""
         at = now_ms() if now is None else now
         width, number = SPANS[span]
-        # Buckets begin at whole multiples of their length, in UTC.
-        end = (at // (width * HOUR_MS) + 1) * width
+        # Buckets begin at whole multiples of their length, by the viewer's clock.
+        local_hour = at // HOUR_MS + hours_ahead
+        end = (local_hour // width + 1) * width - hours_ahead
         start = end - width * number
         hours = await self._hours(organization_id, 2 * start - end, at // HOUR_MS, at)
         (present,) = await self._db.fetch_all(_NOW, organization_id=organization_id)

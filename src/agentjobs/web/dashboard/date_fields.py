@@ -1,18 +1,36 @@
-"""Days as a date field sends them. They are UTC's, wherever the viewer is: pages say so."""
+"""Days as a date field sends them, in the viewer's time zone."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from agentjobs.problems import Problem
 
 
-def first_ms_of(text: str, label: str) -> int | None:
-    """Its first millisecond; None for no day at all. Raises Problem for what is none."""
+def between_days(since: str, until: str, zone: tzinfo) -> tuple[int | None, int | None]:
+    """From the first millisecond of one day up to the end of the other, that day included.
+
+    None for no day at all. Raises Problem for what is none.
+    """
+    first, last = _day(since, "From"), _day(until, "To")
+    return (
+        None if first is None else _begin_ms(first, zone),
+        # Not a day of 24 hours: clocks are changed on some.
+        None if last is None else _begin_ms(last + timedelta(days=1), zone),
+    )
+
+
+def _day(text: str, label: str) -> date | None:
     if not text:
         return None
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise Problem("bad_request", f"{label}: write a day like 2026-01-31.") from None
-    at_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000
+        raise Problem("bad_request", f"{label}: write a date like 2026-01-31.") from None
+    # So that the day after it and its beginning in any zone exist.
+    return min(max(day, date(1970, 1, 1)), date(9999, 12, 30))
+
+
+def _begin_ms(day: date, zone: tzinfo) -> int:
+    begin = datetime(day.year, day.month, day.day, tzinfo=zone)
+    at_ms = int((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000
     # Identifiers know no time before the epoch.
     return max(at_ms, 0)

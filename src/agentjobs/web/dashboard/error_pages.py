@@ -15,9 +15,10 @@ from agentjobs.store.database import StoreError
 from agentjobs.web.api.errors import headers_of, not_found, status_of
 from agentjobs.web.basic_auth import unauthorized
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard.cookies import SESSION, read_cookie
+from agentjobs.web.dashboard.cookies import SESSION, ZONE, cookie_name, read_cookie
 from agentjobs.web.dashboard.other_organizations import InOtherOrganization
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
+from agentjobs.web.dashboard.zones import shown_zone, zone_named
 
 _SIGN_IN = "Sign in first. Nothing was changed."
 _NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
@@ -53,6 +54,8 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
     status = status_of(problem)
     values = {
         **_layout_values(request, await _viewer(request, context, problem)),
+        "zone_cookie": cookie_name(context.settings, ZONE),
+        **shown_zone(zone_named(read_cookie(request, context.settings, ZONE))),
         "prefix": prefix,
         "refused": problem,
         "elsewhere": problem if isinstance(problem, InOtherOrganization) else None,

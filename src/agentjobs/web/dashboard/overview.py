@@ -1,13 +1,14 @@
-"""/: how it goes: what runs and waits, how it ended lately, what it took and cost."""
+"""/: running and queued jobs, recent results, durations and cost."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import tzinfo
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.views.listing import JobFilter, list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
@@ -18,6 +19,7 @@ from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.zones import local_time, whole_hours_ahead
 from agentjobs.webhooks.events import activity_topic
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
@@ -52,9 +54,9 @@ class _Picture(msgspec.Struct, frozen=True):
 
 _PICTURES = (
     _Picture(
-        "Jobs that ended",
+        "Finished jobs",
         plots.stacked_bars,
-        "No job ended in this time.",
+        "No job finished in this period.",
         (
             _Line("completed", "s-good", lambda each: each.completed),
             _Line("failed", "s-bad", lambda each: each.failed),
@@ -62,9 +64,9 @@ _PICTURES = (
         ),
     ),
     _Picture(
-        "Wait in the queue and duration, on average",
+        "Average queue wait and duration",
         plots.lines,
-        "No job ended in this time.",
+        "No job finished in this period.",
         (
             _Line("queue wait", "s-warn", lambda each: each.mean_wait_ms),
             _Line("duration", "s-info", lambda each: each.mean_duration_ms),
@@ -74,16 +76,16 @@ _PICTURES = (
     _Picture(
         "Webhook deliveries",
         plots.stacked_bars,
-        "Nothing was sent in this time.",
+        "No events were sent in this period.",
         (
             _Line("delivered", "s-good", lambda each: each.deliveries_delivered),
             _Line("failed", "s-bad", lambda each: each.deliveries_failed),
         ),
     ),
     _Picture(
-        "Cost of models",
+        "Model cost",
         plots.bars,
-        "No model was paid for in this time.",
+        "No model cost in this period.",
         (_Line("cost", "s-1", lambda each: each.cost_nanousd / NANOUSD_PER_USD),),
         "usd",
     ),
@@ -113,12 +115,15 @@ async def stream(request: PageRequest) -> Response:
 
 
 async def _now(request: PageRequest) -> dict[str, Any]:
-    overview = await request.context.statistics.overview(request.organization_id, _span(request))
+    now, zone = now_ms(), request.zone
+    overview = await request.context.statistics.overview(
+        request.organization_id, _span(request), now, hours_ahead=whole_hours_ahead(now, zone)
+    )
     latest = await list_lines(request.db, request.organization_id, JobFilter(), limit=_SHOWN)
     return {
         "overview": overview,
         "days": _DAYS[overview.span],
-        "drawings": await asyncio.to_thread(_drawings, overview),
+        "drawings": await asyncio.to_thread(_drawings, overview, zone),
         "latest": latest.lines,
     }
 
@@ -127,19 +132,21 @@ def _span(request: PageRequest) -> Span:
     return _SPANS.get(request.query_param("span"), "24h")
 
 
-def _drawings(overview: Overview) -> list[Drawing]:
+def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
     buckets = overview.buckets
-    labels = tuple(_label(bucket, overview.span) for bucket in buckets)
+    labels = tuple(_label(bucket, overview.span, zone) for bucket in buckets)
     return [
         each.draw(Plot(each.title, labels, each.series(buckets), each.unit, each.empty))
         for each in _PICTURES
     ]
 
 
-def _label(bucket: Figures, span: Span) -> str:
-    """In UTC, as the buckets are."""
-    at = datetime.fromtimestamp(bucket.starts_at / 1_000, UTC)
-    return at.strftime("%H:%M") if span == "24h" else at.strftime("%b %d")
+def _label(bucket: Figures, span: Span, zone: tzinfo) -> str:
+    if span == "24h":
+        return local_time(bucket.starts_at, zone).strftime("%H:%M")
+    # Its middle: where clocks were changed since, a day begins an hour before or after midnight.
+    middle = (bucket.starts_at + bucket.ends_at) // 2
+    return local_time(middle, zone).strftime("%b %d")
 
 
 ROUTES: Routes = [

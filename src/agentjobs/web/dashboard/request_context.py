@@ -1,6 +1,7 @@
 """What a page handler receives: the request, its form and viewer, and ways to respond."""
 
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,15 +18,19 @@ from agentjobs.web.api.errors import status_of
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import (
     BANNER,
+    ZONE,
     Banner,
     Tone,
+    cookie_name,
     delete_cookie,
     read_banner,
+    read_cookie,
     set_banner,
 )
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.notices import notices_for
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
+from agentjobs.web.dashboard.zones import shown_zone, zone_named
 
 
 @dataclass(slots=True)
@@ -44,6 +49,11 @@ class AnonymousRequest:
     @property
     def db(self) -> Database:
         return self.context.db
+
+    @property
+    def zone(self) -> tzinfo:
+        """The viewer's. A stream names the one of the page it belongs to."""
+        return zone_named(self.query_param("zone") or read_cookie(self.http, self.settings, ZONE))
 
     def path_param(self, name: str) -> str:
         value: str = self.http.path_params[name]
@@ -100,6 +110,8 @@ class AnonymousRequest:
             "viewer": None,
             "csrf": "",
             "form_nonce": "",
+            "zone_cookie": cookie_name(self.settings, ZONE),
+            **shown_zone(self.zone),
         }
 
     async def _layout_values(self) -> dict[str, Any]:

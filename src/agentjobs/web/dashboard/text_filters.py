@@ -1,25 +1,40 @@
 """How numbers, times and names are written on pages. Pure: text in, text out."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, tzinfo
 from typing import Any
 
+from jinja2 import pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from agentjobs.clock import iso_utc
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
+from agentjobs.web.dashboard.zones import local_time
 
 NOTHING = "\N{EN DASH}"
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
-def moment(at_ms: int | None, otherwise: str = "never") -> Markup | str:
-    """A time that the script shows in the viewer's zone, in the same form; here it is UTC."""
+def moment(at_ms: int | None, zone: tzinfo = UTC, otherwise: str = "never") -> Markup | str:
+    """A time in the viewer's zone; which one that is, the page says at its end."""
     if at_ms is None:
         return otherwise
     iso = iso_utc(at_ms)
-    shown = iso[:16].replace("T", " ")
-    return Markup('<time datetime="{0}" title="{1} UTC">{1}</time>').format(iso, shown)
+    shown = local_time(at_ms, zone).strftime("%Y-%m-%d %H:%M")
+    in_utc = iso[:16].replace("T", " ")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(iso, in_utc, shown)
+
+
+@pass_context
+def _moment(context: Context, at_ms: int | None, otherwise: str = "never") -> Markup | str:
+    return moment(at_ms, context.get("zone", UTC), otherwise)
+
+
+def elapsed(ms: int) -> Markup:
+    """A duration that goes on: the script counts it up."""
+    return Markup('<span data-elapsed="{}">{}</span>').format(max(ms, 0), duration(ms))
 
 
 def duration(ms: int | float | None, otherwise: str = NOTHING) -> str:
@@ -62,7 +77,8 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "moment": moment,
+    "moment": _moment,
+    "elapsed": elapsed,
     "duration": duration,
     "dollars": dollars,
     "count": count,

@@ -11,7 +11,7 @@ async def test_each_agent_tells_plan_readiness_and_record(furnished):
     ):
         assert words in page.text, words
     assert "/jobs/new?agent=fixer" in page.links
-    assert "No worker is alive" not in page.text
+    assert "No worker is running" not in page.text
 
 
 async def test_machines_are_named_to_administrators_alone(furnished):
@@ -34,7 +34,7 @@ async def test_an_agent_of_another_plan_says_so(furnished):
 async def test_a_worker_that_is_silent_is_no_worker(furnished):
     await write(furnished.db, "UPDATE workers SET heartbeat_at = 1")
     page = await furnished.admin.open("/agents")
-    assert "No worker is alive at the moment" in page.text
+    assert "No worker is running" in page.text
     assert "build-1" not in page.text
 
 

@@ -100,7 +100,7 @@ async def test_a_revoked_key_opens_nothing_and_is_listed_apart(dashboard: Dashbo
     page = await dashboard.admin.send(page, f"{created.record.id}/revoke")
     assert page.path == PATH
     assert "The key laptop is revoked." in page.text
-    assert "1 key revoked or expired" in page.text
+    assert "1 revoked or expired key" in page.text
     assert not page.has_form(f"{created.record.id}/revoke")
     bearer = {"Authorization": f"Bearer {created.key}"}
     assert (await dashboard.nobody.get("/v1/agents", headers=bearer)).status_code == 401
@@ -110,7 +110,7 @@ async def test_an_expired_key_is_listed_apart(dashboard: Dashboard) -> None:
     created = await key_of(dashboard, "acme", "old")
     await dashboard.db.transact(expire, created.record.id)
     page = await dashboard.admin.open(PATH)
-    assert "1 key revoked or expired" in page.text
+    assert "1 revoked or expired key" in page.text
     assert not page.has_form(f"{created.record.id}/revoke")
 
 
@@ -122,7 +122,7 @@ async def test_a_key_that_expires_within_days_says_so(dashboard: Dashboard) -> N
 async def test_without_a_key_the_page_says_what_to_do(dashboard: Dashboard) -> None:
     for key in await list_keys(dashboard.db, "acme"):
         await dashboard.db.transact(expire, key.id)
-    assert "No key can be used at the moment." in (await dashboard.admin.open(PATH)).text
+    assert "No active keys" in (await dashboard.admin.open(PATH)).text
 
 
 async def test_keys_of_others_are_neither_shown_nor_revoked(dashboard: Dashboard) -> None:

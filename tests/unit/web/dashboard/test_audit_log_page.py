@@ -66,7 +66,7 @@ async def test_an_action_nobody_gave_words_is_shown_as_it_is(dashboard: Dashboar
 
 async def test_without_an_entry_the_page_says_what_will_come(quiet_dashboard: Dashboard) -> None:
     page = await quiet_dashboard.admin.open(PATH)
-    assert "Nothing was changed yet." in page.text
+    assert "No entries yet" in page.text
     assert not any("format=csv" in link for link in page.links)
 
 
@@ -83,7 +83,7 @@ async def test_filters_narrow_by_actor_and_kind(quiet_dashboard: Dashboard) -> N
     anna = await dashboard.admin.send(secrets, PATH, actor="Anna")
     assert ("ONE" in anna.text, "TWO" in anna.text) == (True, False)
     nobody = await dashboard.admin.send(page, PATH, actor="An")
-    assert "No entry is like that." in nobody.text
+    assert "No entries match these filters" in nobody.text
     one_action = await dashboard.admin.open(f"{PATH}?action=secret.removed")
     assert ("ONE" in one_action.text, "TWO" in one_action.text) == (False, True)
     assert one_action.form(PATH).value("action") == "secret.removed"
@@ -114,7 +114,7 @@ async def test_a_borrowed_name_does_not_hide_who_it_was(quiet_dashboard: Dashboa
         assert "BY-THE-REAL-ONE" not in alone.text
     alone = await dashboard.admin.open(link)
     narrowed = await dashboard.admin.send(alone, PATH, since="2999-01-01")
-    assert "No entry is like that." in narrowed.text
+    assert "No entries match these filters" in narrowed.text
     assert mallory.id in narrowed.text
     assert f"{PATH}?since=2999-01-01" in narrowed.links
     head, *rows = await rows_of(dashboard, f"&actor_id={mallory.id}")
@@ -141,7 +141,7 @@ async def test_days_are_whole_and_in_utc(quiet_dashboard: Dashboard) -> None:
 async def test_a_day_that_is_none_is_refused_and_kept(dashboard: Dashboard, day: str) -> None:
     page = await dashboard.admin.open(PATH, params={"since": day})
     assert page.status == 400
-    assert "write a day like" in page.text
+    assert "write a date like" in page.text
     assert page.form(PATH).value("since") == day
     assert page.is_harmless()
 

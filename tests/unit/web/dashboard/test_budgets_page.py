@@ -77,7 +77,7 @@ async def test_what_was_spent_is_told_by_day(dashboard: Dashboard) -> None:
 
 async def test_without_spending_the_page_says_so(dashboard: Dashboard) -> None:
     page = await dashboard.member.open(PATH)
-    assert "Nothing was spent in the last 30 days." in page.text
+    assert "No spending in the last 30 days" in page.text
     assert "Left today no limit" in page.text
     assert not any(tag == "meter" for tag, _ in page.tags)
 
@@ -93,14 +93,14 @@ async def test_a_budget_that_is_used_up_warns(dashboard: Dashboard) -> None:
 async def test_spending_of_others_is_not_shown(dashboard: Dashboard) -> None:
     await spent(dashboard, 0, 5)
     page = await dashboard.outsider.open(PATH)
-    assert "Nothing was spent" in page.text
+    assert "No spending" in page.text
 
 
 async def test_members_read_and_admins_change(dashboard: Dashboard) -> None:
     await set_budget(dashboard.db, "acme", daily="3")
     page = await dashboard.member.open(PATH)
     assert not page.has_form(PATH)
-    assert "Each day $3.00" in page.text
+    assert "Daily limit $3.00" in page.text
     fields = [("csrf", page.form("/sign-out").value("csrf")), ("daily", "1000")]
     assert (await dashboard.member.post(PATH, fields)).status == 403
     assert (await dashboard.viewer.get(PATH)).status_code == 403

@@ -14,8 +14,8 @@ async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(furnis
     page = await furnished.viewer.open(HERE)
     for words in (
         "requests PyPI 2.30.0 the project >=2 requirements.txt critical 9.8",
-        "urllib3 PyPI 1.26.16 requests → , which asks for it",
-        "unpinned PyPI not pinned the project >=2 requirements.txt needs a version",
+        "urllib3 PyPI 1.26.16 requests → , which requires this package",
+        "unpinned PyPI not pinned the project >=2 requirements.txt version unknown",
         "Nobody fixed it",
     ):
         assert words in page.text, words
@@ -44,7 +44,7 @@ async def test_the_list_is_narrowed(furnished, query, expected):
     graph = f"{REPO}/graph?ecosystem=PyPI&package="
     assert [name for name in names if f"{graph}{name}" in page.links] == expected
     if not expected:
-        assert "No dependency fits this filter" in page.text
+        assert "No dependencies match these filters" in page.text
         assert HERE in page.links
 
 
@@ -71,7 +71,7 @@ async def test_many_are_shown_page_by_page(furnished):
 
 async def test_before_and_without_an_index_the_page_says_why_it_is_empty(furnished):
     await write(furnished.db, "DELETE FROM dependencies")
-    assert "No dependencies were found" in (await furnished.viewer.open(HERE)).text
+    assert "No dependencies found" in (await furnished.viewer.open(HERE)).text
     await write(furnished.db, "UPDATE repos SET index_status = 'indexing'")
     page = await furnished.viewer.open(HERE)
     assert "The index is not ready yet" in page.text
@@ -81,9 +81,9 @@ async def test_before_and_without_an_index_the_page_says_why_it_is_empty(furnish
 async def test_the_repository_tells_languages_warnings_and_counts(furnished):
     page = await furnished.viewer.open(REPO)
     for words in (
-        *("Python 90 90 %", "1 warning of the index", "poetry.lock : is no TOML"),
+        *("Python 90 90 %", "1 index warning", "poetry.lock : is no TOML"),
         *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unknown 1"),
-        "No vulnerability starts a job. Nothing is set.",
+        "Vulnerabilities do not start jobs. Not configured.",
     ):
         assert words in page.text, words
     assert "/vulnerabilities?repo=acme/shop&severity=critical" in page.links
@@ -99,12 +99,12 @@ async def test_a_repository_without_findings_says_whether_anybody_looks(furnishe
     assert "Vulnerabilities none known" in (await furnished.viewer.open(REPO)).text
     await write(furnished.db, "UPDATE repos SET indexed_commit = NULL")
     page = await furnished.viewer.open(REPO)
-    assert "Vulnerabilities known once the index is ready" in page.text
+    assert "Vulnerabilities available when the index is ready" in page.text
     await write(furnished.db, "DELETE FROM advisory_feeds")
     page = await furnished.viewer.open(REPO)
-    assert "not looked for: no source of advisories is set up" in page.text
+    assert "not scanned: no advisory source is configured" in page.text
     page = await furnished.viewer.open(HERE)
-    assert "Nobody looks for vulnerabilities" in page.text
+    assert "Dependencies are not scanned for vulnerabilities" in page.text
     assert "none known" not in page.text
 
 
@@ -121,19 +121,24 @@ async def test_lines_of_no_language_and_small_shares_are_told(furnished):
     languages = '[["Go",1,3],["C",1,997]]'
     await write(furnished.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages)
     page = await furnished.viewer.open(REPO)
-    assert "Lines 5,000 1,000 of them in these languages" in page.text
+    assert "Lines 5,000 1,000 in these languages" in page.text
     assert "Go 3 < 1 %" in page.text
 
 
 @pytest.mark.parametrize(
     ("organization", "repository", "file", "words"),
     [
-        (None, None, None, "No vulnerability starts a job. Nothing is set."),
-        ("high", None, None, "high or worse starts a job of cve-fixer"),
-        ("high", None, None, "The organization's default."),
-        ("high", "none", None, "No vulnerability starts a job. Set for this repository."),
-        ("low", "medium", "critical", "A vulnerability that is critical starts a job"),
-        ("low", "medium", "critical", ".agentjobs.toml says so, before what is set here."),
+        (None, None, None, "Vulnerabilities do not start jobs. Not configured."),
+        ("high", None, None, "high or higher starts a cve-fixer job"),
+        ("high", None, None, "Organization default."),
+        ("high", "none", None, "Vulnerabilities do not start jobs. Set for this repository."),
+        (
+            "low",
+            "medium",
+            "critical",
+            "A vulnerability of severity critical starts a cve-fixer job",
+        ),
+        ("low", "medium", "critical", "agentjobs.toml , which overrides the setting here."),
     ],
 )
 async def test_the_threshold_is_told_with_who_said_so(
@@ -157,7 +162,7 @@ async def test_an_administrator_sets_the_threshold_and_takes_it_back(furnished):
     assert "Saved." in page.text
     assert page.form(f"{REPO}/auto-trigger").value("level") == "high"
     page = await admin.send(page, f"{REPO}/auto-trigger", level="default")
-    assert "Nothing is set." in page.text
+    assert "Not configured." in page.text
     refused = await admin.send(page, f"{REPO}/auto-trigger", level="grave")
     assert refused.status == 400
     assert "is not a severity" in refused.text

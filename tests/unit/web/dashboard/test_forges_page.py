@@ -46,7 +46,7 @@ def secret_on(page):
 
 async def test_where_nothing_is_connected_the_page_says_what_this_is_for(dashboard):
     page = await dashboard.admin.open(HERE)
-    assert "No platform is connected yet" in page.text
+    assert "No platforms connected" in page.text
     assert "Connect GitHub, GitLab, Gitea or Forgejo below" in page.text
     page = await dashboard.member.open(HERE)
     assert "An administrator can connect" in page.text
@@ -62,12 +62,12 @@ async def test_a_platform_is_connected_and_its_secret_shown_this_once(dashboard,
     assert (page.status, found.name, table.asked) == (200, "forge", ["check"])
     assert secret in page.text
     assert f"http://127.0.0.1:8080/hooks/gitea/{found.id}" in page.text
-    assert "https://git.example.org knows it as agentjobs-bot" in page.text
+    assert "Connected to https://git.example.org as agentjobs-bot" in page.text
     for place in (HERE, f"{HERE}/{found.id}"):
         later = await dashboard.member.open(place)
         assert secret not in later.html
         assert ACCEPTED not in page.html + later.html
-        for words in ("forge", "agentjobs-bot", "accepted", "never"):
+        for words in ("forge", "agentjobs-bot", "connected", "never"):
             assert words in later.text
     log = await admin.open("/settings/audit-log")
     assert "connected a platform" in log.text
@@ -77,7 +77,7 @@ async def test_a_platform_is_connected_and_its_secret_shown_this_once(dashboard,
 async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, table):
     table.account = Account(f"ada{PAYLOAD}", is_own=False, missing=(f"write:issue{PAYLOAD}",))
     page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
-    assert "That may be a person's account" in page.text
+    assert "This may be a personal account" in page.text
     assert f"write:issue{PAYLOAD}" in page.text
     assert faults_of(page) == []
 
@@ -157,7 +157,7 @@ async def test_a_check_writes_down_what_the_platform_says(dashboard, table, conn
         assert faults_of(shown) == []
     table.fault = None
     page = await admin.send(page, "/check")
-    assert "knows it as agentjobs-bot" in page.text
+    assert "as agentjobs-bot" in page.text
     assert "Bad credentials" not in (await admin.open(HERE)).text
 
 
@@ -240,7 +240,7 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
     assert "group/sub/project" in found.text
     assert "acme/app" not in found.text
     none = await dashboard.admin.open(f"{place}?q={PAYLOAD}nowhere")
-    assert "None of them is called that" in none.text
+    assert "No repositories match" in none.text
     assert faults_of(none) == []
 
 
@@ -256,7 +256,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     fields = [("csrf", csrf), ("repo", "group/sub/project"), ("repo", "acme/old")]
     page = await admin.post(place, [*fields, ("typed", f"acme/ghost\n{PAYLOAD}")])
     assert page.status == 200
-    assert "Connected, and being fetched: group/sub/project" in page.text
+    assert "Connected; fetching now: group/sub/project" in page.text
     assert "acme/old : It is archived" in page.text
     assert "acme/ghost : There is no repository acme/ghost." in page.text
     assert "is not a valid repository name" in page.text
@@ -278,11 +278,11 @@ async def test_all_that_can_be_are_connected_at_once(dashboard, table, connectio
     admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
     table.seen += [RemoteRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
     page = await admin.open(place)
-    assert "The first 100 of 151" in page.text
+    assert "Showing the first 100 of 151" in page.text
     csrf = page.forms[-1].value("csrf")
     page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
     assert "151 repositories connected." in page.text
-    assert "The first 100 of 151" in page.text
+    assert "Showing the first 100 of 151" in page.text
     # Those that are connected already are no refusals.
     csrf = page.form("/sign-out").value("csrf")
     page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
@@ -295,7 +295,7 @@ async def test_a_platform_that_is_away_leaves_a_page_that_says_so(dashboard, tab
     page = await dashboard.admin.open(place)
     assert page.status == 503
     assert "Gitea could not be reached" in page.text
-    assert "By their names" in page.text
+    assert "Connect by name" in page.text
     assert "It sees no repository" not in page.text
     refused = await dashboard.admin.send(page, "/repositories", typed="acme/app acme/web")
     assert refused.status == 503

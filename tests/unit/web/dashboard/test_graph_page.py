@@ -11,7 +11,7 @@ HERE = "/repos/acme/shop/graph"
 
 async def test_without_a_place_it_begins_with_what_is_imported_most(furnished):
     page = await furnished.viewer.open(HERE)
-    assert "3 files with 2 imports of each other, and 1 name from elsewhere." in page.text
+    assert "3 files with 2 imports between them, and 1 external name." in page.text
     assert "src/shop.py imported by 1 file" in page.text
     assert {f"{HERE}?node=src%2Fshop.py", f"{HERE}?external=requests"} <= set(page.links)
 
@@ -36,7 +36,7 @@ async def test_a_place_leads_to_all_its_neighbours(furnished, place, left, right
 
 async def test_a_package_tells_its_versions_and_what_is_known_against_it(furnished):
     page = await furnished.viewer.open(f"{HERE}?ecosystem=PyPI&package=requests")
-    known = "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc · 2.31.0 ends that"
+    known = "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc · 2.31.0 fixes this"
     assert known in page.text
     assert "/repos/acme/shop/dependencies?manifest=requirements.txt" in page.links
     assert any("bad" in (given.get("class") or "") for _, given in page.tags)
@@ -45,10 +45,10 @@ async def test_a_package_tells_its_versions_and_what_is_known_against_it(furnish
 async def test_modules_and_packages_are_found_by_a_part_of_their_name(furnished):
     page = await furnished.viewer.open(HERE)
     found = await furnished.viewer.send(page, "/graph", q="REQ")
-    assert "2 places with “REQ” in the name" in found.text
+    assert "2 results for “REQ”" in found.text
     assert f"{HERE}?external=requests" in found.links
     assert f"{HERE}?ecosystem=PyPI&package=requests" in found.links
-    assert "Nothing is called that" in (await furnished.viewer.send(page, "/graph", q="xyz")).text
+    assert "No results" in (await furnished.viewer.send(page, "/graph", q="xyz")).text
 
 
 @pytest.mark.parametrize("place", ["node=gone.py", "external=gone", "ecosystem=npm&package=gone"])
@@ -64,7 +64,7 @@ async def test_before_the_first_index_there_is_no_graph(furnished):
     for query in ("", "?node=src/shop.py", "?q=shop"):
         page = await furnished.viewer.open(HERE + query)
         assert page.status == 200
-        assert "There is no graph yet" in page.text
+        assert "No graph yet" in page.text
 
 
 async def test_of_many_neighbours_some_are_drawn_and_some_listed(furnished):
@@ -85,4 +85,4 @@ async def test_of_many_neighbours_some_are_drawn_and_some_listed(furnished):
     ids = {given.get("id") for _, given in page.tags}
     assert {"importers", "imported", "externals"} <= ids
     assert "Imported by 699" in page.text
-    assert "and 199 more; find them by a part of their name above." in page.text
+    assert "and 199 more; search for them by name above." in page.text

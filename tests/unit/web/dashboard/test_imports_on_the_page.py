@@ -30,7 +30,7 @@ async def test_what_runs_is_cancelled_by_an_administrator(importing):
     assert "Receiving objects: 3 %" in page.text
     assert not page.has_form("/dismiss")
     done = await importing.admin.send(page, action)
-    assert "acme/big is not being fetched any more." in done.text
+    assert "Cancelled connecting acme/big." in done.text
     assert not done.has_form(action)
     assert await list_imports(importing.db, importing.caller.organization_id) == []
     assert (await importing.admin.send(stale, action)).status == 404
@@ -51,3 +51,16 @@ async def test_what_failed_is_dismissed_instead(importing):
     page = await importing.admin.open("/repos")
     assert not page.has_form("/cancel")
     assert page.has_form("/dismiss")
+
+
+async def test_a_failure_stands_alone_on_the_page(importing):
+    """No banner says that the repository is being fetched."""
+    page = await importing.admin.open("/repos")
+    sent = {"address": "https://git.example.com/acme/tools.git"}
+    page = await importing.admin.send(page, "/repos", **sent)
+    assert page.path == "/repos"
+    assert 'role="status">' not in page.html.partition("<h1>")[0]
+    assert "Connecting acme/tools from" in page.text
+    await write(importing.db, "UPDATE repo_imports SET state = 'failed', message = 'Not found.'")
+    page = await importing.admin.open("/repos")
+    assert "Could not connect acme/tools from https://git.example.com/acme/tools.git. " in page.text

@@ -47,7 +47,7 @@ async def has_account(dashboard, organization=None):
 async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
     page = await dashboard.nobody.open(link)
     assert "Join acme" in page.text
-    assert f"invites {EMAIL} to acme as member" in page.text
+    assert f"invited {EMAIL} to join acme as a member" in page.text
     await dashboard.nobody.send(
         page, "/invitation", name="Grace", password=PASSWORD, again=PASSWORD
     )
@@ -104,7 +104,7 @@ async def test_who_is_signed_in_as_the_one_invited_joins_with_a_button(dashboard
     assert (await members(dashboard))[EMAIL] == "member"
     page = await browser.open("/account")
     assert "member of acme" in page.text
-    assert "Go to other" in page.text
+    assert "Switch to other" in page.text
 
 
 async def test_who_is_signed_in_as_another_does_not_join(dashboard, link):

@@ -18,7 +18,7 @@ async def test_a_finished_job_shows_all_that_is_known_of_it(furnished):
     for words in (
         *("Fix the price", "completed", "Pull request #1", "SHOP-1", "agentjobs/open", "Queued"),
         *("You are an agent.", '"depth": "2"', "make check", "exit code 1", "1 failed", "by Ada"),
-        *("no model was called", "compiling", "in red", "the end"),
+        *("No model calls", "compiling", "in red", "the end"),
     ):
         assert words in page.text, words
     assert things.finished_job in page.text
@@ -48,9 +48,9 @@ async def test_a_failed_job_says_why(furnished):
 async def test_a_job_that_waits_says_what_for(dashboard):
     job = await dashboard.world.job(dashboard.caller)
     page = await dashboard.viewer.open(f"/jobs/{job}")
-    assert "no worker that is alive can run this agent" in page.text
-    assert "Nothing was written yet." in page.text
-    assert "It has no prompt, or none yet." in page.text
+    assert "no running worker can run this agent" in page.text
+    assert "Nothing has been logged yet." in page.text
+    assert "No prompt yet." in page.text
 
 
 async def test_a_queued_job_is_cancelled_once(furnished):
@@ -68,14 +68,20 @@ async def test_a_queued_job_is_cancelled_once(furnished):
 async def test_a_running_job_is_asked_to_stop(furnished):
     here = place(furnished.things["acme"], "running_job")
     page = await furnished.member.send(await furnished.member.open(here), f"{here}/cancel")
-    assert "running being cancelled" in page.text
+    assert "running cancelling" in page.text
 
 
 async def test_run_again_makes_a_new_job_that_asks_for_the_same(furnished):
     here = place(furnished.things["acme"], "failed_job")
     page = await furnished.member.send(await furnished.member.open(here), f"{here}/again")
     assert page.path != here
-    for words in ("The same again, as a new job.", "Fix the price", "SHOP-2", "queued", "by Grace"):
+    for words in (
+        "Started a new job with the same settings.",
+        "Fix the price",
+        "SHOP-2",
+        "queued",
+        "by Grace",
+    ):
         assert words in page.text
 
 
@@ -93,7 +99,7 @@ async def test_a_follow_up_goes_on_with_the_pull_request(furnished):
     here = place(furnished.things["acme"])
     page = await furnished.member.open(here)
     later = await furnished.member.send(page, f"{here}/follow-up", prompt="And the\r\ntax.")
-    assert "A job that goes on with the same pull request." in later.text
+    assert "Started a follow-up on the same pull request." in later.text
     assert here in later.links
     assert "And the" in later.text
     assert later.path in (await furnished.member.open(here)).links
@@ -129,7 +135,7 @@ async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(furnished):
             text=f"chunk {number}\n" + ("a" * 900 + "\n") * 100,
         )
     page = await furnished.viewer.open(f"/jobs/{job}")
-    assert "The end of a long log." in page.text
+    assert "Only the end of this log is shown." in page.text
     assert "chunk 5" in page.text
     assert "compiling" not in page.text
 
@@ -208,3 +214,37 @@ async def test_a_job_that_is_nowhere_is_not_found(dashboard, job):
         page = await dashboard.viewer.open(f"/jobs/{job}{rest}")
         assert page.status == 404
         assert "There is no such job in your organization" in page.text
+
+
+async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advice(furnished):
+    message = "The agent ended with exit code 3. Its last lines:\nTraceback:\n  File <x>\nBoom"
+    await write(furnished.db, "UPDATE jobs SET error_message = :text", text=message)
+    page = await furnished.viewer.open(place(furnished.things["acme"], "failed_job"))
+    assert (
+        '<pre class="text-block" tabindex="0" aria-label="Last lines of the output">'
+        "Traceback:\n  File &lt;x&gt;\nBoom</pre>"
+        "<p>Running the job again may help.</p>"
+    ) in page.html
+    assert "</strong>: The agent ended with exit code 3. Its last lines:</p>" in page.html
+
+
+async def test_the_full_log_is_a_file_without_codes_for_a_terminal(furnished):
+    job = furnished.things["acme"].finished_job
+    await write(
+        furnished.db,
+        "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, :text)",
+        id=job,
+        text="\n 1 %\r 99 %\rdone\n\x1b]0;title\x07\x1b[1;32mgreen\x1b[0",
+    )
+    answer = await furnished.viewer.get(f"/jobs/{job}/log")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{job}.log"'
+    assert answer.text == "compiling\nin red\nthe end\ndone\ngreen"
+
+
+@pytest.mark.parametrize(("job", "label"), [("running_job", "Running"), ("queued_job", "Queued")])
+async def test_the_time_of_a_job_that_is_not_finished_is_counted_up(furnished, job, label):
+    page = await furnished.viewer.open(place(furnished.things["acme"], job))
+    assert f"{label} for" in page.text
+    assert any("data-elapsed" in given for _, given in page.tags)
+    finished = await furnished.viewer.open(place(furnished.things["acme"]))
+    assert not any("data-elapsed" in given for _, given in finished.tags)

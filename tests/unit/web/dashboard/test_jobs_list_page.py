@@ -61,13 +61,13 @@ async def test_a_filter_finds_what_it_says(furnished, query, found):
     things = furnished.things["acme"]
     assert await jobs_on(furnished.viewer, query) == [getattr(things, name) for name in found]
     page = await furnished.viewer.open(f"/jobs{query}")
-    assert ("No job fits this filter" in page.text) is (not found)
+    assert ("No jobs match these filters" in page.text) is (not found)
 
 
 async def test_a_day_that_is_none_is_refused_and_kept(furnished):
     page = await furnished.viewer.open("/jobs?since=yesterday&status=running")
     assert page.status == 400
-    assert "write a day like 2026-01-31" in page.text
+    assert "write a date like 2026-01-31" in page.text
     assert page.form("/jobs").value("since") == "yesterday"
     assert page.form("/jobs").value("status") == "running"
 
@@ -85,7 +85,7 @@ async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(furnish
     form = page.form("/jobs")
     assert (form.value("q"), form.value("status")) == ("price", "failed")
     assert form.value("ticket") == "SHOP-2"
-    assert "Show all" in page.text
+    assert "Clear" in page.text
 
 
 async def test_pages_go_on_where_the_last_one_ended_and_keep_the_filter(dashboard):
@@ -155,3 +155,9 @@ async def test_a_stream_ends_for_who_is_signed_out(dashboard):
     assert heard.status == 200
     browser.http.cookies.update(cookies)
     assert (await listen(dashboard.app, browser, "/jobs/stream")).status == 401
+
+
+async def test_the_duration_of_a_running_job_is_counted_up(furnished):
+    page = await furnished.viewer.open("/jobs?status=running")
+    (given,) = (given for _, given in page.tags if "data-elapsed" in given)
+    assert int(given["data-elapsed"]) >= 0

@@ -100,10 +100,10 @@ async def test_what_cannot_be_chosen_says_why(dashboard):
     await dashboard.db.transact(insert_repo, organization, "acme/big", "indexing")
     page = await dashboard.member.open("/jobs/new")
     assert "pro-fixer" not in page.form("/jobs").choices["agent"]
-    assert "(needs the plan pro)" in page.text
+    assert "(requires the pro plan)" in page.text
     assert "acme/big" not in page.form("/jobs").choices["repo"]
-    assert "(is still being indexed)" in page.text
-    assert "No worker can run these at the moment" in page.text
+    assert "(still indexing)" in page.text
+    assert "No worker can run these agents right now" in page.text
     assert "acme/shop" in page.form("/jobs").choices["repo"]
     assert "other/shop" not in page.html
 
@@ -111,6 +111,15 @@ async def test_what_cannot_be_chosen_says_why(dashboard):
 async def test_without_a_repository_the_page_leads_to_connecting_one(dashboard):
     await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
     page = await dashboard.member.open("/jobs/new")
-    assert "No repository is connected yet" in page.text
+    assert "No repositories connected" in page.text
     assert "/repos" in page.links
     assert not page.has_form("/jobs")
+
+
+async def test_an_agent_that_a_worker_can_run_is_selected(furnished):
+    """The first one by name has none."""
+    agents = msgspec.json.encode(["pro-fixer"]).decode()
+    await write(furnished.db, "UPDATE workers SET agents = :agents", agents=agents)
+    page = await furnished.member.open("/jobs/new")
+    assert page.form("/jobs").choices["agent"][0] != "pro-fixer"
+    assert page.form("/jobs").value("agent") == "pro-fixer"

@@ -22,10 +22,10 @@ async def test_the_page_says_what_the_organization_is_and_may(dashboard: Dashboa
     page = await dashboard.member.open(PATH)
     plan = dashboard.caller.plan
     jobs = dashboard.context.plans.concurrent_jobs(plan)
-    assert f"Identifier {dashboard.caller.organization_id}" in page.text
+    assert f"ID {dashboard.caller.organization_id}" in page.text
     assert f"Plan {plan}" in page.text
-    assert f"Jobs at once {jobs}" in page.text
-    assert "1,000 jobs can wait" in page.text
+    assert f"Concurrent jobs {jobs}" in page.text
+    assert "1,000 jobs; further jobs are rejected" in page.text
     assert "http://127.0.0.1:8080/v1" in page.text
     assert "http://127.0.0.1:8080/git/acme/OWNER/NAME.git" in page.text
     assert "agentjobs orgs set-plan acme PLAN" in page.text
@@ -42,7 +42,7 @@ async def test_agents_beyond_the_plan_are_told_apart(dashboard: Dashboard) -> No
 
 async def test_without_an_agent_the_page_says_so(dashboard: Dashboard) -> None:
     dashboard.context.catalog = Catalog([])
-    assert "No agent is set up." in (await dashboard.member.open(PATH)).text
+    assert "No agents" in (await dashboard.member.open(PATH)).text
 
 
 async def test_everybody_sees_their_own_organization(dashboard: Dashboard) -> None:
@@ -70,5 +70,5 @@ async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
     assert refused.status == 400
     assert "is not a severity" in refused.text
     member = await dashboard.member.open(PATH)
-    assert "Now: Critical ones only . An administrator can change it." in member.text
+    assert "Current setting: Critical ones only . An administrator can change it." in member.text
     assert not member.has_form(form)

@@ -21,18 +21,18 @@ async def test_numbers_lead_to_what_they_count(furnished):
 
 async def test_a_viewer_is_not_led_to_the_delivery_log(furnished):
     page = await furnished.viewer.open("/")
-    assert "Deliveries failed" in page.text
+    assert "Failed deliveries" in page.text
     assert not [link for link in page.links if "delivery-log" in link]
 
 
 async def test_every_picture_is_there_with_its_numbers(furnished):
     page = await furnished.viewer.open("/")
     for title in (
-        *("Jobs that ended", "Wait in the queue and duration, on average"),
-        *("Webhook deliveries", "Cost of models"),
+        *("Finished jobs", "Average queue wait and duration"),
+        *("Webhook deliveries", "Model cost"),
     ):
         assert title in page.text
-    assert "No model was paid for in this time." in page.text
+    assert "No model cost in this period." in page.text
     assert len(re.findall("<svg", page.html)) >= 3
     for name in ("completed", "failed", "cancelled", "duration", "delivered"):
         assert name in page.text

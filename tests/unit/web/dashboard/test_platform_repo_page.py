@@ -99,7 +99,7 @@ async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewher
     page = await elsewhere.member.open(place)
     assert THERE in page.links
     assert f"/settings/forges/{connection}" in page.links
-    assert "in step" in page.text
+    assert "up to date" in page.text
     assert "Clone it with any user name" not in page.text
     # The file is read from the copy.
     assert "make check" in page.text
@@ -112,7 +112,7 @@ async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewher
     )
     page = await elsewhere.viewer.open(place)
     assert f"Not there any more{PAYLOAD}" in page.text
-    assert "It is tried again 2025-10-09" in page.text
+    assert "Next retry 2025-10-09" in page.text
     assert faults_of(page) == []
     heard = await listen(elsewhere.app, elsewhere.viewer, f"{place}/stream", events=3)
     part = heard.parts()["repo-sync"]
@@ -129,7 +129,7 @@ async def test_before_the_first_fetch_the_page_says_so(elsewhere):
     page = await elsewhere.viewer.open(f"/repos/{NAME}")
     assert page.status == 200
     assert "not fetched yet" in page.text
-    assert "Not fetched yet: it is read from the default branch" in page.text
+    assert "The repository has not been fetched yet." in page.text
 
 
 async def test_a_platforms_address_that_is_none_is_no_link(elsewhere):
@@ -152,7 +152,7 @@ async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(e
     page = await member.open(place)
     assert f"{THERE}/pulls/1" in page.links
     assert f"/jobs/{elsewhere.things['acme'].finished_job}" in page.links
-    assert "Open it there" in page.text
+    assert "View on the platform" in page.text
     for end in ("/merge", "/close", "/ready", "/comments"):
         assert not page.has_form(end)
         csrf = page.form("/sign-out").value("csrf")
@@ -200,7 +200,7 @@ async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewh
     await write(elsewhere.db, "UPDATE pulls SET state = 'merged' WHERE number = 1")
     page = await elsewhere.member.open(f"/jobs/{job}")
     assert "#1 merged" in page.text
-    assert "The pull request is merged, so no job can go on with it." in page.text
+    assert "The pull request is merged, so you cannot start a follow-up." in page.text
 
 
 async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
@@ -208,7 +208,7 @@ async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
     await write(elsewhere.db, "UPDATE jobs SET repo = :name WHERE id = :id", id=job, name=NAME)
     page = await elsewhere.member.open(f"/jobs/{job}")
     page = await elsewhere.member.send(page, "/follow-up", prompt="And the tax.")
-    assert "goes on with the same pull request" in page.text
+    assert "follow-up on the same pull request" in page.text
     assert f"/jobs/{job}" in page.links
 
 
@@ -220,13 +220,13 @@ async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(e
     await write(elsewhere.db, "UPDATE jobs SET head_commit = :c WHERE id = :id", id=job, c=MISSING)
     page = await elsewhere.viewer.open(place)
     assert page.status == 200
-    assert "The platform keeps these commits" in page.text
+    assert "These commits are on the platform" in page.text
     assert f"{THERE}/pulls/1" in page.links
     part = await elsewhere.viewer.get(place, headers={"X-Part": "1"})
     assert "<html" not in part.text
-    assert "The platform keeps these commits" in part.text
+    assert "These commits are on the platform" in part.text
     alone = await elsewhere.viewer.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
     assert alone.status == 404
     assert "View the changes of this job on the platform" in alone.text
     rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.things["acme"].repo_id))
-    assert "The platform keeps" in (await elsewhere.viewer.open(place)).text
+    assert "These commits are on the platform" in (await elsewhere.viewer.open(place)).text

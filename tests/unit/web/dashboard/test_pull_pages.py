@@ -32,7 +32,7 @@ async def test_a_list_is_narrowed_to_a_state(furnished):
     assert listed(await member.open("/pulls?state=closed")) == [at(OPEN)]
     assert listed(await member.open(f"{PULLS}?state=open")) == [at(CONFLICTING), at(DRAFT)]
     page = await member.open("/pulls?state=merged")
-    assert "No pull request is merged" in page.text
+    assert "No merged pull requests" in page.text
     assert len(listed(await member.open("/pulls?state=nonsense"))) == 3
 
 
@@ -88,7 +88,7 @@ async def test_a_refused_comment_keeps_what_was_typed(furnished, body):
 async def test_merging_makes_a_commit_and_says_who_did_it(furnished):
     member = furnished.member
     page, stale = await member.open_twice(at(OPEN))
-    assert "Makes a merge commit on main ." in page.text
+    assert "Creates a merge commit on main ." in page.text
     merged = await member.send(page, f"{at(OPEN)}/merge")
     assert "Merged into main." in merged.text
     assert "by Grace as" in merged.text

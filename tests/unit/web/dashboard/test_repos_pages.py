@@ -14,7 +14,7 @@ HERE = "/repos/acme/shop"
 async def test_the_list_shows_what_is_connected_and_what_could_not_be(furnished):
     page = await furnished.viewer.open("/repos")
     assert HERE in page.links
-    assert "acme/elsewhere from https://git.example/elsewhere: could not be connected." in page.text
+    assert "Could not connect acme/elsewhere from https://git.example/elsewhere." in page.text
     assert "other/shop" not in page.html
     assert not page.has_form("/repos")
     assert not page.has_form("/dismiss")
@@ -35,7 +35,7 @@ async def test_the_list_shows_how_far_an_index_is(dashboard):
     assert "indexing" in page.text
     assert any(tag == "progress" and given["max"] == "9" for tag, given in page.tags)
     page = await dashboard.viewer.open(HERE)
-    assert "accepts jobs once it is ready" in page.text
+    assert "accepts jobs when the index is ready" in page.text
     assert "0 of 9 files" in page.text
 
 
@@ -82,7 +82,7 @@ async def test_a_failed_import_is_dismissed_once(furnished):
 async def test_a_repository_shows_index_configuration_jobs_and_pulls(furnished):
     page = await furnished.member.open(HERE)
     for words in (
-        *("the disk is full", "with warnings", "make check", "CODEOWNERS", ".github/workflows"),
+        *("the disk is full", "warnings", "make check", "CODEOWNERS", ".github/workflows"),
         *("Fix the price", "Latest pull requests", "local"),
     ):
         assert words in page.text, words

@@ -33,7 +33,7 @@ async def stored(dashboard: Dashboard, name: str) -> str | None:
 
 async def test_a_secret_is_set_and_never_shown(dashboard: Dashboard) -> None:
     page = await dashboard.admin.open(PATH)
-    assert "No secret is set." in page.text
+    assert "No secrets" in page.text
     page = await dashboard.admin.send(page, PATH, name="MODEL_KEY", value=f" {VALUE}\n")
     assert page.path == PATH
     assert "MODEL_KEY is set." in page.text
@@ -53,7 +53,7 @@ async def test_the_value_is_typed_unseen_and_not_remembered(dashboard: Dashboard
 async def test_a_secret_is_replaced(dashboard: Dashboard) -> None:
     await set_secret(dashboard.db, dashboard.context.keys, "acme", "MODEL_KEY", "old")
     page = await dashboard.admin.open(f"{PATH}?name=MODEL_KEY")
-    assert "Replace a secret" in page.text
+    assert "Replace secret" in page.text
     assert page.form(PATH).value("name") == "MODEL_KEY"
     page = await dashboard.admin.send(page, PATH, value=VALUE)
     assert "MODEL_KEY is" in page.text
@@ -105,7 +105,7 @@ async def test_agents_are_named_with_their_secret(dashboard: Dashboard) -> None:
     assert f"{PATH}?name=KEY_A#set-title" in page.links
     page = await dashboard.admin.send(page, PATH, name="KEY_A", value=VALUE)
     assert "Jobs of these agents fail" not in page.text
-    assert "Those of Alpha, Beta will fail." in page.text
+    assert "Jobs of Alpha, Beta will fail." in page.text
 
 
 async def test_a_secret_of_agents_beyond_the_plan_is_not_missed(dashboard: Dashboard) -> None:

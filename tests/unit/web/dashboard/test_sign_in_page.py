@@ -156,7 +156,7 @@ async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is
     page = await dashboard.nobody.open("/sign-in/oidc/callback?code=1")
     assert page.path == "/account"
     assert "viewer of other" in page.text
-    assert "Go to acme" in page.text
+    assert "Switch to acme" in page.text
 
 
 async def test_who_is_signed_in_need_not_sign_in(dashboard):

@@ -31,7 +31,7 @@ async def jira(dashboard):
 
 async def test_where_there_is_none_the_page_says_what_they_are_for(dashboard):
     page = await dashboard.member.open(HERE)
-    assert "No tracker yet" in page.text
+    assert "No trackers" in page.text
     assert "An administrator can add" in page.text
     assert not page.has_form("/jira")
 
@@ -68,7 +68,7 @@ async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
     for browser in (dashboard.admin, dashboard.member):
         page = await browser.open(HERE)
         assert ACCEPTED not in page.html
-        for words in ("Jira Cloud", JIRA["account"], "accepted", "ABC-123"):
+        for words in ("Jira Cloud", JIRA["account"], "connected", "ABC-123"):
             assert words in page.text
     opened = await open_tracker(dashboard.db, dashboard.context.keys, jira.id)
     assert opened[1] == ACCEPTED

@@ -43,7 +43,7 @@ async def test_the_list_is_narrowed(furnished, query, expected):
     shown = [one for one in (ADVISORY, "GHSA-odd") if f"{HERE}/{one}" in page.links]
     assert shown == expected
     if not expected:
-        assert "No vulnerability fits this filter" in page.text
+        assert "No vulnerabilities match these filters" in page.text
 
 
 async def test_many_are_shown_page_by_page(furnished):
@@ -70,9 +70,9 @@ async def test_many_are_shown_page_by_page(furnished):
 async def test_a_repository_without_any_is_told_apart_from_a_filter_that_fits_nothing(furnished):
     await write(furnished.db, "DELETE FROM findings")
     page = await furnished.viewer.open(f"{HERE}?repo=acme/shop")
-    assert "No known vulnerability in acme/shop" in page.text
+    assert "No known vulnerabilities in acme/shop" in page.text
     page = await furnished.viewer.open(f"{HERE}?repo=acme/shop&severity=low")
-    assert "No vulnerability fits this filter" in page.text
+    assert "No vulnerabilities match these filters" in page.text
 
 
 async def test_members_are_led_to_a_job_for_what_nobody_fixes_yet(furnished):
@@ -88,7 +88,7 @@ async def test_members_are_led_to_a_job_for_what_nobody_fixes_yet(furnished):
 async def test_a_search_for_an_advisory_that_is_not_here_leads_to_what_is_known(furnished, name):
     await write(furnished.db, "DELETE FROM findings")
     page = await furnished.viewer.open(f"{HERE}?q={name}")
-    assert "No repository here is affected" in page.text
+    assert "No affected repositories" in page.text
     (link,) = {link for link in page.links if link.startswith(f"{HERE}/")}
     assert (await furnished.viewer.open(link)).status == 200
 
@@ -96,9 +96,9 @@ async def test_a_search_for_an_advisory_that_is_not_here_leads_to_what_is_known(
 async def test_without_a_source_the_page_says_how_to_set_one_up(furnished):
     await write(furnished.db, "DELETE FROM advisory_feeds")
     page = await furnished.viewer.open(HERE)
-    assert "The operator of the service sets AGENTJOBS_ADVISORIES_SOURCE" in page.text
+    assert "The operator sets AGENTJOBS_ADVISORIES_SOURCE" in page.text
     await write(furnished.db, "DELETE FROM findings")
-    assert "Nothing is looked for yet" in (await furnished.viewer.open(HERE)).text
+    assert "Scanning is not configured" in (await furnished.viewer.open(HERE)).text
 
 
 async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(house, tmp_path):
@@ -107,14 +107,14 @@ async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(house, tmp_
         await write(dashboard.db, "DELETE FROM findings")
         page = await dashboard.viewer.open(HERE)
         assert "being fetched for the first time" in page.text
-        assert "Nothing is known yet" in page.text
+        assert "No advisories yet" in page.text
         assert "/srv/osv" not in page.html
 
 
 async def test_how_fresh_advisories_are_is_told_and_errors_to_administrators(furnished):
     page = await furnished.member.open(HERE)
-    assert "4 advisories, complete as of" in page.text
-    assert "1 ecosystem could not be refreshed; what was fetched before stays in use" in page.text
+    assert "4 advisories, last refreshed" in page.text
+    assert "1 ecosystem could not be refreshed. The previous advisories stay in use" in page.text
     assert "the disk is away" not in page.text
     assert "the disk is away" in (await furnished.admin.open(HERE)).text
     assert "/srv/osv" not in page.html
@@ -137,7 +137,7 @@ async def test_an_advisory_shows_who_here_is_affected_and_nobody_else(furnished)
     assert "other/shop" not in page.html
     await write(furnished.db, "DELETE FROM findings")
     page = await furnished.viewer.open(f"{HERE}/{ADVISORY}")
-    assert "No repository here is affected" in page.text
+    assert "No affected repositories" in page.text
 
 
 async def test_a_finding_whose_record_is_gone_is_still_explained(furnished):
@@ -155,7 +155,7 @@ async def test_what_nobody_knows_is_not_found(furnished, name):
 
 async def test_a_job_says_which_advisories_caused_it(furnished):
     page = await furnished.viewer.open(f"/jobs/{furnished.things['acme'].failed_job}")
-    assert "requests 2.30.0 in requirements.txt is vulnerable, and 2.31.0 is not:" in page.text
+    assert "requests 2.30.0 in requirements.txt is vulnerable; 2.31.0 fixes it:" in page.text
     assert f"{HERE}/{ADVISORY}" in page.links
     other = await furnished.viewer.open(f"/jobs/{furnished.things['acme'].finished_job}")
     assert "is vulnerable" not in other.text

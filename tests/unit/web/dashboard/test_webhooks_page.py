@@ -183,8 +183,7 @@ async def test_the_log_shows_request_and_answer_and_nothing_hostile_runs(dashboa
 
 async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
     assert (
-        "Nothing was sent yet"
-        in (await dashboard.member.open("/settings/webhooks/delivery-log")).text
+        "No deliveries yet" in (await dashboard.member.open("/settings/webhooks/delivery-log")).text
     )
     await added(dashboard)
     delivery_id = await logged(dashboard)
@@ -192,7 +191,7 @@ async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
     page = await dashboard.member.send(page, "/settings/webhooks/delivery-log", status="failed")
     assert delivery_id in page.html
     page = await dashboard.member.send(page, "/settings/webhooks/delivery-log", status="delivered")
-    assert "No delivery fits this filter" in page.text
+    assert "No deliveries match these filters" in page.text
 
 
 async def test_one_and_all_failed_are_sent_again(dashboard):

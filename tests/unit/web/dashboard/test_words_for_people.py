@@ -20,25 +20,25 @@ def described(page, name):
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("timeout_seconds", "soon", "Seconds it may take must be a whole number"),
-        ("timeout_seconds", "0", "Seconds it may take must be at least 1"),
-        ("timeout_seconds", "601", "Seconds it may take may lower the agent's 600 seconds"),
-        ("max_cost_usd", "nan", "US dollars it may cost must be greater than 0"),
-        ("max_cost_usd", "9", "US dollars it may cost may lower the organization's 5"),
-        ("base_branch", "a..b", "Branch to start from must be the name of a branch"),
-        ("title", "x" * 300, "Title of the pull request must be at most 200 characters"),
+        ("timeout_seconds", "soon", "Time limit in seconds must be a whole number"),
+        ("timeout_seconds", "0", "Time limit in seconds must be at least 1"),
+        ("timeout_seconds", "601", "Time limit in seconds may lower the agent's 600 seconds"),
+        ("max_cost_usd", "nan", "Cost limit in US dollars must be greater than 0"),
+        ("max_cost_usd", "9", "Cost limit in US dollars may lower the organization's 5"),
+        ("base_branch", "a..b", "Base branch must be the name of a branch"),
+        ("title", "x" * 300, "Pull request title must be at most 200 characters"),
         ("ticket_id", "x" * 300, "Ticket must be at most 255 characters"),
         ("reviewers", "a," * 30, "Reviewers must have at most 20 items"),
-        ("more", "{", "Further settings for the agent must be a JSON object"),
+        ("more", "{", "Agent settings must be a JSON object"),
         (
             "more",
             '{"auto_trigger_on_cve_severity": "big"}',
-            "Further settings for the agent, auto_trigger_on_cve_severity, must be one of",
+            "Agent settings, auto_trigger_on_cve_severity, must be one of",
         ),
-        ("prompt", "x" * 17_000, "All settings together must be at most"),
+        ("prompt", "x" * 17_000, "All settings combined must be at most"),
         ("repo", "acme/nowhere", "This repository is not connected to your organization"),
-        ("repo", "acme/big", "try again once Repositories shows it as ready"),
-        ("agent", "nobody", "There is no such agent any more"),
+        ("repo", "acme/big", "try again when Repositories shows it as ready"),
+        ("agent", "nobody", "This agent no longer exists"),
     ],
 )
 async def test_a_refused_job_names_the_fields_as_the_form_does(dashboard, field, text, words):
@@ -66,10 +66,10 @@ async def test_running_again_and_following_up_speak_the_same_way(furnished):
     )
     page = await furnished.member.open(f"/jobs/{things.finished_job}")
     again = await furnished.member.send(page, f"/jobs/{things.finished_job}/again")
-    assert "US dollars it may cost may lower the organization's 5" in again.text
+    assert "Cost limit in US dollars may lower the organization's 5" in again.text
     assert "max_cost_usd may" not in again.text
     more = await furnished.member.send(page, "/follow-up", prompt=" ")
-    assert "What else shall it do? must not be blank" in more.text
+    assert "What should the agent do next? must not be blank" in more.text
 
 
 async def test_more_settings_are_open_when_the_address_fills_one_of_them(dashboard):
@@ -116,7 +116,7 @@ async def test_what_is_no_day_is_refused_alike(furnished, place, day):
     for name, label in (("since", "From"), ("until", "To")):
         page = await furnished.admin.open(f"{place}?{name}={day}")
         assert page.status == 400
-        assert f"{label}: write a day like 2026-01-31." in page.text
+        assert f"{label}: write a date like 2026-01-31." in page.text
         assert page.form(place).value(name) == day
 
 

@@ -62,7 +62,7 @@ async def again(request: PageRequest) -> Response:
     except Problem as problem:
         return await show_job(request, for_people(problem))
     return request.redirect(
-        f"/jobs/{created.receipt.job_id}", banner="The same again, as a new job."
+        f"/jobs/{created.receipt.job_id}", banner="Started a new job with the same settings."
     )
 
 
@@ -80,9 +80,9 @@ async def follow_up(request: PageRequest) -> Response:
             raise validation_failed(faults)
         created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     except Problem as problem:
-        shown = for_people(problem, {**LABELS, "prompt": "What else shall it do?"})
+        shown = for_people(problem, {**LABELS, "prompt": "What should the agent do next?"})
         return await show_job(request, shown, typed=prompt)
-    banner = "A job that goes on with the same pull request."
+    banner = "Started a follow-up on the same pull request."
     return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
 
 
@@ -92,10 +92,12 @@ async def _page(
     repos = await list_repos(request.db, request.organization_id)
     fleet = await request.context.jobs.fleet.state()
     agents = sorted(request.context.catalog.all(), key=lambda agent: agent.id)
+    allowed = [agent.id for agent in agents if _why_not(request, agent) is None]
+    runnable = [agent_id for agent_id in allowed if fleet.slots_for(agent_id)]
     return await request.render(
         "jobs/new.html",
         problem=problem,
-        typed=typed,
+        typed={**typed, "agent": typed["agent"] or next(iter(runnable or allowed), "")},
         faults=by_field(problem),
         unfolded=any(typed[name].strip() for name in _FOLDED),
         has_repos=bool(repos),
@@ -103,7 +105,7 @@ async def _page(
             (
                 repo.full_name,
                 repo.full_name,
-                None if repo.index_status == "ready" else "is still being indexed",
+                None if repo.index_status == "ready" else "still indexing",
             )
             for repo in repos
         ],
@@ -119,7 +121,7 @@ def _called(agent: Agent) -> str:
 def _why_not(request: PageRequest, agent: Agent) -> str | None:
     if request.context.plans.allows(request.viewer.plan, agent.plan_required):
         return None
-    return f"needs the plan {agent.plan_required}"
+    return f"requires the {agent.plan_required} plan"
 
 
 def _request(form: Form) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
@@ -23,8 +24,8 @@ from agentjobs.webhooks.events import activity_topic
 # Each is a template of its own.
 _PARTS = ("head", "facts", "events", "told", "follow_up", "changes")
 _QUEUE_REASONS = {
-    "plan_limit": "the plan's limit of jobs at once is reached; it starts when another one ends",
-    "no_worker": "no worker that is alive can run this agent; see Agents for the reason",
+    "plan_limit": "the plan's concurrent job limit is reached",
+    "no_worker": "no running worker can run this agent; see Agents for the reason",
 }
 
 
@@ -80,6 +81,7 @@ async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
     override = msgspec.json.encode(facts.config_override)
     return {
         "job": job,
+        "now": now_ms(),
         "facts": facts,
         "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
@@ -96,9 +98,9 @@ async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobFacts)
     if job.status != COMPLETED or job.pr_state is None or facts.repo_now is None:
         return ""
     if job.pr_state != "open":
-        return f"The pull request is {job.pr_state}, so no job can go on with it."
+        return f"The pull request is {job.pr_state}, so you cannot start a follow-up."
     other = await active_job_on(request.db, request.organization_id, facts.repo_id, facts.branch)
-    return None if other is None else "A job is at work on this pull request already."
+    return None if other is None else "Another job is already running on this pull request."
 
 
 def _is_settled(facts: dict[str, Any]) -> bool:

@@ -10,19 +10,19 @@ from agentjobs.problems import Fault, Problem
 LABELS: Mapping[str, str] = {
     "repo": "Repository",
     "agent": "Agent",
-    "prompt": "What shall it do?",
+    "prompt": "What should the agent do?",
     "ticket_id": "Ticket",
-    "title": "Title of the pull request",
-    "base_branch": "Branch to start from",
+    "title": "Pull request title",
+    "base_branch": "Base branch",
     "reviewers": "Reviewers",
-    "timeout_seconds": "Seconds it may take",
-    "max_cost_usd": "US dollars it may cost",
+    "timeout_seconds": "Time limit in seconds",
+    "max_cost_usd": "Cost limit in US dollars",
     "draft": "Open the pull request as a draft",
-    "more": "Further settings for the agent",
+    "more": "Agent settings",
 }
 
 _OVERRIDE = "config_override"
-_REFUSED = "A job cannot be asked for like this:"
+_REFUSED = "The job was not created:"
 # What the API says to programs, who have no lists before them.
 _WORDS: Mapping[str, tuple[str, str]] = {
     "repo_not_connected": (
@@ -31,9 +31,9 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "repo_indexing": (
         "repo",
-        "This repository is still being indexed; try again once Repositories shows it as ready.",
+        "This repository is still indexing; try again when Repositories shows it as ready.",
     ),
-    "unknown_agent": ("agent", "There is no such agent any more; choose another one."),
+    "unknown_agent": ("agent", "This agent no longer exists; choose another one."),
 }
 
 
@@ -88,7 +88,7 @@ def _name(field: str) -> str:
 
 def _label(field: str, labels: Mapping[str, str]) -> str:
     if field == _OVERRIDE:
-        return "All settings together"
+        return "All settings combined"
     name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return labels.get(name) or f"{LABELS['more']}, {name},"
 

@@ -1,17 +1,18 @@
 """/jobs: what was asked for, newest first, found by what one remembers of it."""
 
 import re
+from datetime import tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import now_ms
 from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard.date_fields import first_ms_of
+from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
@@ -26,7 +27,7 @@ _JOB_ID = re.compile("job_[0-9a-z]{26}")
 async def show(request: PageRequest) -> Response:
     kept, problem = _kept(request), None
     try:
-        page = await _page(request, _filter(kept))
+        page = await _page(request, _filter(kept, request.zone))
     except Problem as refused:
         page, problem = JobPage([], None, None), refused
     repos = await list_repos(request.db, request.organization_id)
@@ -48,7 +49,7 @@ async def show(request: PageRequest) -> Response:
 async def stream(request: PageRequest) -> Response:
     kept = _kept(request)
     # Before the stream begins: a browser comes back to one that breaks off, for ever.
-    wanted = _filter(kept)
+    wanted = _filter(kept, request.zone)
 
     async def parts() -> Parts:
         page = await _page(request, wanted)
@@ -72,17 +73,16 @@ async def _page(request: PageRequest, wanted: JobFilter) -> JobPage:
     )
 
 
-def _filter(kept: dict[str, str]) -> JobFilter:
+def _filter(kept: dict[str, str], zone: tzinfo) -> JobFilter:
     """Raises Problem for what is no day."""
-    since, until = first_ms_of(kept["since"], "From"), first_ms_of(kept["until"], "To")
+    since, until = between_days(kept["since"], kept["until"], zone)
     return JobFilter(
         status=next((each for each in STATUSES if each == kept["status"]), None),
         repo=kept["repo"] or None,
         agent=kept["agent"] or None,
         ticket=kept["ticket"] or None,
         since=since,
-        # The day itself included.
-        until=None if until is None else until + DAY_MS,
+        until=until,
         text=kept["q"] or None,
     )
 

@@ -1,23 +1,23 @@
-"""A job's log on its page: the end of it with its colours, live; all of it as plain text."""
+"""A job's log on its page: the end of it with its colours, live; all of it as a file."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from markupsafe import Markup
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.store.database import Database
-from agentjobs.web.api.logs import LogText
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.live import Emit, EventStream, event
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text.ansi import AnsiLines
+from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 
 _CHUNKS_AT_ONCE = 16
 # What a page shows, and what the script keeps of a log that goes on.
@@ -61,8 +61,23 @@ def _newest(text: str) -> tuple[str, bool]:
 
 
 async def as_text(request: PageRequest) -> Response:
+    """A file of the lines that the page shows, without the codes for a terminal."""
     job_id = await require_job_id(request)
-    return LogText(request.context, job_id, None)
+    headers = {
+        **HEADERS,
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Disposition": f'attachment; filename="{job_id}.log"',
+    }
+    return StreamingResponse(_plain_text(request.db, job_id), headers=headers)
+
+
+async def _plain_text(db: Database, job_id: str) -> AsyncIterator[bytes]:
+    lines, after = PlainLines(), 0
+    while chunks := await read_chunks(db, job_id, after, _CHUNKS_AT_ONCE):
+        text = await asyncio.to_thread(lines.feed, _text(chunks))
+        after = chunks[-1].sequence
+        yield text.encode("utf-8", "replace")
+    yield lines.rest().encode("utf-8", "replace")
 
 
 async def stream(request: PageRequest) -> Response:

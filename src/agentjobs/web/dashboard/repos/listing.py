@@ -38,7 +38,7 @@ async def connect(request: PageRequest) -> Response:
     form = request.form
     typed = {name: form.text(name) for name in ("address", "name", "user")}
     try:
-        started = await request.context.imports.start(
+        await request.context.imports.start(
             await find_organization(request.db, request.organization),
             typed["address"],
             name=typed["name"] or None,
@@ -47,14 +47,15 @@ async def connect(request: PageRequest) -> Response:
         )
     except Problem as problem:
         return await _page(request, _for_people(problem), **typed)
-    return request.redirect(HERE, banner=f"{started.full_name} is being fetched.")
+    # The list says how far it is, and if it failed: a banner would contradict it.
+    return request.redirect(HERE)
 
 
 async def cancel_import(request: PageRequest) -> Response:
     full_name = await request.context.imports.cancel(
         request.organization_id, request.path_param("id")
     )
-    return request.redirect(HERE, banner=f"{full_name} is not being fetched any more.")
+    return request.redirect(HERE, banner=f"Cancelled connecting {full_name}.")
 
 
 async def forget_import(request: PageRequest) -> Response:

@@ -35,7 +35,7 @@ class _Line(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     query = read_query(request)
     try:
-        wanted = filter_of(query)
+        wanted = filter_of(query, request.zone)
     except Problem as problem:
         return await _page(request, query, [], problem=problem)
     if request.query_param("format") == "csv":

@@ -1,13 +1,13 @@
 """What of the audit log is asked for: an address read into a filter, and written back."""
 
 import re
+from datetime import tzinfo
 from urllib.parse import urlencode
 
 import msgspec
 
-from agentjobs.clock import DAY_MS
 from agentjobs.organizations.audit import AuditFilter
-from agentjobs.web.dashboard.date_fields import first_ms_of
+from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
@@ -16,7 +16,7 @@ _is_action = re.compile(r"[a-z_.]{1,100}").fullmatch
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the address: text, empty for any. Days are in UTC; `until` is in it."""
+    """As it stands in the address: text, empty for any. `until` is the last day that is shown."""
 
     actor: str = ""
     actor_id: str = ""
@@ -49,13 +49,13 @@ def read_query(request: PageRequest) -> AuditQuery:
     )
 
 
-def filter_of(query: AuditQuery) -> AuditFilter:
+def filter_of(query: AuditQuery, zone: tzinfo) -> AuditFilter:
     """Raises Problem for what is no day."""
-    since, until = first_ms_of(query.since, "From"), first_ms_of(query.until, "To")
+    since, until = between_days(query.since, query.until, zone)
     return AuditFilter(
         actor=query.actor or None,
         actor_id=query.actor_id or None,
         action=query.action or None,
         since=since,
-        until=None if until is None else until + DAY_MS,
+        until=until,
     )

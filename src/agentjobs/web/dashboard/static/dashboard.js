@@ -1,17 +1,34 @@
-// What is live on the pages. Every page works without it; it loads nothing and keeps nothing.
+// What is live on the pages. Every page works without it. It keeps one thing: the viewer's time zone.
 
 const announce = (text) => {
   document.getElementById("announcements").textContent = text;
 };
 
-// Times in the viewer's zone, with UTC on hover. The same shape as the server's, so nothing moves.
-const zoned = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
-const showTimes = (root) => {
-  for (const time of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.getTime())) time.textContent = zoned.format(at);
+// The server shows times, filters and plots in the viewer's time zone from the next page on.
+const page = document.documentElement.dataset;
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (ownZone && ownZone !== page.zone) {
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `${page.zoneCookie}=${ownZone}; path=/; max-age=31536000; samesite=lax${secure}`;
+}
+
+// Durations that go on, in the form of the server's.
+const units = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
+const duration = (seconds) => {
+  const at = Math.max(units.findIndex(([size]) => seconds >= size), 0);
+  if (seconds < 60) return `${seconds} s`;
+  const [[size, unit], [smaller, name]] = units.slice(at, at + 2);
+  const rest = Math.floor((seconds % size) / smaller);
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${name}` : ""}`;
+};
+const countUp = (root) => {
+  for (const each of root.querySelectorAll("[data-elapsed]")) {
+    each.began ??= performance.now() - Number(each.dataset.elapsed);
+    const shown = duration(Math.floor((performance.now() - each.began) / 1000));
+    if (each.textContent !== shown) each.textContent = shown;
   }
 };
+setInterval(() => countUp(document), 1000);
 
 // Buttons that copy what stands in another element.
 const copy = async (button) => {
@@ -23,7 +40,7 @@ const copy = async (button) => {
     announce("Copied to the clipboard.");
   } catch {
     getSelection().selectAllChildren(source);
-    announce("Selected. Copy it with your keyboard.");
+    announce("Selected. Copy it with the keyboard.");
   }
   setTimeout(() => (button.textContent = before), 2000);
 };
@@ -60,7 +77,7 @@ const tellConnection = (isLive) => {
     document.body.append(line);
   }
   line.hidden = isLive;
-  line.textContent = isLive ? "" : "This page is not live at the moment; trying again. Reload it if that does not help.";
+  line.textContent = isLive ? "" : "Live updates are interrupted. Reconnecting; reload the page if this does not help.";
 };
 
 // A stream is open only while its page is looked at: browsers allow few connections to one place.
@@ -110,13 +127,13 @@ const load = async (details) => {
   details.dataset.loaded = "yes";
   try {
     const answer = await fetch(details.dataset.lazy, { headers: { Accept: "text/html", "X-Part": "1" } });
-    // To the door, say: somebody is signed out.
+    // A redirect leads to the sign-in page.
     if (!answer.ok || answer.redirected) throw new Error(answer.statusText);
     place.innerHTML = await answer.text();
     prepare(place);
   } catch {
     delete details.dataset.loaded;
-    announce("That part could not be loaded; close and open it to try again.");
+    announce("Could not load this section. Close and open it to try again.");
   }
 };
 
@@ -181,7 +198,7 @@ const search = {
 };
 
 const prepare = (root) => {
-  showTimes(root);
+  countUp(root);
   for (const each of root.querySelectorAll(".js-only")) each.hidden = false;
   for (const each of root.querySelectorAll(".no-js")) each.hidden = true;
   for (const each of root.querySelectorAll("details[data-lazy]")) {
@@ -216,8 +233,16 @@ addEventListener("pageshow", () => {
 });
 
 prepare(document);
-// The stream makes its forms with the nonce of this page, so that parts are the same as here.
-const live = (address) => `${address}${address.includes("?") ? "&" : "?"}form=${document.documentElement.dataset.form}`;
+// On a narrow screen the navigation bars scroll: show where one is.
+for (const current of document.querySelectorAll(".sections [aria-current], .side [aria-current], .tabs [aria-current]")) {
+  const bar = current.parentElement;
+  bar.scrollLeft = current.offsetLeft - (bar.clientWidth - current.offsetWidth) / 2;
+}
+// A stream sends its parts as this page has them: with the same form tokens and time zone.
+const live = (address) => {
+  const own = new URLSearchParams({ form: page.form, zone: page.zone });
+  return `${address}${address.includes("?") ? "&" : "?"}${own}`;
+};
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
 const log = document.getElementById("log");
 if (log) {

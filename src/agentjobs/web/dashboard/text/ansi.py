@@ -13,6 +13,8 @@ from agentjobs.web.dashboard.text.ansi_style import PLAIN, Style, after
 from agentjobs.web.dashboard.text.visible_text import visible
 
 LONGEST_LINE = 10_000
+# In a file, which nobody has to lay out.
+LONGEST_PLAIN_LINE = 1024 * 1024
 CUT_MARK = "… (the rest of this long line is left out)"
 
 # A longer beginning of an escape is not waited for: it is text.
@@ -33,13 +35,13 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,200})?[ -/]{0,8}\Z|\r\Z")
 _STRING_END = re.compile(r"\x07|\x1b\\|\x9c|(?=\n)")
 
 
-class AnsiLines:
+class _TerminalLines:
     """Fed piece by piece; a style or a line may go on from one piece to the next.
 
-    `feed` returns the lines that ended, each as `<span class="line">…</span>` and a newline: append
-    them. `rest` returns the unfinished line as `<span class="line rest">…</span>`, or nothing:
-    whoever appends puts it last and takes it away before the next piece.
+    `_feed` returns the lines that ended, each with a newline; `_rest` the unfinished one.
     """
+
+    longest_line = LONGEST_LINE
 
     def __init__(self) -> None:
         self._style = PLAIN
@@ -47,7 +49,7 @@ class AnsiLines:
         self._in_string = False
         self._begin_line()
 
-    def feed(self, text: str) -> Markup:
+    def _feed(self, text: str) -> str:
         lines: list[str] = []
         text = self._hold_back(self._held + text)
         at = self._after_string(text, 0)
@@ -58,11 +60,10 @@ class AnsiLines:
                 at = end + 1
             else:
                 at = self._feed_line(text, at, lines)
-        return Markup("".join(lines))  # noqa: S704 - made of `_html`, which escapes
+        return "".join(lines)
 
-    def rest(self) -> Markup:
-        line = self._line("line rest") if self._parts else ""
-        return Markup(line)  # noqa: S704 - made of `_html`, which escapes
+    def _rest(self) -> str:
+        return self._line("line rest") if self._parts else ""
 
     def _hold_back(self, text: str) -> str:
         """The beginning of an escape at the end of a piece waits for the next one."""
@@ -72,7 +73,7 @@ class AnsiLines:
 
     def _write_whole(self, line: str) -> bool:
         """In one go, if it has nothing but colours; False when it must be read bit by bit."""
-        if self._length or self._returned or len(line) > LONGEST_LINE or "\r" in line:
+        if self._length or self._returned or len(line) > self.longest_line or "\r" in line:
             return False
         text, *coloured = _COLOUR.split(line)
         if line.count("\x1b") * 2 != len(coloured):
@@ -142,7 +143,7 @@ class AnsiLines:
             return
         if self._returned:
             self._begin_line()
-        kept = text[: LONGEST_LINE - self._length]
+        kept = text[: self.longest_line - self._length]
         self._is_cut = self._is_cut or len(kept) < len(text)
         self._length += len(kept)
         if kept and self._parts and self._parts[-1][0] == self._style:
@@ -151,8 +152,39 @@ class AnsiLines:
             self._parts.append((self._style, kept))
 
     def _line(self, css_class: str) -> str:
+        raise NotImplementedError
+
+
+class AnsiLines(_TerminalLines):
+    """As HTML: a line is `<span class="line">…</span>`, the unfinished one
+    `<span class="line rest">…</span>`: whoever appends the lines puts that one last and takes it
+    away before the next piece."""
+
+    def feed(self, text: str) -> Markup:
+        return Markup(self._feed(text))  # noqa: S704 - made of `_html`, which escapes
+
+    def rest(self) -> Markup:
+        return Markup(self._rest())  # noqa: S704 - made of `_html`, which escapes
+
+    def _line(self, css_class: str) -> str:
         mark = f'<span class="a-cut">{CUT_MARK}</span>' if self._is_cut else ""
         return f'<span class="{css_class}">{"".join(map(_html, self._parts))}{mark}</span>'
+
+
+class PlainLines(_TerminalLines):
+    """As plain text, for a file."""
+
+    longest_line = LONGEST_PLAIN_LINE
+
+    def feed(self, text: str) -> str:
+        return self._feed(text)
+
+    def rest(self) -> str:
+        return self._rest()
+
+    def _line(self, css_class: str) -> str:  # noqa: ARG002 - a file has no classes
+        text = visible("".join(text for _, text in self._parts))
+        return text + CUT_MARK if self._is_cut else text
 
 
 def _html(part: tuple[Style, str]) -> str:

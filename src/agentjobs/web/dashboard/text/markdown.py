@@ -57,7 +57,7 @@ def _rendered(text: str, deadline: float) -> Markup:
     html = _parser().render(head, {"deadline": deadline})
     if rest:
         shown = escape(visible(rest[:MAX_PLAIN])) + ("…" if len(rest) > MAX_PLAIN else "")
-        html += f'<p class="note">{LEFT_PLAIN}</p>\n<pre>{shown}</pre>\n'
+        html += f'<p class="note">{LEFT_PLAIN}</p>\n<pre tabindex="0">{shown}</pre>\n'
     return Markup(f'<div class="prose">\n{html}</div>')  # noqa: S704 - all of it escaped above
 
 
@@ -105,14 +105,26 @@ def _takes_long(paragraph: str) -> bool:
 
 
 def _make_safe(state: StateCore) -> None:
+    _renumber_headings(state.tokens)
     for token in state.tokens:
-        if token.type in {"heading_open", "heading_close"}:
-            token.tag = f"h{min(6, int(token.tag[1]) + _OUTLINE_STEPS)}"
         if "style" in token.attrs:
             # Of a table's cell: the page allows no style but its own.
             token.attrs = {"class": str(token.attrs["style"]).replace("text-align:", "align-")}
         if token.children:
             token.children = list(_safe_inline(token.children))
+
+
+def _renumber_headings(tokens: Sequence[Token]) -> None:
+    """Below the page's own, and without gaps: a text may begin with ###, or skip a level."""
+    above: list[int] = []
+    for token in tokens:
+        if token.type == "heading_open":
+            level = int(token.tag[1])
+            while above and above[-1] >= level:
+                above.pop()
+            above.append(level)
+        if token.type in {"heading_open", "heading_close"}:
+            token.tag = f"h{min(6, len(above) + _OUTLINE_STEPS)}"
 
 
 def _safe_inline(children: Sequence[Token]) -> Iterator[Token]:
@@ -158,4 +170,4 @@ def _code(
     if language is not None:
         html = highlight(lines, language, deadline=time.thread_time() + _HIGHLIGHT_SECONDS)
     body = "\n".join(html) if html is not None else escape("\n".join(lines))
-    return f"<pre><code>{body}\n</code></pre>\n"
+    return f'<pre tabindex="0"><code>{body}\n</code></pre>\n'

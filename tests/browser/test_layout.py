@@ -1,0 +1,157 @@
+"""What only a browser that lays out pages can show: nothing is cut off or out of sight."""
+
+from typing import Any
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.sample_data import Things
+from tests.browser.service import REPO, House
+
+_IS_IN_BAR = """(current) => {
+  const bar = current.parentElement.getBoundingClientRect();
+  const { left, right } = current.getBoundingClientRect();
+  return left >= bar.left - 1 && right <= bar.right + 1;
+}"""
+_PHONE: Any = {"width": 360, "height": 740}
+
+
+async def test_a_phone_shows_which_page_is_open_in_both_navigation_bars(
+    open_window: OpenPage, admin_state: Any
+) -> None:
+    page = await open_window(storage_state=admin_state, viewport=_PHONE, has_touch=True)
+    for address in ("/settings/audit-log", "/settings/budgets", "/settings/api-keys"):
+        await page.goto(address)
+        for bar in (".sections", ".side"):
+            current = page.locator(f"{bar} [aria-current]")
+            assert await current.evaluate(_IS_IN_BAR), f"{address} {bar}"
+
+
+async def test_a_confirmation_in_a_table_is_shown_whole(admin: Page, house: House) -> None:
+    house.service.key("--name", "to be revoked")
+    # As wide as 1280 px leave beside a scrollbar.
+    await admin.set_viewport_size({"width": 1264, "height": 800})
+    await admin.goto("/settings/api-keys")
+    row = admin.get_by_role("row", name="to be revoked")
+    await row.get_by_text("Revoke…").click()
+    await row.get_by_role("button", name="Revoke key").scroll_into_view_if_needed()
+    body = row.locator(".confirm-body")
+    await expect(body).to_contain_text("stops working immediately")
+    shown = await body.evaluate(
+        """(body) => {
+          const { left, right, bottom, top } = body.getBoundingClientRect();
+          const at = (x, y) => body.contains(document.elementFromPoint(x, y));
+          return at(left + 9, top + 9) && at(right - 9, bottom - 9) && right <= innerWidth;
+        }"""
+    )
+    assert shown
+
+
+async def test_the_header_reaches_the_right_edge_of_a_short_page(admin: Page) -> None:
+    await admin.goto("/jobs?q=nothing+is+called+this")
+    edges = await admin.evaluate(
+        """() => [
+          document.querySelector(".bar").getBoundingClientRect().right,
+          document.documentElement.clientWidth,
+          getComputedStyle(document.documentElement).scrollbarGutter,
+        ]"""
+    )
+    assert edges[0] == edges[1]
+    # A gutter is painted like the page, and would cut the header.
+    assert edges[2] == "auto"
+
+
+async def test_a_long_value_does_not_make_the_cards_grow(admin: Page) -> None:
+    await admin.set_viewport_size({"width": 1264, "height": 800})
+    await admin.goto("/")
+    heights = await admin.evaluate(
+        """() => {
+          const tiles = [...document.querySelectorAll(".tile")];
+          const before = tiles[0].offsetHeight;
+          const tile = tiles[4].querySelector("dd");
+          tile.firstChild.textContent = "59 min 59 s";
+          return [before, tiles[0].offsetHeight, tile.scrollWidth <= tile.clientWidth];
+        }"""
+    )
+    assert heights[0] == heights[1]
+    assert heights[2]
+
+
+async def test_cards_and_sections_of_a_page_keep_a_distance(
+    open_window: OpenPage, admin_state: Any, things: Things
+) -> None:
+    page = await open_window(
+        storage_state=admin_state,
+        viewport={"width": 1264, "height": 800},
+        # The platform of the tests answers nobody.
+        excused=("status of 422",),
+    )
+    found = []
+    for address in (
+        *("/account", "/repos", f"/repos/{REPO}", "/vulnerabilities", "/settings/api-keys"),
+        *("/settings/webhooks", f"/settings/webhooks/{things.endpoint}", "/settings/members"),
+        *("/settings/webhooks/delivery-log", "/settings/secrets", "/settings/organization"),
+        *("/settings/budgets", "/settings/forges", f"/settings/forges/{things.connection}"),
+        *("/settings/trackers", f"/settings/forges/{things.connection}/repositories"),
+    ):
+        await page.goto(address)
+        found += [f"{address}: {pair}" for pair in await page.evaluate(_TOO_CLOSE)]
+    assert found == []
+
+
+# Blocks one below the other, with less than 12 px between them.
+_TOO_CLOSE = """() => {
+  const blocks = [...document.querySelectorAll(
+    "main .card, main .table, main .empty, main .tiles, main section, main form.filters")];
+  const close = [];
+  for (const upper of blocks) {
+    const { bottom, left, right, height } = upper.getBoundingClientRect();
+    for (const lower of blocks) {
+      if (lower === upper || lower.contains(upper) || upper.contains(lower) || !height) continue;
+      const box = lower.getBoundingClientRect();
+      const isBelow = box.top >= bottom - 1 && box.left < right && box.right > left;
+      if (isBelow && box.top - bottom < 12 && box.height) {
+        close.push(`${upper.className || upper.tagName} ${lower.className || lower.tagName}`);
+      }
+    }
+  }
+  return close;
+}"""
+
+
+async def test_the_time_of_a_running_job_goes_on(
+    open_window: OpenPage, admin_state: Any, things: Things
+) -> None:
+    page = await open_window(storage_state=admin_state)
+    await page.clock.install()
+    await page.goto(f"/jobs/{things.running}")
+    shown = page.locator("#job-facts [data-elapsed]")
+    first = await shown.inner_text()
+    await page.clock.fast_forward("02:00:00")
+    await expect(shown).not_to_have_text(first)
+    await expect(shown).to_contain_text("2 h")
+
+
+async def test_pages_are_in_the_browsers_time_zone(
+    open_window: OpenPage, admin_state: Any, things: Things
+) -> None:
+    page = await open_window(storage_state=admin_state, timezone_id="Asia/Tokyo")
+    await page.goto("/")
+    await page.goto(f"/jobs/{things.completed}")
+    await expect(page.locator("footer")).to_contain_text("Times are in Asia/Tokyo.")
+    created = page.locator("#job-facts time").first
+    local = await created.evaluate(
+        """(time) => new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" })
+          .format(new Date(time.dateTime))"""
+    )
+    assert await created.inner_text() == local
+    await page.goto("/jobs")
+    await expect(page.get_by_label("From (JST)")).to_be_visible()
+
+
+async def test_without_javascript_pages_are_in_utc(
+    open_window: OpenPage, house: House, things: Things
+) -> None:
+    page = await open_window(java_script_enabled=False, timezone_id="Asia/Tokyo")
+    await page.goto("/sign-in")
+    await expect(page.locator("footer")).to_contain_text("Times are in UTC.")

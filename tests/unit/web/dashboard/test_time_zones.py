@@ -1,0 +1,114 @@
+"""Times, filters and plots of a page are in one time zone, and the page names it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.date_fields import between_days
+from agentjobs.web.dashboard.text_filters import moment
+from agentjobs.web.dashboard.zones import whole_hours_ahead, zone_named
+from tests.support.users import write
+from tests.unit.web.dashboard.event_streams import listen
+
+TOKYO = "Asia/Tokyo"
+
+
+def at(text):
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000
+
+
+def look_from(browser, zone):
+    browser.http.cookies.set("agentjobs-zone-8080", zone, domain="127.0.0.1", path="/")
+    return browser
+
+
+async def put_job_late_in_january(dashboard):
+    """At half past four in the morning of 1 February in Tokyo."""
+    job = dashboard.things["acme"].finished_job
+    await write(
+        dashboard.db,
+        "UPDATE jobs SET created_at = :at WHERE id = :id",
+        id=job,
+        at=at("2026-01-31T19:30:00"),
+    )
+    return job
+
+
+async def test_a_viewers_zone_is_used_and_named_and_utc_without_one(furnished):
+    job = await put_job_late_in_january(furnished)
+    page = await furnished.viewer.open(f"/jobs/{job}")
+    assert "2026-01-31 19:30" in page.text
+    assert "Times are in UTC." in page.text
+    page = await look_from(furnished.viewer, TOKYO).open(f"/jobs/{job}")
+    assert "2026-02-01 04:30" in page.text
+    assert 'title="2026-01-31 19:30 UTC"' in page.html
+    assert "Times are in Asia/Tokyo." in page.text
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "America", "../../etc/passwd", "x" * 100, ""])
+async def test_a_zone_that_is_none_is_utc(furnished, zone):
+    page = await look_from(furnished.viewer, zone).open("/jobs")
+    assert page.status == 200
+    assert "Times are in UTC." in page.text
+
+
+@pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
+async def test_date_filters_name_the_zone_they_are_read_in(furnished, place):
+    assert "From (UTC)" in (await furnished.admin.open(place)).text
+    assert "From (JST)" in (await look_from(furnished.admin, TOKYO).open(place)).text
+
+
+async def test_a_stream_keeps_the_zone_of_its_page(furnished):
+    look_from(furnished.viewer, TOKYO)
+    heard = await listen(furnished.app, furnished.viewer, "/jobs/stream?zone=UTC", events=1)
+    assert "JST" not in heard.body.decode()
+    job = await put_job_late_in_january(furnished)
+    heard = await listen(furnished.app, furnished.viewer, "/jobs/stream?zone=UTC", events=1)
+    assert job in heard.body.decode()
+    assert "2026-01-31 19:30" in heard.body.decode()
+
+
+async def test_plots_use_the_same_zone(furnished):
+    page = await look_from(furnished.viewer, "Asia/Kolkata").open("/")
+    assert "Plots use Asia/Kolkata time." in page.text
+    # Hours there begin at half past.
+    assert ":30</text>" in page.html
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin", "end"),
+    [
+        ("UTC", "2026-02-01T00:00:00", "2026-02-02T00:00:00"),
+        (TOKYO, "2026-01-31T15:00:00", "2026-02-01T15:00:00"),
+        ("America/New_York", "2026-02-01T05:00:00", "2026-02-02T05:00:00"),
+    ],
+)
+def test_a_day_is_the_viewers_day(zone, begin, end):
+    day = "2026-02-01"
+    assert between_days(day, day, zone_named(zone)) == (at(begin), at(end))
+
+
+def test_a_day_on_which_clocks_change_has_all_of_its_hours():
+    begin, end = between_days("2026-10-25", "2026-10-25", zone_named("Europe/Berlin"))
+    assert end - begin == 25 * 3_600_000
+
+
+def test_no_day_is_no_bound_and_days_far_away_are_bounded():
+    zone = zone_named("America/New_York")
+    assert between_days("", "", zone) == (None, None)
+    assert between_days("0001-01-01", "9999-12-31", zone)[0] >= 0
+    with pytest.raises(Problem, match="write a date"):
+        between_days("yesterday", "", zone)
+
+
+def test_whole_hours_are_rounded_down_so_that_a_day_begins_on_its_date():
+    now = at("2026-02-01T00:00:00")
+    zones = ("UTC", TOKYO, "Asia/Kolkata", "America/St_Johns", "America/New_York")
+    assert [whole_hours_ahead(now, zone_named(zone)) for zone in zones] == [0, 9, 5, -4, -5]
+
+
+def test_a_time_names_utc_on_hover():
+    shown = str(moment(at("2026-01-31T19:30:00"), zone_named(TOKYO)))
+    assert '<time datetime="2026-01-31T19:30:00.000Z" title="2026-01-31 19:30 UTC">' in shown
+    assert moment(None) == "never"
