@@ -12,10 +12,10 @@ import pytest
 
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.outcomes import Released
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from tests.acceptance.test_crashes import freeze

@@ -163,6 +163,6 @@ def test_a_change_that_leaves_the_fault_is_no_pull_request_whatever_the_agent_sa
         override = {"auto_trigger_on_cve_severity": "none"}
         idle = api.finish("acme/shop", "cve-fixer", config_override=override)
         assert idle["error"]["code"] == "no_changes"
-        assert "nothing is to be mended" in idle["error"]["message"]
+        assert "there is nothing to fix" in idle["error"]["message"]
     finally:
         assert service.stop() == 0

@@ -36,10 +36,10 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import insert_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.local_git import repositories as local_repositories
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.key_ring import Caller

@@ -10,7 +10,7 @@ from agentjobs.gateway.prices import prices_of
 from agentjobs.inventory.repo_facts import FactsCache
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.credentials import may_write_branch
-from agentjobs.jobs.run.tools import JobTools
+from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge

@@ -66,13 +66,13 @@ async def insert_trigger(tx: Transaction, repo_id: str, job_id: str, fix: FixKey
     return bool(fresh)
 
 
-async def take_over(db: Database, repo_id: str, job_id: str, fix: FixKey) -> str | None:
+async def take_over_fix(db: Database, repo_id: str, job_id: str, fix: FixKey) -> str | None:
     """For a job whose fix became another one since it was created, so that no second job is
     started for it. The other job that is or was after it, if that did not fail."""
-    return await db.transact(_take_over, repo_id, job_id, fix)
+    return await db.transact(_take_over_fix, repo_id, job_id, fix)
 
 
-async def _take_over(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> str | None:
+async def _take_over_fix(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> str | None:
     if await insert_trigger(tx, repo_id, job_id, fix):
         return None
     manifest, ecosystem, name, fix_version = fix

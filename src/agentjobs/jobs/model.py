@@ -10,8 +10,8 @@ from agentjobs.advisories.severity import LEVELS
 from agentjobs.clock import iso_utc, iso_utc_or_none
 from agentjobs.git.remote import NOT_A_BRANCH_NAME
 from agentjobs.identifiers import id_pattern
-from agentjobs.jobs.run.verification import Verification, stored_verification
 from agentjobs.jobs.states import RETRYABLE, JobStatus
+from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.json_fields import (
     CONTROL_CHARACTERS,
     NOT_BLANK,

@@ -1,11 +1,11 @@
-"""Hears of cancels: as soon as one is announced, and by looking twice a second in any case."""
+"""Stops cancelled jobs of this worker: on notification, and by polling twice a second."""
 
+from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.leases import cancel_requests
-from agentjobs.jobs.run.outcomes import Cancelled
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.store.database import Database
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class CancelLoop:
@@ -19,7 +19,7 @@ class CancelLoop:
     async def run(self) -> None:
         with self._db.changes.listen("cancel") as signal:
             while True:
-                if self._jobs.held_jobs:
-                    wishes = await cancel_requests(self._db, self._worker_id)
-                    self._jobs.stop_claims(wishes, Cancelled())
-                await signal.wait(_LOOK_SECONDS)
+                if self._jobs.active_jobs:
+                    claims = await cancel_requests(self._db, self._worker_id)
+                    self._jobs.stop_claims(claims, Cancelled())
+                await signal.wait(_POLL_SECONDS)

@@ -1,47 +1,59 @@
-"""Claims jobs into free slots and sees each through to a stored outcome; stops them when told."""
+"""Claims jobs into free slots, runs each to a stored outcome, and stops them on request."""
 
 import asyncio
 import logging
 
 from agentjobs import logging_setup
 from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.outcomes import Abandoned, Completed, Failed, Outcome
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, claim_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerCard
-from agentjobs.jobs.run.outcomes import Abandoned, Completed, Failed, Outcome, Released
-from agentjobs.jobs.run.retry import as_long_as_leased
-from agentjobs.jobs.run.run import Run
-from agentjobs.jobs.run.tools import JobTools
+from agentjobs.jobs.run.context import JobTools, RunContext
+from agentjobs.jobs.run.retry import retry_within_lease
+from agentjobs.jobs.run.run import run_job
 from agentjobs.loops.loop import first_of
-from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
-_UNEXPECTED = (
-    "The worker failed to run this job; its operator finds the reason in the worker's log."
-)
 
 
-class _Held:
-    """A job in a slot: its task, and the reason once it is told to stop."""
+class _ActiveJob:
+    """A job in a slot. Once it is stopped, `stop_outcome` is how it ends."""
 
     def __init__(self, job: ClaimedJob, slot: int) -> None:
         self.job = job
         self.slot = slot
-        self.run: Run | None = None
         self.task: asyncio.Task[None] | None = None
-        self.work: asyncio.Task[Outcome] | None = None
-        self.stopped_as: Outcome | None = None
+        self.stop_outcome: Outcome | None = None
+        self._run: RunContext | None = None
+        self._running: asyncio.Task[Outcome] | None = None
 
     def stop(self, outcome: Outcome) -> None:
-        """The first reason counts. A pull request being opened is finished, if the claim lives."""
-        too_late = self.run is not None and self.run.is_irrevocable
-        if self.stopped_as is not None or (too_late and not isinstance(outcome, Abandoned)):
+        """The first call counts. A pull request that is being opened is finished, unless the
+        claim is lost."""
+        is_too_late = self._run is not None and self._run.is_irrevocable
+        if self.stop_outcome is not None or (is_too_late and not isinstance(outcome, Abandoned)):
             return
-        self.stopped_as = outcome
-        if self.work is not None:
-            self.work.cancel()
+        self.stop_outcome = outcome
+        if self._running is not None:
+            self._running.cancel()
+
+    async def run(self, tools: JobTools, log: LogWriter) -> Outcome:
+        self._run = RunContext(self.job, tools, self.slot, log)
+        self._running = asyncio.create_task(run_job(self._run))
+        if self.stop_outcome is not None:
+            self._running.cancel()
+        try:
+            outcome = await self._running
+        except asyncio.CancelledError:
+            if self.stop_outcome is None:
+                raise
+            return self.stop_outcome
+        # A stopped run may fail while it cleans up; the reason to stop it counts.
+        if self.stop_outcome is not None and not isinstance(outcome, Completed):
+            return self.stop_outcome
+        return outcome
 
 
 class JobLoop:
@@ -49,30 +61,32 @@ class JobLoop:
 
     def __init__(self, tools: JobTools, worker: WorkerCard) -> None:
         self._tools = tools
+        self._db = tools.context.db
+        self._settings = tools.context.settings
         self._worker = worker
         self._free_slots = list(range(worker.slots - 1, -1, -1))
-        self._held: dict[Claim, _Held] = {}
+        self._active: dict[Claim, _ActiveJob] = {}
         self._slot_freed = asyncio.Event()
 
     @property
-    def held_jobs(self) -> list[ClaimedJob]:
-        return [held.job for held in self._held.values()]
+    def active_jobs(self) -> list[ClaimedJob]:
+        return [active.job for active in self._active.values()]
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
         for claim in claims:
-            if claim in self._held:
-                self._held[claim].stop(outcome)
+            if claim in self._active:
+                self._active[claim].stop(outcome)
 
     def stop_all(self, outcome: Outcome) -> None:
-        self.stop_claims(frozenset(self._held), outcome)
+        self.stop_claims(frozenset(self._active), outcome)
 
-    async def all_ended(self) -> None:
-        tasks = {held.task for held in self._held.values() if held.task is not None}
+    async def wait_until_idle(self) -> None:
+        tasks = {active.task for active in self._active.values() if active.task is not None}
         if tasks:
             await asyncio.wait(tasks)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        with self._tools.context.db.changes.listen("jobs") as signal:
+        with self._db.changes.listen("jobs") as signal:
             while not stopping.is_set():
                 if not self._free_slots:
                     self._slot_freed.clear()
@@ -80,71 +94,38 @@ class JobLoop:
                     continue
                 job = await claim_job(self._tools.context, self._worker.id, self._worker.agents)
                 if job is not None:
-                    self._begin(job)
+                    self._start(job)
                 else:
                     await first_of(stopping.wait(), signal.wait(_POLL_SECONDS))
 
-    def _begin(self, job: ClaimedJob) -> None:
-        # After a long sleep of the machine our own earlier claim may be under way still.
-        earlier = frozenset(claim for claim in self._held if claim[0] == job.id)
+    def _start(self, job: ClaimedJob) -> None:
+        # After the machine was suspended, this worker may still run an earlier claim of the job.
+        earlier = frozenset(claim for claim in self._active if claim[0] == job.id)
         self.stop_claims(earlier, Abandoned())
-        held = _Held(job, self._free_slots.pop())
-        self._held[job.claim] = held
-        held.task = asyncio.create_task(self._see_through(held), name=f"job {job.id}")
+        active = _ActiveJob(job, self._free_slots.pop())
+        self._active[job.claim] = active
+        active.task = asyncio.create_task(self._run_to_end(active), name=f"job {job.id}")
 
-    async def _see_through(self, held: _Held) -> None:
-        logging_setup.job_id.set(held.job.id)
+    async def _run_to_end(self, active: _ActiveJob) -> None:
+        logging_setup.job_id.set(active.job.id)
         try:
             async with LogWriter(
-                self._tools.context.db,
-                held.job,
-                self._tools.context.settings.max_job_log_bytes,
-                secrets=(held.job.credential,),
+                self._db,
+                active.job,
+                self._settings.max_job_log_bytes,
+                secrets=(active.job.credential,),
             ) as log:
-                outcome = await self._outcome(held, log)
+                outcome = await active.run(self._tools, log)
                 if isinstance(outcome, Failed):
-                    log.say(f"failed: {outcome.code}")
-            is_stored = await self._store(held, outcome)
+                    log.note(f"failed: {outcome.code}")
+            is_stored = await retry_within_lease(
+                lambda: finish_job(self._db, active.job, outcome), self._settings.lease_seconds
+            )
             name = type(outcome).__name__.lower() if is_stored else "claim lost"
             _log.info("job ended", extra={"fields": {"outcome": name}})
-        except Exception:  # noqa: BLE001 - one job's fault must not stop the worker
-            _log.exception("a job could not be seen through; its lease will run out")
+        except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
+            _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:
-            self._free_slots.append(held.slot)
+            self._free_slots.append(active.slot)
             self._slot_freed.set()
-            del self._held[held.job.claim]
-
-    async def _outcome(self, held: _Held, log: LogWriter) -> Outcome:
-        held.run = Run(held.job, self._tools, held.slot, log)
-        held.work = asyncio.create_task(held.run.outcome())
-        if held.stopped_as is not None:
-            held.work.cancel()
-        try:
-            outcome = await self._judged(held.work)
-        except asyncio.CancelledError:
-            if held.stopped_as is None:
-                raise
-            outcome = held.stopped_as
-        # A run told to stop may have failed while it cleaned up; the reason to stop counts.
-        if held.stopped_as is not None and not isinstance(outcome, Completed):
-            return held.stopped_as
-        return outcome
-
-    async def _judged(self, work: asyncio.Task[Outcome]) -> Outcome:
-        try:
-            return await work
-        except ClaimLost:
-            return Abandoned()
-        except StoreUnavailable as error:
-            _log.warning("the store went away under a run: %s", error)
-            return Released()
-        except Exception:  # noqa: BLE001 - the job must end as failed, whatever went wrong
-            _log.exception("a run failed in a way nobody expected")
-            return Failed("sandbox_error", _UNEXPECTED)
-
-    async def _store(self, held: _Held, outcome: Outcome) -> bool:
-        """As long as the lease lives: a store that is away for a moment costs no result."""
-        return await as_long_as_leased(
-            lambda: finish_job(self._tools.context.db, held.job, outcome),
-            self._tools.context.settings.lease_seconds,
-        )
+            del self._active[active.job.claim]

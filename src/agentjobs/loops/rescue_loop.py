@@ -1,4 +1,4 @@
-"""Finds jobs whose worker is gone. Runs beside every worker and API: one alive is enough."""
+"""Rescues jobs whose lease expired. Runs in every worker and API process; one is enough."""
 
 import logging
 
@@ -8,12 +8,12 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 
 _log = logging.getLogger(__name__)
-_EVERY_SECONDS = 1.0
+_INTERVAL_SECONDS = 1.0
 
 
 def rescue_loop(db: Database, settings: Settings) -> PeriodicLoop:
-    async def once() -> None:
+    async def rescue() -> None:
         for job_id in await rescue_lost_jobs(db, settings.lost_worker_retries):
-            _log.warning("a worker was lost", extra={"fields": {"job_id": job_id}})
+            _log.warning("rescued a job of a lost worker", extra={"fields": {"job_id": job_id}})
 
-    return PeriodicLoop("rescue", _EVERY_SECONDS, once)
+    return PeriodicLoop("rescue", _INTERVAL_SECONDS, rescue)

@@ -1,23 +1,23 @@
-"""A worker: its loops, started together and drained in order."""
+"""A worker: starts its loops together and drains them in order."""
 
 import asyncio
 import logging
 import socket
 
 from agentjobs.identifiers import new_id
+from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
-from agentjobs.jobs.run.outcomes import Released
-from agentjobs.jobs.run.tools import JobTools
+from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
 from agentjobs.loops.loop import PeriodicLoop, keep_alive, run_loops
 from agentjobs.loops.open_files import raise_open_files_limit
-from agentjobs.loops.readiness_loop import look_at_agents, readiness_loop
+from agentjobs.loops.readiness_loop import check_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.store.database import StoreUnavailable
 
-_TIDY_SECONDS = 6 * 3600.0
+_CLEANUP_SECONDS = 6 * 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -31,19 +31,19 @@ class Worker:
         self._leases = LeaseLoop(self._db, self._settings, self._card, self._jobs)
 
     async def start(self) -> None:
-        """From here on the store counts on this worker."""
+        """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()
         await self._tools.workspaces.sweep()
-        await look_at_agents(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+        await check_agents(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
         await self._leases.renew()
         fields = {"worker_id": self._card.id, "slots": self._card.slots}
         _log.info("worker ready", extra={"fields": {**fields, "agents": self._card.agents}})
 
     async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Works until `stopping`, then drains (`hurry` cuts that short), leases kept meanwhile."""
+        """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_loops([self._tidying, self._readiness], stopping))
+            group.create_task(run_loops([self._cache_cleanup, self._readiness], stopping))
             group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             await self._drain(hurry)
@@ -51,7 +51,7 @@ class Worker:
         try:
             await leases.sign_off(self._db, self._card.id)
         except StoreUnavailable as error:
-            _log.warning("the store does not learn that this worker left: %s", error)
+            _log.warning("could not sign off: %s", error)
 
     @property
     def _cancels(self) -> CancelLoop:
@@ -70,21 +70,21 @@ class Worker:
         return self._settings.has_sandbox
 
     @property
-    def _tidying(self) -> PeriodicLoop:
-        return PeriodicLoop("caches", _TIDY_SECONDS, self._tidy, first_after_seconds=600)
+    def _cache_cleanup(self) -> PeriodicLoop:
+        return PeriodicLoop("caches", _CLEANUP_SECONDS, self._clean_caches, first_after_seconds=600)
 
-    async def _tidy(self) -> None:
+    async def _clean_caches(self) -> None:
         await self._tools.mirrors.tidy()
         await self._tools.workspaces.tidy()
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds
-        waits = {
+        waiters = {
             asyncio.create_task(hurry.wait()),
-            asyncio.create_task(self._jobs.all_ended()),
+            asyncio.create_task(self._jobs.wait_until_idle()),
         }
-        await asyncio.wait(waits, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        await asyncio.wait(waiters, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        for waiter in waiters:
+            waiter.cancel()
         self._jobs.stop_all(Released())
-        await self._jobs.all_ended()
+        await self._jobs.wait_until_idle()

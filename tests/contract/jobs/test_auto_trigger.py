@@ -14,7 +14,7 @@ from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.auto_trigger import reconcile, wanted_triggers
-from agentjobs.jobs.auto_trigger_rows import take_over
+from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.claim import claim_job
 from agentjobs.jobs.rerun import run_again
@@ -191,14 +191,14 @@ async def test_a_job_whose_fix_became_another_one_is_the_only_one_for_that_too(
     await set_organization_threshold(world.db, "acme", "low")
     (first,) = await reconcile(world.context, repo_id)
     fix = ("requirements.txt", "PyPI", "requests", "2.32.0")
-    assert await take_over(world.db, repo_id, first, fix) is None
-    assert await take_over(world.db, repo_id, first, fix) is None
+    assert await take_over_fix(world.db, repo_id, first, fix) is None
+    assert await take_over_fix(world.db, repo_id, first, fix) is None
     await found(world, acme, REQUESTS, fixes={"requests": "2.32.0"})
     assert await reconcile(world.context, repo_id) == []
-    assert await take_over(world.db, repo_id, "job_other", fix) == first
+    assert await take_over_fix(world.db, repo_id, "job_other", fix) == first
     # One that came to nothing keeps nobody from it.
     await cancel_job(world.context, acme.organization_id, first)
-    assert await take_over(world.db, repo_id, "job_other", fix) is None
+    assert await take_over_fix(world.db, repo_id, "job_other", fix) is None
 
 
 async def test_a_disconnected_repository_starts_nothing(world: World) -> None:

@@ -9,14 +9,14 @@ import pytest
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.outcomes import Completed, Failed, JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.credentials import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
-from agentjobs.jobs.run.follow_up_base import pull_so_far
-from agentjobs.jobs.run.outcomes import Completed, Failed, Stopped
+from agentjobs.jobs.run.previous_pull import load_previous_pull
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.pulls.local_forge import LocalForge
@@ -277,7 +277,7 @@ async def test_an_agent_is_told_what_was_asked_before_latest_first(world: World)
     await go_on(world, caller, job_id, prompt="Now document it.")
     claimed = await world.claim()
     assert second != claimed.id
-    pull = await pull_so_far(world.db, forge_of(world), address_of(claimed), claimed)
+    pull = await load_previous_pull(world.db, forge_of(world), address_of(claimed), claimed)
     assert pull is not None
     assert (pull.number, pull.title, pull.asked) == (1, "Fix the price", ("Test it.", "Fix it."))
 
@@ -289,9 +289,9 @@ async def test_no_agent_is_run_for_a_pull_request_that_was_closed_meanwhile(
     await go_on(world, caller, await completed(world, caller))
     await close_pull(world.db, "acme", "acme/shop", 1)
     claimed = await world.claim()
-    with pytest.raises(Stopped) as stop:
-        await pull_so_far(world.db, forge_of(world), address_of(claimed), claimed)
-    assert stop.value.outcome.code == "forge_error"
+    with pytest.raises(JobFailed) as stop:
+        await load_previous_pull(world.db, forge_of(world), address_of(claimed), claimed)
+    assert stop.value.code == "forge_error"
 
 
 async def test_a_merge_without_the_follow_ups_commit_fails_it_and_one_with_it_does_not(

@@ -35,10 +35,10 @@ async def test_a_secret_cut_in_two_is_not_shown_by_anybody(world: World, job) ->
     async with LogWriter(world.db, job, CAP, ["hunter22secret"]) as log:
         log.write(b"the password is hunter")
         log.write(b"22secret\n")
-        log.hide("added-later")
+        log.add_secret("added-later")
         log.write(b"and added-later\n")
-        log.say("cannot push with hunter22secret")
-        assert log.redacted("failed: added-later") == "failed: [redacted]"
+        log.note("cannot push with hunter22secret")
+        assert log.redact("failed: added-later") == "failed: [redacted]"
     assert await text_of(world, job.id) == (
         "the password is [redacted]\nand [redacted]\n[agentjobs] cannot push with [redacted]\n"
     )
@@ -48,7 +48,7 @@ async def test_what_was_held_back_comes_before_the_words_after_the_end(world: Wo
     async with LogWriter(world.db, job, CAP, ["hunter22secret"]) as log:
         log.write(b"who hunts with hunt")
         log.end_output()
-        log.say("the agent ended")
+        log.note("the agent ended")
         log.write(b"checks\n")
     assert (
         await text_of(world, job.id) == "who hunts with hunt\n[agentjobs] the agent ended\nchecks\n"
@@ -59,7 +59,7 @@ async def test_an_agent_cannot_speak_for_the_service(world: World, job) -> None:
     async with LogWriter(world.db, job, CAP) as log:
         log.write(b"x\n[agent")
         log.write(b"jobs] pushed\n")
-        log.say("one\nline")
+        log.note("one\nline")
     assert await text_of(world, job.id) == "x\n[agentjobs\\] pushed\n[agentjobs] one line\n"
 
 
@@ -69,7 +69,7 @@ async def test_a_full_log_says_so_once_and_keeps_only_the_words_of_the_service(
     async with LogWriter(world.db, job, 10, ["hunter22secret"]) as log:
         log.write(b"12345hunter22secret")
         log.write(b"more")
-        log.say("the agent ended")
+        log.note("the agent ended")
     text = await text_of(world, job.id)
     assert text.startswith("12345[reda\n[agentjobs] the log is full")
     assert text.endswith("\n[agentjobs] the agent ended\n")
@@ -86,7 +86,7 @@ async def test_a_full_log_does_not_end_in_the_middle_of_a_secret(world: World, j
 async def test_the_words_of_the_service_are_bounded_too(world: World, job) -> None:
     async with LogWriter(world.db, job, 10) as log:
         for number in range(1_000):
-            log.say(f"{number} " + "x" * 10_000)
+            log.note(f"{number} " + "x" * 10_000)
     text = await text_of(world, job.id)
     assert len(text) < 300_000
     assert text.endswith("[agentjobs] further words of the service are not kept\n")

@@ -8,6 +8,7 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
+from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Released
 from agentjobs.jobs.queue.claim import claim_job
 from agentjobs.jobs.queue.credentials import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
@@ -20,7 +21,6 @@ from agentjobs.jobs.queue.leases import (
 )
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.outcomes import Cancelled, Completed, Failed, Released
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
@@ -204,7 +204,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(world: World) -> Non
         await append_chunk(world.db, dead, "from the grave")
     assert (
         await renew(world.db, WorkerCard("wrk_dead", "host", 1, AGENTS), [dead], 10)
-    ).kept == frozenset()
+    ).renewed == frozenset()
 
     assert await world.events(caller, job_id) == before
     assert await finish_job(world.db, alive, DONE)
@@ -258,7 +258,7 @@ async def test_a_live_lease_is_not_rescued(world: World) -> None:
     claimed = await world.claim()
     assert await rescue_lost_jobs(world.db, 2) == []
     renewal = await renew(world.db, CARD, [claimed], 10)
-    assert renewal.kept == {claimed.claim}
+    assert renewal.renewed == {claimed.claim}
 
 
 async def test_a_drained_job_is_queued_again_without_losing_an_attempt(world: World) -> None:

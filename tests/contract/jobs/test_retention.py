@@ -3,10 +3,10 @@
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
+from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.retention import prune
-from agentjobs.jobs.run.outcomes import Failed
-from agentjobs.jobs.run.usage import usage_writer
+from agentjobs.jobs.run.agent_network import usage_writer
 from agentjobs.jobs.views.queries import list_jobs
 from tests.support.jobs import World
 

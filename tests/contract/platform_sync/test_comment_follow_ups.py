@@ -12,11 +12,11 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.text import OWN_MARK
+from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
-from agentjobs.jobs.run.outcomes import Completed
 from agentjobs.organizations.key_ring import Caller
 from agentjobs.platform_sync.comments import (
     CommentDeferred,

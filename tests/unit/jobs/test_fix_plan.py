@@ -9,11 +9,17 @@ from agentjobs.advisories.exposure import find
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.jobs.model import Cause
+from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.exposure import Exposure
-from agentjobs.jobs.run.fix_plan import Fix, FixPlan, make_plan, of_this_job, wanted_findings
-from agentjobs.jobs.run.outcomes import Stopped
-from agentjobs.jobs.run.recheck import faults_in, recheck
+from agentjobs.jobs.run.cve_fix.exposure import Exposure
+from agentjobs.jobs.run.cve_fix.fix_plan import (
+    Fix,
+    FixPlan,
+    findings_of_job,
+    findings_to_fix,
+    plan_fixes,
+)
+from agentjobs.jobs.run.cve_fix.recheck import check_fixes, faults_in
 from tests.support.recorded_advisories import every_advisory
 
 ADVISORIES = tuple(every_advisory())
@@ -60,12 +66,12 @@ def a_job(cause: Cause | None = None, **override: Any) -> ClaimedJob:
 
 
 def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob) -> FixPlan:
-    findings = wanted_findings(job, exposure)
+    findings = findings_to_fix(job, exposure)
     chosen = {
         finding.package: Choice(choices[finding.name], "Because.", "registry", ("sha256:1",))
         for finding in findings
     }
-    return make_plan(exposure, findings, chosen, REGISTRIES)
+    return plan_fixes(exposure, findings, chosen, REGISTRIES)
 
 
 def test_a_vulnerable_package_becomes_one_fix_that_names_every_fault_once() -> None:
@@ -91,8 +97,8 @@ def test_what_is_below_the_asked_severity_is_left_alone_and_none_is_nothing() ->
     fixes = planned(before, {"pyyaml": "5.4"}, a_job(auto_trigger_on_cve_severity="High")).fixes
     assert [fix.package for fix in fixes] == ["pyyaml"]
     for level in ("none", "NONE"):
-        with pytest.raises(Stopped, match="is none, so nothing"):
-            wanted_findings(a_job(auto_trigger_on_cve_severity=level), before)
+        with pytest.raises(JobFailed, match="is none, so there is nothing"):
+            findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before)
 
 
 def test_a_job_with_a_cause_looks_at_nothing_else_and_says_when_it_is_gone() -> None:
@@ -103,19 +109,21 @@ def test_a_job_with_a_cause_looks_at_nothing_else_and_says_when_it_is_gone() -> 
         dependency("pyyaml", "5.3"),
     )
     (fix,) = planned(before, {"requests": "2.31.0"}, a_job(cause)).fixes
-    assert fix.place == ("requirements.txt", "PyPI", "requests")
-    with pytest.raises(Stopped, match=r"requests in requirements\.txt is not vulnerable on main"):
-        wanted_findings(a_job(cause), exposed(dependency("requests", "2.31.0")))
+    assert fix.location == ("requirements.txt", "PyPI", "requests")
+    with pytest.raises(
+        JobFailed, match=r"requests in requirements\.txt is no longer vulnerable on main"
+    ):
+        findings_to_fix(a_job(cause), exposed(dependency("requests", "2.31.0")))
 
 
 def test_what_has_no_fix_or_stands_in_a_file_nobody_edits_is_told_and_not_attempted() -> None:
     before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3", "Pipfile.lock"))
     plan = planned(before, {"requests": "2.31.0", "pyyaml": "5.4"}, a_job())
     assert [fix.package for fix in plan.fixes] == ["requests"]
-    (told,) = plan.left_out
+    (told,) = plan.not_fixed
     assert told.startswith("pyyaml 5.3 in Pipfile.lock is vulnerable (")
-    assert "5.4 would end it" in told
-    with pytest.raises(Stopped, match="Because"):
+    assert "5.4 would fix it" in told
+    with pytest.raises(JobFailed, match="Because"):
         planned(exposed(dependency("requests", "2.25.0")), {"requests": None}, a_job())
 
 
@@ -139,16 +147,16 @@ def fixes() -> tuple[Fix, ...]:
         ((dependency("pyyaml", "5.3.1"),), "pyyaml 5.3.1 in requirements.txt is still vulnerable"),
         ((dependency("pyyaml", "3.10"),), "pyyaml went from 5.3 to 3.10"),
         ((dependency("pyyaml", "no version"),), "pyyaml went from 5.3 to no version"),
-        ((), "requirements.txt does not name a version of pyyaml any more"),
+        ((), "requirements.txt no longer names a version of pyyaml"),
         ((dependency("pyyaml", None),), "pyyaml went from 5.3 to no fixed version"),
         (
             (dependency("pyyaml", "5.4"), dependency("requests", "2.25.0")),
-            "The change brings in requests 2.25.0 in requirements.txt",
+            "The change introduces requests 2.25.0 in requirements.txt",
         ),
         # It may also have gone to another file.
         (
             (dependency("pyyaml", "5.4"), dependency("pyyaml", "5.3", "b/requirements.txt")),
-            "The change brings in pyyaml 5.3 in b/requirements.txt",
+            "The change introduces pyyaml 5.3 in b/requirements.txt",
         ),
     ],
 )
@@ -160,16 +168,16 @@ def test_only_the_files_of_the_commit_tell_whether_it_is_mended(
     assert bool(faults) == (fault is not None)
     if fault is not None:
         assert any(told.startswith(fault) for told in faults)
-        with pytest.raises(Stopped) as stopped:
-            recheck(fixes, before, exposed(*after))
-        assert stopped.value.outcome.code == "still_vulnerable"
+        with pytest.raises(JobFailed) as stopped:
+            check_fixes(fixes, before, exposed(*after))
+        assert stopped.value.code == "still_vulnerable"
 
 
 def test_a_file_that_cannot_be_read_any_more_proves_nothing(fixes: tuple[Fix, ...]) -> None:
     warning = IndexWarning("requirements.txt", "it is cut off")
     before = exposed(dependency("pyyaml", "5.3"))
-    with pytest.raises(Stopped, match="cannot be read any more: it is cut off"):
-        recheck(fixes, before, exposed(warnings=(warning,)))
+    with pytest.raises(JobFailed, match="can no longer be read: it is cut off"):
+        check_fixes(fixes, before, exposed(warnings=(warning,)))
 
 
 def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -> None:
@@ -184,7 +192,7 @@ def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -
     mended = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
     assert list(faults_in(fixes, before, mended)) == []
     (told,) = faults_in(fixes, before, exposed(asked))
-    assert "does not name a version of pyyaml any more" in told
+    assert "no longer names a version of pyyaml" in told
 
 
 def test_an_advisory_that_came_while_the_agent_worked_is_not_its_fault(
@@ -199,7 +207,7 @@ def test_a_lock_file_that_is_gone_proves_nothing_about_what_it_led_to() -> None:
     before = exposed(dependency("urllib3", "2.0.5", "uv.lock", direct=False, parents=("requests",)))
     fixes = planned(before, {"urllib3": "2.0.6"}, a_job()).fixes
     (told,) = faults_in(fixes, before, exposed(dependency("requests", None, "pyproject.toml")))
-    assert told == "uv.lock does not name a version of urllib3 any more."
+    assert told == "uv.lock no longer names a version of urllib3."
 
 
 def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> None:
@@ -212,11 +220,11 @@ def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> No
 
     def fixes_for(version: str) -> list[tuple[str, str]]:
         job = a_job(Cause("npm", "minimist", (), "package-lock.json", version, ()))
-        findings = wanted_findings(job, before)
+        findings = findings_to_fix(job, before)
         choices = {
             one.package: Choice(goes_to[one.version], "Because.", "registry") for one in findings
         }
-        plan = make_plan(before, of_this_job(job, findings, choices), choices, REGISTRIES)
+        plan = plan_fixes(before, findings_of_job(job, findings, choices), choices, REGISTRIES)
         mended = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)
         if version == "1.2.6":
             assert list(faults_in(plan.fixes, before, mended)) == []

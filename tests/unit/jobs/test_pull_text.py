@@ -3,8 +3,8 @@ from typing import Any
 from agentjobs.agents.report import Report
 from agentjobs.jobs.model import TicketFacts
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.pull_text import commit_message, from_commit_message, pull_body, pull_text
-from agentjobs.jobs.run.verification import Verification
+from agentjobs.jobs.run.pull_text import commit_message, parse_commit_message, pull_body, pull_text
+from agentjobs.jobs.verification import Verification
 
 
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:
@@ -56,7 +56,7 @@ def test_the_commit_message_gives_the_words_back() -> None:
     text = pull_text(job(), "Fixer", Report("Fix it", "One.\n\nJob: two."))
     message = commit_message(job(), text)
     assert message.endswith("\n\nJob: job_x\nAgent: fixer\n")
-    assert from_commit_message(message) == text
+    assert parse_commit_message(message) == text
 
 
 def checked(*, passed: bool, output: str = "") -> str:

@@ -43,14 +43,14 @@ class LogWriter:
         self,
         db: Database,
         job: ClaimedJob,
-        most_bytes: int,
+        max_bytes: int,
         secrets: Iterable[str] = (),
         *,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._db = db
         self._job = job
-        self._left = most_bytes
+        self._left = max_bytes
         self._service_left = _MOST_SERVICE_LENGTH
         self._clock_ms = clock_ms
         self._redactor, self._own_redactor = Redactor(), Redactor()
@@ -61,7 +61,7 @@ class LogWriter:
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         for value in secrets:
-            self.hide(value)
+            self.add_secret(value)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._flush_now_and_then())
@@ -79,12 +79,12 @@ class LogWriter:
         if self._task is not None:
             await self._task
 
-    def hide(self, value: str) -> None:
+    def add_secret(self, value: str) -> None:
         """From here on this value is not shown, nor its usual encodings."""
         self._redactor.add(value)
         self._own_redactor.add(value)
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Other words about this job that are shown, such as the reason of a failure."""
         data = text.encode("utf-8", "replace")
         shown = self._own_redactor.feed(data) + self._own_redactor.end()
@@ -102,11 +102,11 @@ class LogWriter:
             self._keep(rest)
             self._add(self._text.end())
 
-    def say(self, line: str) -> None:
+    def note(self, line: str) -> None:
         """A line of the service itself, told apart by its mark."""
         if self._service_left <= 0:
             return
-        text = service_line(self.redacted(line))[:_MOST_LINE_LENGTH]
+        text = service_line(self.redact(line))[:_MOST_LINE_LENGTH]
         self._service_left -= len(text)
         if self._service_left <= 0:
             text = "further words of the service are not kept"
@@ -120,7 +120,7 @@ class LogWriter:
         self._left -= len(shown)
         self._add(self._text.feed(shown))
         if self._left <= 0:
-            self.say("the log is full: what the agent prints from here on is not kept")
+            self.note("the log is full: what the agent prints from here on is not kept")
 
     def _add(self, text: str) -> None:
         if not text:

@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
-from agentjobs.jobs.run.verification import Verification, stored_verification
+from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
 

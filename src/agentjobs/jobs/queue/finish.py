@@ -3,9 +3,9 @@
 from typing import assert_never
 
 from agentjobs.clock import now_ms
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.transition import Change, apply, cancelled, failed, requeued, unclaim
-from agentjobs.jobs.run.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
 from agentjobs.jobs.states import COMPLETED, RUNNING
 from agentjobs.store.database import Database, Row, Transaction
 

@@ -17,14 +17,14 @@ class WorkerCard(msgspec.Struct):
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    kept: frozenset[Claim]
+    renewed: frozenset[Claim]
     cancel_requested: frozenset[Claim]
 
 
 async def renew(
     db: Database, worker: WorkerCard, jobs: list[ClaimedJob], lease_seconds: float
 ) -> Renewal:
-    """Heartbeat and leases in one transaction; a claim not in `kept` is no longer ours."""
+    """Heartbeat and leases in one transaction; a claim not in `renewed` is lost."""
     return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000))
 
 
@@ -68,7 +68,7 @@ async def _renew(
 ) -> Renewal:
     now = await tx.clock_ms()
     await _heartbeat(tx, worker, now)
-    kept: set[Claim] = set()
+    renewed: set[Claim] = set()
     cancels: set[Claim] = set()
     for job in jobs:
         row = await tx.fetch_one(
@@ -80,10 +80,10 @@ async def _renew(
             worker_id=worker.id,
         )
         if row is not None:
-            kept.add(job.claim)
+            renewed.add(job.claim)
             if row["cancel_requested_at"] is not None:
                 cancels.add(job.claim)
-    return Renewal(frozenset(kept), frozenset(cancels))
+    return Renewal(frozenset(renewed), frozenset(cancels))
 
 
 async def _heartbeat(tx: Transaction, worker: WorkerCard, now: int) -> None:

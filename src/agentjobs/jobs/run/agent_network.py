@@ -1,126 +1,142 @@
-"""What an agent reaches from inside its sandbox: the allow-list proxy and the model gateway.
+"""What an agent can reach from its sandbox: the allow-list proxy and the model gateway.
 
-Opens them for one run and ends them with it. Decides nothing about budgets or addresses.
+Opens both for one run. The policies are those of `outbound/egress` and `gateway`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 
-from agentjobs.agents.definitions import Agent, ModelAccess
+import msgspec
+
+from agentjobs.agents.certificates import trusting
+from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.gateway.ledger import Account, Ledger
+from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.upstream import Upstream
-from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
-from agentjobs.jobs.run.tools import JobTools
-from agentjobs.jobs.run.usage import usage_writer
 from agentjobs.organizations.secrets import open_secret
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.problems import Problem
-from agentjobs.sandbox.protocol import Door
+from agentjobs.sandbox.protocol import Door, SandboxTask
+from agentjobs.store.database import Transaction
 
 
-class MissingSecret(Exception):
-    """The organization has not stored the key its agent needs; the message says what to type."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentNetwork:
+    """`hosts` maps names to the loopback addresses at which `ports` answer for them."""
+
+    ports: tuple[Door, ...] = ()
+    hosts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    doors: tuple[Door, ...] = ()
-    hosts: Mapping[str, str] = field(default_factory=dict)
-
-
-async def model_key(tools: JobTools, job: ClaimedJob, model: ModelAccess) -> str:
-    try:
-        key = await open_secret(tools.context.db, tools.keys, job.organization_id, model.secret)
-    except Problem as problem:
-        raise MissingSecret(problem.message) from None
-    if key is None:
-        raise MissingSecret(
-            f"The agent {job.agent} needs the secret {model.secret}, which the organization "
-            f"{job.organization} does not have: run "
-            f"`agentjobs secrets set {model.secret} --org {job.organization}`."
-        )
-    return key
+def connect_task(run: RunContext, task: SandboxTask, network: AgentNetwork) -> SandboxTask:
+    connected = dataclasses.replace(task, doors=network.ports, hosts=network.hosts)
+    return trusting(connected, run.tools.certificates)
 
 
 @asynccontextmanager
-async def egress_reach(tools: JobTools, plan: RunPlan, log: LogWriter) -> AsyncIterator[Reach]:
+async def open_agent_network(
+    run: RunContext, plan: RunPlan, on_budget_exceeded: Callable[[str], None]
+) -> AsyncIterator[AgentNetwork]:
+    """Raises JobFailed when the organization has not stored the key of the agent's model."""
+    async with AsyncExitStack() as stack:
+        network = await stack.enter_async_context(open_egress(run, plan))
+        model = plan.agent.model
+        if model is not None:
+            gateway = await _open_gateway(run, plan, model, on_budget_exceeded)
+            stack.push_async_callback(gateway.close)
+            port = Door(
+                port=GATEWAY_PORT,
+                protocol=gateway.protocol,
+                environment=model_environment(plan.agent, model, gateway.token),
+            )
+            network = AgentNetwork((*network.ports, port), network.hosts)
+        yield network
+
+
+@asynccontextmanager
+async def open_egress(run: RunContext, plan: RunPlan) -> AsyncIterator[AgentNetwork]:
     if not plan.network:
-        yield Reach()
+        yield AgentNetwork()
         return
     egress = Egress(
         plan.network,
-        tools.allowed,
-        lambda line: log.say(f"network: {line}"),
+        run.tools.allowed,
+        lambda line: run.log.note(f"network: {line}"),
         reserved_ports=(GATEWAY_PORT,),
     )
-    try:
-        yield Reach(
-            tuple(
-                Door(
-                    port=port,
-                    protocol=protocol,
-                    environment=egress.environment if port == PROXY_PORT else {},
-                )
-                for port, protocol in egress.doors.items()
-            ),
-            egress.hosts,
+    ports = tuple(
+        Door(
+            port=port,
+            protocol=protocol,
+            environment=egress.environment if port == PROXY_PORT else {},
         )
+        for port, protocol in egress.doors.items()
+    )
+    try:
+        yield AgentNetwork(ports, egress.hosts)
     finally:
         await egress.close()
 
 
-@asynccontextmanager
-async def agent_reach(
-    tools: JobTools,
-    job: ClaimedJob,
-    agent: Agent,
+async def _open_gateway(
+    run: RunContext,
     plan: RunPlan,
-    log: LogWriter,
-    on_budget_exceeded: Callable[[str], None],
-) -> AsyncIterator[Reach]:
-    """Raises MissingSecret."""
-    async with AsyncExitStack() as stack:
-        reach = await stack.enter_async_context(egress_reach(tools, plan, log))
-        if agent.model is not None:
-            key = await model_key(tools, job, agent.model)
-            log.hide(key)
-            gateway = _gateway(tools, job, agent.model, key, plan, log, on_budget_exceeded)
-            stack.push_async_callback(gateway.close)
-            log.hide(gateway.token)
-            door = Door(
-                port=GATEWAY_PORT,
-                protocol=gateway.protocol,
-                environment=model_environment(agent, agent.model, gateway.token),
-            )
-            reach = Reach((*reach.doors, door), reach.hosts)
-        yield reach
-
-
-def _gateway(
-    tools: JobTools,
-    job: ClaimedJob,
     model: ModelAccess,
-    key: str,
-    plan: RunPlan,
-    log: LogWriter,
     on_budget_exceeded: Callable[[str], None],
 ) -> Gateway:
+    job = run.job
+    key = await _model_key(run, model)
+    run.log.add_secret(key)
     account = Account(
         job_id=job.id,
         organization_id=job.organization_id,
         job_limit_nanousd=plan.job_limit_nanousd,
         day_limit_nanousd=job.daily_budget_nanousd,
     )
-    return Gateway(
+    gateway = Gateway(
         Upstream(api=model.api, url=model.url, key=key, models=model.names),
-        session=tools.session,
-        prices=tools.prices,
-        ledger=Ledger(tools.context.db, account, usage_writer(job.id)),
-        on_note=log.say,
+        session=run.tools.session,
+        prices=run.tools.prices,
+        ledger=Ledger(run.db, account, usage_writer(job.id)),
+        on_note=run.log.note,
         on_budget_exceeded=on_budget_exceeded,
     )
+    run.log.add_secret(gateway.token)
+    return gateway
+
+
+async def _model_key(run: RunContext, model: ModelAccess) -> str:
+    job = run.job
+    try:
+        key = await open_secret(run.db, run.tools.keys, job.organization_id, model.secret)
+    except Problem as problem:
+        raise JobFailed("invalid_configuration", problem.message) from None
+    if key is None:
+        raise JobFailed(
+            "invalid_configuration",
+            f"The agent {job.agent} needs the secret {model.secret}, which the organization "
+            f"{job.organization} does not have: run "
+            f"`agentjobs secrets set {model.secret} --org {job.organization}`.",
+        )
+    return key
+
+
+def usage_writer(job_id: str) -> Callable[[Transaction, Totals], Awaitable[None]]:
+    """Updates the job's `usage` in the transaction in which the gateway charges a request.
+
+    Not fenced: money that was spent counts, whoever holds the job now.
+    """
+
+    async def write(tx: Transaction, totals: Totals) -> None:
+        await tx.execute(
+            "UPDATE jobs SET usage = :usage WHERE id = :job_id",
+            usage=msgspec.json.encode(totals.as_usage()).decode(),
+            job_id=job_id,
+        )
+
+    return write

@@ -1,5 +1,5 @@
-"""What one run may do and how it ends: the agent's definition, narrowed by the repository's
-configuration, the organization's budget and the request. Pure; reads nothing."""
+"""What one run may do: the agent's definition, narrowed by the repository's configuration, the
+organization's budget and the request. Pure functions."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,13 +19,14 @@ from agentjobs.repos.configuration import (
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A command that has to succeed after the agent, and the files of the machine it is shown."""
+    """A command that has to succeed after the agent. Its sandbox can read the files `read_only`."""
 
     command: tuple[str, ...]
     read_only: tuple[Path, ...] = ()
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    agent: Agent
     timeout_seconds: float
     network: tuple[str, ...]
     job_limit_nanousd: int | None
@@ -38,16 +39,17 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> RunPlan:
-    """Raises ConfigurationError for hosts that are none."""
+    """Raises ConfigurationError for invalid host names."""
     override, own = job.config_override, configuration.for_agent(agent.id)
     return RunPlan(
-        timeout_seconds=_least(
+        agent=agent,
+        timeout_seconds=_minimum(
             agent.timeout_seconds, own.timeout_seconds, override.get("timeout_seconds")
         ),
-        network=_narrowed(agent.network, own.network),
+        network=_narrow(agent.network, own.network),
         job_limit_nanousd=_job_limit(job, agent, own),
         checks=_checks(agent, own),
-        on_verify_failure="fail" if "fail" in _on_failure(agent, own) else "draft",
+        on_verify_failure=_on_verify_failure(agent, own),
         draft=bool(override.get("draft", configuration.draft)),
         reviewers=tuple(override.get("reviewers") or configuration.reviewers),
         labels=configuration.labels,
@@ -56,47 +58,47 @@ def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> Run
 
 
 def _checks(agent: Agent, own: RunConfiguration) -> tuple[Check, ...]:
-    """A repository adds its check to the operator's; only the operator's names files to show."""
+    """A repository adds its check to the operator's; only the operator's can name extra files."""
     checks = [Check(agent.verify, agent.verify_files)] if agent.verify else []
     if own.verify and own.verify != agent.verify:
         checks.append(Check(own.verify))
     return tuple(checks)
 
 
-def _on_failure(agent: Agent, own: RunConfiguration) -> set[str | None]:
-    """The stricter word counts, whoever named the check."""
-    return {agent.on_verify_failure, own.on_verify_failure}
+def _on_verify_failure(agent: Agent, own: RunConfiguration) -> OnVerifyFailure:
+    """The stricter setting applies to every check."""
+    return "fail" if "fail" in (agent.on_verify_failure, own.on_verify_failure) else "draft"
 
 
-def _job_limit(job: ClaimedJob, agent: Agent, configuration: RunConfiguration) -> int | None:
-    in_usd = (job.config_override.get("max_cost_usd"), agent.max_cost_usd)
-    limits = [*map(nanousd, in_usd), nanousd(configuration.max_cost_usd), job.job_budget_nanousd]
+def _job_limit(job: ClaimedJob, agent: Agent, own: RunConfiguration) -> int | None:
+    in_usd = (job.config_override.get("max_cost_usd"), agent.max_cost_usd, own.max_cost_usd)
+    limits = [*map(nanousd, in_usd), job.job_budget_nanousd]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _least(seconds: float, *others: float | None) -> float:
+def _minimum(seconds: float, *others: float | None) -> float:
     return float(min([seconds, *(other for other in others if other is not None)]))
 
 
-def _narrowed(granted: tuple[str, ...], asked: Iterable[str] | None) -> tuple[str, ...]:
-    """Of what a repository asks for, only what its agent may have anyway."""
-    if asked is None:
+def _narrow(granted: tuple[str, ...], requested: Iterable[str] | None) -> tuple[str, ...]:
+    """The hosts that a repository requests and its agent is granted."""
+    if requested is None:
         return granted
     grants = [parse_pattern(text) for text in granted]
     return tuple(
-        text for text in asked if any(_covers(grant, _asked_host(text)) for grant in grants)
+        text for text in requested if any(_covers(grant, _host_pattern(text)) for grant in grants)
     )
 
 
-def _asked_host(text: str) -> Pattern:
+def _host_pattern(text: str) -> Pattern:
     try:
         return parse_pattern(text)
     except ValueError as error:
         raise ConfigurationError(f"network: {error}") from None
 
 
-def _covers(grant: Pattern, asked: Pattern) -> bool:
-    if not set(asked.ports) <= set(grant.ports):
+def _covers(grant: Pattern, host: Pattern) -> bool:
+    if not set(host.ports) <= set(grant.ports):
         return False
-    is_below = grant.subdomains and not asked.is_address and asked.host.endswith(f".{grant.host}")
-    return is_below or (asked.host, asked.subdomains) == (grant.host, grant.subdomains)
+    is_below = grant.subdomains and not host.is_address and host.host.endswith(f".{grant.host}")
+    return is_below or (host.host, host.subdomains) == (grant.host, grant.subdomains)

@@ -1,4 +1,4 @@
-"""A git host or a store that is away for a moment, say for a restart, costs no agent's work."""
+"""Retries for platforms and databases that are briefly unreachable, such as during a restart."""
 
 import asyncio
 import time
@@ -11,24 +11,26 @@ from agentjobs.workspace.errors import RepoUnavailable
 
 T = TypeVar("T")
 
-_PAUSES_SECONDS = (1, 2, 4, 8, 15, 30)
+_BACKOFF_SECONDS = (1, 2, 4, 8, 15, 30)
 _STORE_PAUSE_SECONDS = 0.5
 
 
-async def patiently(step: Callable[[], Awaitable[T]], say: Callable[[str], None]) -> T:
-    for pause in _PAUSES_SECONDS:
+async def retry_while_unreachable(
+    step: Callable[[], Awaitable[T]], on_note: Callable[[str], None]
+) -> T:
+    for pause in _BACKOFF_SECONDS:
         try:
             return await step()
         except (RepoUnavailable, ForgeError) as error:
             if not error.may_pass:
                 raise
-            say(f"{error}; trying again in {pause} s")
+            on_note(f"{error}; trying again in {pause} s")
             await asyncio.sleep(pause)
     return await step()
 
 
-async def as_long_as_leased(step: Callable[[], Awaitable[T]], lease_seconds: float) -> T:
-    """A write to the store, repeated; whoever waits longer than a lease has lost the job."""
+async def retry_within_lease(step: Callable[[], Awaitable[T]], lease_seconds: float) -> T:
+    """Retry a write to the database for as long as a lease lasts; after that the claim is lost."""
     give_up = time.monotonic() + lease_seconds
     while True:
         try:

@@ -1,18 +1,15 @@
-"""A job's ticket: asked for before the agent starts, and told what became of it at the end."""
-
-from dataclasses import dataclass
+"""A job's ticket: read before the agent starts, and linked to the pull request at the end."""
 
 import msgspec
 
-from agentjobs.agents.prompt import TicketWords
 from agentjobs.clock import now_ms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import TicketFacts
+from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.outcomes import Completed, Stopped
-from agentjobs.jobs.run.tools import JobTools
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound
@@ -22,75 +19,60 @@ _FIND_SECONDS = 120.0
 _LINK_SECONDS = 10.0
 
 
-@dataclass(slots=True)
-class JobTicket:
-    """`found` is None for a job without a ticket, or where no tracker is configured."""
+async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
+    """None for a job without a ticket, and where no tracker is configured.
 
-    job: ClaimedJob
-    tools: JobTools
-    log: LogWriter
-    full_name: str
-    found: FoundTicket | None = None
-
-    @property
-    def facts(self) -> TicketFacts | None:
-        if self.found is None:
-            return None
-        ticket = self.found.ticket
-        return TicketFacts(ticket.title, ticket.url, ticket.labels)
-
-    @property
-    def words(self) -> TicketWords | None:
-        if self.found is None:
-            return None
-        ticket = self.found.ticket
-        return TicketWords(ticket.title, ticket.text, ticket.labels, ticket.url)
-
-    async def find(self) -> None:
-        """Raises Stopped where a tracker is configured and has no such ticket; and ForgeError.
-
-        A follow-up goes on with a pull request: what the ticket says is part of that already.
-        """
-        if self.job.ticket_id is None or self.job.follows is not None:
-            return
-        wanted = WantedTicket(
-            organization_id=self.job.organization_id,
-            ticket_id=self.job.ticket_id,
-            full_name=self.full_name,
-            connection_id=self.job.connection_id,
-        )
-        retry_budget = RetryBudget(_FIND_SECONDS, self.log.say)
-        try:
-            self.found = await self.tools.tickets.find(wanted, retry_budget)
-        except TicketNotFound as error:
-            raise Stopped("ticket_not_found", str(error)) from None
-        if self.found is not None and self.facts is not None:
-            self.log.say(f"{self.found.tracker}: {self.found.ticket.url}")
-            await self.tools.context.db.transact(_store, self.job, self.facts)
-
-    async def find_again(self) -> None:
-        """For work that is done already: whatever is wrong with the ticket now costs nothing."""
-        try:
-            await self.find()
-        except (Stopped, ForgeError) as error:
-            self.log.say(f"the ticket was not found again: {error}")
-
-    async def link_back(self, done: Completed, title: str) -> None:
-        """The pull request is open, whatever becomes of this."""
-        if self.found is None or not self.found.link_back:
-            return
-        if not await self.tools.context.db.transact(_claim_link, self.job):
-            return
-        link = ResultLink(self.job.id, f"Pull request #{done.pr_number}: {title}", done.pr_url)
-        retry_budget = RetryBudget(_LINK_SECONDS, self.log.say)
-        try:
-            if await self.tools.tickets.link_back(self.found, link, retry_budget):
-                self.log.say(f"linked on {self.found.ticket.url}")
-        except (ForgeError, Problem) as error:
-            self.log.say(f"the ticket was not told: {error}")
+    Raises TicketNotFound when a tracker is configured and has no such ticket, and ForgeError.
+    """
+    job = run.job
+    # A follow-up continues a pull request that was made from the ticket.
+    if job.ticket_id is None or job.follows is not None:
+        return None
+    wanted = WantedTicket(
+        organization_id=job.organization_id,
+        ticket_id=job.ticket_id,
+        full_name=repo.address.full_name,
+        connection_id=job.connection_id,
+    )
+    ticket = await run.tools.tickets.find(wanted, RetryBudget(_FIND_SECONDS, run.log.note))
+    if ticket is not None:
+        run.log.note(f"{ticket.tracker}: {ticket.ticket.url}")
+        await run.db.transact(_store, job, facts_of(ticket))
+    return ticket
 
 
-async def _store(tx: Transaction, job: ClaimedJob, facts: TicketFacts) -> None:
+async def find_ticket_again(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
+    """For work that is already done, which a missing ticket must not fail."""
+    try:
+        return await find_ticket(run, repo)
+    except (TicketNotFound, ForgeError) as error:
+        run.log.note(f"the ticket could not be read again: {error}")
+        return None
+
+
+async def link_ticket(
+    run: RunContext, ticket: FoundTicket | None, pull: Completed, title: str
+) -> None:
+    """Link the pull request on its ticket. A failure is logged: the pull request is open."""
+    if ticket is None or not ticket.link_back or not await run.db.transact(_claim_link, run.job):
+        return
+    link = ResultLink(run.job.id, f"Pull request #{pull.pr_number}: {title}", pull.pr_url)
+    retry_budget = RetryBudget(_LINK_SECONDS, run.log.note)
+    try:
+        if await run.tools.tickets.link_back(ticket, link, retry_budget):
+            run.log.note(f"linked on {ticket.ticket.url}")
+    except (ForgeError, Problem) as error:
+        run.log.note(f"the pull request could not be linked on its ticket: {error}")
+
+
+def facts_of(found: FoundTicket | None) -> TicketFacts | None:
+    if found is None:
+        return None
+    ticket = found.ticket
+    return TicketFacts(ticket.title, ticket.url, ticket.labels)
+
+
+async def _store(tx: Transaction, job: ClaimedJob, facts: TicketFacts | None) -> None:
     await tx.execute(
         "UPDATE jobs SET ticket = :ticket WHERE id = :id AND fence = :fence",
         id=job.id,
@@ -101,7 +83,7 @@ async def _store(tx: Transaction, job: ClaimedJob, facts: TicketFacts) -> None:
 
 
 async def _claim_link(tx: Transaction, job: ClaimedJob) -> bool:
-    """Before it is made: rather none than two."""
+    """Claimed before the link is made: rather no link than two."""
     changed = await tx.execute(
         "UPDATE jobs SET ticket_linked_at = :now"
         " WHERE id = :id AND fence = :fence AND ticket_linked_at IS NULL",

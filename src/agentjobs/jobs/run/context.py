@@ -1,4 +1,4 @@
-"""What a worker needs to run a job: the rooms below, wired once."""
+"""What the steps of a run share: the worker's tools, and the job with its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,13 @@ from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
 from agentjobs.inventory.repo_facts import FactsCache
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
@@ -22,11 +26,13 @@ from agentjobs.workspace.mirror import Mirrors
 
 @dataclass(frozen=True, slots=True)
 class JobTools:
+    """Built once per worker."""
+
     context: JobsContext
     mirrors: Mirrors
     workspaces: Workspaces
     sandbox: Sandbox
-    # Those of our own; hosts elsewhere are reached through their connections.
+    # The built-in platforms, by name; `platforms` has those that are reached over a connection.
     forges: Mapping[str, Forge]
     platforms: Platforms
     tickets: Tickets
@@ -36,5 +42,28 @@ class JobTools:
     allowed: AllowList
     session: aiohttp.ClientSession
     chooser: Chooser
-    # The bundle agents are shown; None: the system's own.
+    # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
+
+
+@dataclass(slots=True)
+class RunContext:
+    """One run. Once `is_irrevocable`, its branch is pushed and it is too late to cancel."""
+
+    job: ClaimedJob
+    tools: JobTools
+    slot: int
+    log: LogWriter
+    is_irrevocable: bool = False
+
+    @property
+    def db(self) -> Database:
+        return self.tools.context.db
+
+    @property
+    def settings(self) -> Settings:
+        return self.tools.context.settings
+
+    @property
+    def mirror(self) -> Path:
+        return self.tools.mirrors.path(self.job.repo_id)

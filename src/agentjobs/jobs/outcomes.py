@@ -1,4 +1,4 @@
-"""How a run of a job can end, as values: decided by `run`, stored by `finish`."""
+"""How a run of a job can end, as values: returned by `run`, stored by `queue/finish`."""
 
 import msgspec
 
@@ -16,23 +16,24 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """The client asked for it."""
+    """The client cancelled the job."""
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The worker is being drained; the job goes back to the queue, no attempt spent."""
+    """The job goes back to the queue and no attempt is spent: the worker drains, or lost its
+    database."""
 
 
 class Abandoned(msgspec.Struct, frozen=True):
-    """The claim is no longer ours: somebody else decides, we write nothing."""
+    """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
 Outcome = Completed | Failed | Cancelled | Released | Abandoned
 
 
-class Stopped(Exception):
-    """Ends a run with an outcome already known."""
+class JobFailed(Exception):
+    """A step of a run found out that the job fails, and with which code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.outcome = Failed(code, message)
+        self.code = code

@@ -1,0 +1,85 @@
+"""Runs the agent on a checkout, under its time, resource and cost limits. Knows nothing of git."""
+
+import asyncio
+import dataclasses
+
+from agentjobs.agents.report import Report, read_report
+from agentjobs.agents.run_watcher import Watch
+from agentjobs.agents.watcher_choice import watch_of
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.sandbox.protocol import SandboxReport, SandboxTask
+from agentjobs.workspace.checkout import Checkout
+
+
+async def run_agent(
+    run: RunContext, plan: RunPlan, checkout: Checkout, task: SandboxTask
+) -> Report | None:
+    """Return the agent's report for the pull request; raise JobFailed if the agent failed."""
+    process = _AgentProcess(run, watch_of(plan.agent))
+    async with open_agent_network(run, plan, process.stop_over_budget) as network:
+        prompt = task.environment["AGENTJOBS_PROMPT"]
+        await start_job(run.db, run.job, checkout.commit, prompt)
+        base = f"{run.job.base_branch} at {checkout.commit[:12]}"
+        run.log.note(f"{plan.agent.id} starts on {base}")
+        report = await process.run(connect_task(run, task, network))
+    process.check_budget()
+    _check_report(run, report, task, process.watch)
+    return read_report(task.run_dir)
+
+
+@dataclasses.dataclass(slots=True)
+class _AgentProcess:
+    run_context: RunContext
+    watch: Watch
+    _sandbox: asyncio.Task[SandboxReport] | None = None
+    _over_budget: str | None = None
+
+    async def run(self, task: SandboxTask) -> SandboxReport:
+        log = self.run_context.log
+
+        def write(output: bytes) -> None:
+            log.write(self.watch.feed(output))
+
+        self._sandbox = asyncio.create_task(self.run_context.tools.sandbox.run(task, write))
+        try:
+            return await self._sandbox
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is None or not current.cancelling():
+                self.check_budget()
+            raise
+        finally:
+            log.write(self.watch.end())
+            log.end_output()
+
+    def stop_over_budget(self, message: str) -> None:
+        """An agent that cannot pay for its next request cannot finish its work either."""
+        if self._over_budget is None:
+            self._over_budget = message
+            self.run_context.log.note(f"the budget is spent: {message}")
+            if self._sandbox is not None:
+                self._sandbox.cancel()
+
+    def check_budget(self) -> None:
+        """Also called after the agent ended: the cost of its last request is known only then."""
+        if self._over_budget is not None:
+            raise JobFailed("budget_exceeded", self._over_budget) from None
+
+
+def _check_report(run: RunContext, report: SandboxReport, task: SandboxTask, watch: Watch) -> None:
+    seconds = report.duration_ms / 1_000
+    if report.timed_out:
+        run.log.note(f"the agent was stopped after {seconds:.1f} s")
+        message = f"The agent did not finish within {task.timeout_seconds:g} seconds."
+        raise JobFailed("timeout", message)
+    if report.exceeded:
+        run.log.note(f"the agent was stopped: it used more than {report.exceeded}")
+        raise JobFailed("agent_failed", f"The agent used more than {report.exceeded}.")
+    run.log.note(f"the agent ended with exit code {report.exit_code} after {seconds:.1f} s")
+    reason = watch.why_it_failed(report, task.run_dir)
+    if reason is not None:
+        raise JobFailed("agent_failed", reason)

@@ -1,0 +1,98 @@
+"""The steps of a run that only the agent `cve-fixer` has: choosing fixes and proving them.
+
+Only the files of the proposed commit count as proof, never what the agent reports.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.scans import choose_versions
+from agentjobs.agents.fixable import CVE_FIXER
+from agentjobs.git.remote import without_credentials
+from agentjobs.jobs.auto_trigger_rows import take_over_fix
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.cve_fix.exposure import Exposure, read_exposure
+from agentjobs.jobs.run.cve_fix.fix_plan import (
+    Fix,
+    findings_of_job,
+    findings_to_fix,
+    plan_fixes,
+)
+from agentjobs.jobs.run.cve_fix.recheck import check_fixes
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.settings.registries import ECOSYSTEMS
+
+# Their manifests are edited as text.
+_NEEDS_NO_NETWORK = ("Go", "Maven")
+
+
+@dataclass(frozen=True, slots=True)
+class CveFix:
+    """The fixes of one run. Empty, and without effect, for every other agent."""
+
+    run: RunContext
+    fixes: tuple[Fix, ...] = ()
+    before: Exposure | None = None
+
+    @property
+    def job_file_entry(self) -> list[dict[str, Any]] | None:
+        return None if self.before is None else list(msgspec.to_builtins(self.fixes))
+
+    def narrow(self, plan: RunPlan) -> RunPlan:
+        """Allow only the package registries that the fixes need."""
+        if self.before is None:
+            return plan
+        ecosystems = {fix.ecosystem for fix in self.fixes}.difference(_NEEDS_NO_NETWORK)
+        hosts = {host for name in ecosystems for host in hosts_of(self.run.settings, name)}
+        network = tuple(host for host in plan.network if host in hosts)
+        return msgspec.structs.replace(plan, network=network)
+
+    async def verify(self, commit: str) -> None:
+        """Raises JobFailed when the commit does not fix what it was made for."""
+        if self.before is None:
+            return
+        after = await read_exposure(self.run, commit)
+        check_fixes(self.fixes, self.before, after)
+        self.run.log.note("no known vulnerability affects the proposed versions")
+
+
+async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
+    """Raises JobFailed when nothing is vulnerable, or nothing can be fixed."""
+    if run.job.agent != CVE_FIXER:
+        return CveFix(run)
+    before = await read_exposure(run, base)
+    findings = findings_to_fix(run.job, before)
+    choices = await choose_versions(run.tools.chooser, findings, before.advisories)
+    findings = findings_of_job(run.job, findings, choices)
+    # Credentials in a registry's address belong to the service, not to the agent.
+    registries = {name: without_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
+    plan = plan_fixes(before, findings, choices, registries)
+    await _take_over(run, plan.fixes)
+    for reason in plan.not_fixed:
+        run.log.note(reason)
+    for fix in plan.fixes:
+        run.log.note(f"{fix.package} {fix.old} in {fix.manifest} goes to {fix.new}: {fix.why}")
+    return CveFix(run, plan.fixes, before)
+
+
+async def _take_over(run: RunContext, fixes: tuple[Fix, ...]) -> None:
+    """Claim fixes whose version changed since the job was created, so that no second job
+    proposes them."""
+    cause = run.job.cause
+    if cause is None:
+        return
+    for fix in fixes:
+        if fix.new == cause.fix_version:
+            continue
+        key = (*fix.location, fix.new)
+        other = await take_over_fix(run.db, run.job.repo_id, run.job.id, key)
+        if other is not None:
+            raise JobFailed(
+                "no_changes",
+                f"{fix.package} in {fix.manifest} now goes to {fix.new}, and the job {other} "
+                "already proposes that.",
+            )

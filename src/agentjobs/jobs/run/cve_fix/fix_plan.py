@@ -1,0 +1,180 @@
+"""Which fixes the agent `cve-fixer` makes: the service chooses versions, the agent only edits."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
+from agentjobs.advisories.severity import at_least
+from agentjobs.advisories.version_choice import Choice
+from agentjobs.agents.fixable import can_fix
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of
+
+_LOWEST_SEVERITY = "low"
+_MAX_REASONS = 10
+
+
+class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}):
+    """One entry of `fixes` in the job file; keys may be added, never removed."""
+
+    ecosystem: str
+    manifest: str
+    package: str
+    old: str
+    new: str
+    direct: bool
+    parents: tuple[str, ...]
+    hashes: tuple[str, ...]
+    registry: str
+    advisories: tuple[FoundAdvisory, ...]
+    why: str
+
+    @property
+    def location(self) -> Location:
+        return self.manifest, self.ecosystem, self.package
+
+
+class FixPlan(msgspec.Struct, frozen=True):
+    """`not_fixed` has a sentence for each vulnerable package that gets no fix."""
+
+    fixes: tuple[Fix, ...]
+    not_fixed: tuple[str, ...]
+
+
+def findings_to_fix(job: ClaimedJob, exposure: Exposure) -> list[Finding]:
+    """All findings of each package that has one at or above the threshold.
+
+    Raises JobFailed when there is none.
+    """
+    if job.cause is not None:
+        cause = job.cause
+        locations = {(cause.manifest, cause.ecosystem, cause.package)}
+    else:
+        threshold = threshold_of(job)
+        severe = (finding for finding in exposure.findings if _is_severe(finding, threshold))
+        locations = {location_of(finding) for finding in severe}
+    findings = [finding for finding in exposure.findings if location_of(finding) in locations]
+    if not findings:
+        raise JobFailed("no_changes", _nothing_to_fix(job))
+    return findings
+
+
+def findings_of_job(
+    job: ClaimedJob, findings: list[Finding], choices: Mapping[Package, Choice]
+) -> list[Finding]:
+    """The findings whose fix is the one that caused this job; other fixes have their own jobs.
+
+    If no finding has that fix any more, the recommended version changed since, and the job
+    follows it.
+    """
+    if job.cause is None:
+        return findings
+    version = job.cause.fix_version
+    matching = [finding for finding in findings if choices[finding.package].version == version]
+    return matching or findings
+
+
+def threshold_of(job: ClaimedJob) -> str:
+    severity = job.config_override.get("auto_trigger_on_cve_severity") or _LOWEST_SEVERITY
+    name = str(severity).lower()
+    return "medium" if name == "moderate" else name
+
+
+def plan_fixes(
+    exposure: Exposure,
+    findings: Iterable[Finding],
+    choices: Mapping[Package, Choice],
+    registries: Mapping[str, str],
+) -> FixPlan:
+    """`registries` are addresses by ecosystem. Raises JobFailed when nothing can be fixed."""
+    by_package: dict[tuple[str, Package], list[Finding]] = {}
+    for finding in findings:
+        by_package.setdefault((finding.manifest, finding.package), []).append(finding)
+    fixes, not_fixed = [], []
+    for (_, package), same in by_package.items():
+        choice = choices[package]
+        reason = _reason_not_to_fix(same[0], choice)
+        if reason is None:
+            fixes.append(_fix(exposure, same, choice, registries[package[0]]))
+        else:
+            not_fixed.append(_describe_unfixed(same, reason))
+    if not fixes:
+        raise JobFailed("no_changes", " ".join(not_fixed[:_MAX_REASONS]))
+    return FixPlan(tuple(fixes), tuple(not_fixed))
+
+
+def _is_severe(finding: Finding, threshold: str) -> bool:
+    return threshold != "none" and at_least(finding.severity, threshold)
+
+
+def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
+    if choice.version is None:
+        return choice.reason
+    if not can_fix(finding.ecosystem, finding.manifest):
+        return (
+            f"{choice.version} would fix it, but this agent cannot edit {finding.manifest}: "
+            "change it by hand."
+        )
+    return None
+
+
+def _describe_unfixed(findings: list[Finding], reason: str) -> str:
+    first = findings[0]
+    advisories = ", ".join(finding.advisory_id for finding in findings)
+    return (
+        f"{first.name} {first.version} in {first.manifest} is vulnerable ({advisories}). {reason}"
+    )
+
+
+def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str) -> Fix:
+    first = same[0]
+    assert choice.version is not None, "the caller has checked"
+    dependencies = [
+        dependency
+        for dependency in exposure.at(location_of(first))
+        if dependency.version == first.version
+    ]
+    return Fix(
+        ecosystem=first.ecosystem,
+        manifest=first.manifest,
+        package=first.name,
+        old=first.version,
+        new=choice.version,
+        direct=any(dependency.direct for dependency in dependencies),
+        parents=next((each.parents for each in dependencies if each.parents), ()),
+        hashes=choice.hashes,
+        registry=registry,
+        advisories=tuple(_advisory(finding) for finding in same),
+        why=choice.reason,
+    )
+
+
+def _advisory(finding: Finding) -> FoundAdvisory:
+    """One advisory per vulnerability, with all its identifiers and the severity of the group."""
+    first = next(each for each in finding.advisories if each.id == finding.advisory_id)
+    names = {name for each in finding.advisories for name in (each.id, *each.aliases)}
+    return msgspec.structs.replace(
+        first,
+        aliases=tuple(sorted(names - {first.id})),
+        severity=finding.severity,
+        score=finding.score,
+        summary=finding.summary or first.summary,
+    )
+
+
+def _nothing_to_fix(job: ClaimedJob) -> str:
+    if job.cause is not None:
+        package = f"{job.cause.package} in {job.cause.manifest}"
+        return f"{package} is no longer vulnerable on {job.base_branch}."
+    if threshold_of(job) == "none":
+        return (
+            "config_override.auto_trigger_on_cve_severity is none, so there is nothing to fix; "
+            "omit it, or set a severity."
+        )
+    return (
+        f"No dependency on {job.base_branch} has a known vulnerability of severity "
+        f"{threshold_of(job)} or above. `agentjobs advisories status` shows how recent the "
+        "advisories are."
+    )

@@ -1,0 +1,97 @@
+"""Checks that a proposed commit fixes what it was made to fix, from its own files only."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from agentjobs.advisories.exposure import Finding
+from agentjobs.advisories.versions import version_key
+from agentjobs.inventory.model import Dependency
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of
+from agentjobs.jobs.run.cve_fix.fix_plan import Fix
+
+_MAX_FAULTS = 5
+_NUMBER = re.compile(r"\d+")
+
+
+def check_fixes(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> None:
+    """Raises JobFailed with what is still wrong."""
+    faults = list(dict.fromkeys(faults_in(fixes, before, after)))
+    if not faults:
+        return
+    message = " ".join(faults[:_MAX_FAULTS])
+    if len(faults) > _MAX_FAULTS:
+        message += f" And {len(faults) - _MAX_FAULTS} more."
+    raise JobFailed("still_vulnerable", message)
+
+
+def faults_in(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> Iterator[str]:
+    fixed: dict[Location, set[str]] = {}
+    for fix in fixes:
+        fixed.setdefault(fix.location, set()).add(fix.old)
+        yield from _unreadable(fix, before, after)
+        yield from _downgrades(fix, before, after)
+    findings: dict[Location, list[Finding]] = {}
+    for finding in after.findings:
+        findings.setdefault(location_of(finding), []).append(finding)
+    for location, versions in fixed.items():
+        yield from _still_vulnerable(
+            findings.get(location, []), versions, before.at(location), after.at(location)
+        )
+    yield from _introduced(fixed.keys(), before, after)
+
+
+def _still_vulnerable(
+    findings: list[Finding], fixed: set[str], before: list[Dependency], after: list[Dependency]
+) -> Iterator[str]:
+    """Other versions of the package have their own fixes, unless only vulnerable ones are left."""
+    others = {dependency.version for dependency in before} - fixed
+    vulnerable = {finding.version for finding in findings}
+    is_all = {dependency.version for dependency in after} <= vulnerable
+    for finding in findings:
+        if is_all or finding.version not in others:
+            yield f"{_name(finding)} is still vulnerable ({finding.advisory_id})."
+
+
+def _unreadable(fix: Fix, before: Exposure, after: Exposure) -> Iterator[str]:
+    """A manifest that no longer names the package proves nothing."""
+    known = {_without_numbers(each.reason) for each in before.warnings if each.path == fix.manifest}
+    for warning in after.warnings:
+        if warning.path == fix.manifest and _without_numbers(warning.reason) not in known:
+            yield f"{fix.manifest} can no longer be read: {warning.reason}"
+            return
+    if not any(dependency.version for dependency in after.at(fix.location)):
+        yield f"{fix.manifest} no longer names a version of {fix.package}."
+
+
+def _without_numbers(reason: str) -> str:
+    """An edit moves lines, so the same warning may name another line number."""
+    return _NUMBER.sub("", reason)
+
+
+def _downgrades(fix: Fix, before: Exposure, after: Exposure) -> Iterator[str]:
+    known = {dependency.version for dependency in before.at(fix.location)}
+    versions = {dependency.version for dependency in after.at(fix.location)}
+    old = version_key(fix.ecosystem, fix.old)
+    for version in sorted({each or "" for each in versions} - {"", *known}):
+        new = version_key(fix.ecosystem, version)
+        if new is None or old is None or new < old:
+            yield f"{fix.package} went from {fix.old} to {version} in {fix.manifest}."
+    if None not in known and None in versions:
+        yield f"{fix.package} went from {fix.old} to no fixed version in {fix.manifest}."
+
+
+def _introduced(fixed: Collection[Location], before: Exposure, after: Exposure) -> Iterator[str]:
+    """An upgrade may bring in dependencies that are vulnerable themselves, in any manifest."""
+    known = {(location_of(finding), finding.advisory_id) for finding in before.findings}
+    # A version that was already there was not introduced, even if its advisory is new.
+    present = {(location_of(each), each.version) for each in before.dependencies}
+    for finding in after.findings:
+        location = location_of(finding)
+        is_known = (location, finding.advisory_id) in known
+        if location not in fixed and not is_known and (location, finding.version) not in present:
+            yield f"The change introduces {_name(finding)}, affected by {finding.advisory_id}."
+
+
+def _name(finding: Finding) -> str:
+    return f"{finding.name} {finding.version} in {finding.manifest}"

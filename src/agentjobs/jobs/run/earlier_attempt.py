@@ -1,0 +1,72 @@
+"""Finds what an earlier attempt of the same job left behind, so that its work is not done twice."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentjobs.git.process import git
+from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.hosted_repo import HostedRepo
+from agentjobs.jobs.run.pull_text import is_message_of
+
+# People may have pushed further commits on top of the job's, but hardly more than this.
+_MAX_COMMITS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PushedWork:
+    """The job's commit, made from `base`. `head` is set when the branch has moved on since."""
+
+    base: str
+    commit: str
+    head: str | None = None
+
+
+async def find_pushed_work(run: RunContext, repo: HostedRepo, base: str) -> PushedWork | None:
+    if not run.job.was_started_before:
+        return None
+    if run.job.follows is None:
+        head = await repo.branch_head()
+        return None if head is None else PushedWork(base, head)
+    # The branch of a follow-up is older than the job, and its base is the head of the branch.
+    return await find_own_commit(run.mirror, base, run.job)
+
+
+async def find_merged_pull(run: RunContext, repo: HostedRepo) -> Completed | None:
+    """The pull request of an earlier attempt that was merged and whose branch was deleted."""
+    job = run.job
+    if not (repo.is_remote and job.was_started_before and job.follows is None):
+        return None
+    row = await run.db.fetch_one(
+        "SELECT number, url, head_commit FROM pulls"
+        " WHERE repo_id = :repo_id AND head_branch = :branch",
+        repo_id=job.repo_id,
+        branch=job.branch,
+    )
+    if row is None:
+        return None
+    pull = await repo.forge.pull_of_branch(repo.address, job.branch)
+    if pull is None or (pull.number, pull.state) != (row["number"], "merged"):
+        return None
+    return Completed(row["url"] or "", pull.number, row["head_commit"], draft=False)
+
+
+async def find_own_commit(mirror: Path, head: str, job: ClaimedJob) -> PushedWork | None:
+    """The job's latest commit on a branch that others write too, recognized by its trailers."""
+    history = await git(
+        "log",
+        "-z",
+        "--first-parent",
+        f"--max-count={_MAX_COMMITS}",
+        "--format=%H %P%n%B",
+        head,
+        "--",
+        git_dir=mirror,
+    )
+    for record in history.stdout.decode(errors="replace").split("\0"):
+        hashes, _, message = record.partition("\n")
+        if is_message_of(job, message):
+            commit, base, *_ = hashes.split()
+            return PushedWork(base, commit, head)
+    return None

@@ -1,0 +1,89 @@
+"""How an exception ends a run: the only place that turns errors into outcomes."""
+
+import contextlib
+import logging
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.process import GitError
+from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.repos.configuration import ConfigurationError
+from agentjobs.repos.sync_requests import request_sync
+from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.store.database import StoreError, StoreUnavailable
+from agentjobs.store.leases import ClaimLost
+from agentjobs.tickets.protocol import TicketNotFound
+from agentjobs.workspace.errors import (
+    BaseBranchMissing,
+    PushRejected,
+    RepoUnavailable,
+    UnsafeChange,
+)
+
+_log = logging.getLogger(__name__)
+_CONNECTION_FAULTS = frozenset({"unauthorized", "denied", "gone"})
+_CODES: dict[type[Exception], str] = {
+    ConfigurationError: "invalid_configuration",
+    TicketNotFound: "ticket_not_found",
+    RepoUnavailable: "repo_unavailable",
+    GitError: "repo_unavailable",
+    PushRejected: "push_rejected",
+    SandboxError: "sandbox_error",
+    ForgeError: "forge_error",
+}
+
+
+async def outcome_of(error: Exception, run: RunContext) -> Outcome:
+    match error:
+        case ClaimLost():
+            return Abandoned()
+        case StoreUnavailable():
+            _log.warning("the database became unavailable during a run: %s", error)
+            return Released()
+        case ForgeError() if error.fault in _CONNECTION_FAULTS:
+            await _sync_soon(run)
+    failure = _failure_of(error, run)
+    # Where the service keeps its files is not shown to clients.
+    message = failure.message.replace(run.settings.data_dir, "…")
+    return Failed(failure.code, run.log.redact(message))
+
+
+def _failure_of(error: Exception, run: RunContext) -> Failed:
+    match error:
+        case JobFailed() | UnsafeChange():
+            return Failed(error.code, str(error))
+        case BaseBranchMissing():
+            return _missing_branch(run.job, error.branch)
+        case IndexFailure():
+            return Failed("sandbox_error", f"The manifests could not be read: {error}")
+        case OSError():
+            reason = error.strerror or str(error)
+            return Failed("sandbox_error", f"The worker's operating system reported: {reason}.")
+    code = _code_of(error, run)
+    if code is not None:
+        return Failed(code, str(error))
+    _log.error("a run failed with an unexpected error", exc_info=error)
+    message = "The worker failed to run this job. The reason is in the worker's log."
+    return Failed("sandbox_error", message)
+
+
+def _code_of(error: Exception, run: RunContext) -> str | None:
+    if isinstance(error, ForgeError) and error.fault == "gone" and not run.is_irrevocable:
+        return "repo_unavailable"
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def _missing_branch(job: ClaimedJob, branch: str) -> Failed:
+    message = f"The repository {job.repo!r} has no branch {branch!r}."
+    if branch == job.branch:
+        return Failed("forge_error", f"{message} Create a new job.")
+    is_default = branch == job.default_branch
+    return Failed("repo_unavailable" if is_default else "invalid_configuration", message)
+
+
+async def _sync_soon(run: RunContext) -> None:
+    """Check the connection soon, so that its page shows the fault too."""
+    with contextlib.suppress(StoreError):
+        await run.db.transact(request_sync, run.job.repo_id)

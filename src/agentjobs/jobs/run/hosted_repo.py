@@ -1,0 +1,102 @@
+"""A job's repository on its platform: fetches, pushes and reads branches under the job's claim."""
+
+from dataclasses import dataclass
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
+from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.retry import retry_while_unreachable
+from agentjobs.workspace.publish import branch_head, push
+
+# Requests to a platform are retried for as long as the agent may run, and at least this long.
+_MIN_RETRY_SECONDS = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostedRepo:
+    """Each operation gets its own credential from the forge, since an agent may run for hours."""
+
+    run: RunContext
+    forge: Forge
+    address: RepoAddress
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether another service hosts it, rather than the platform `local`."""
+        return self.run.job.connection_id is not None
+
+    async def fetch(self, branch: str, known_head: str | None) -> str:
+        """Fetch a branch into the mirror and return its commit.
+
+        Raises BaseBranchMissing, RepoUnavailable, GitError and ForgeError.
+        """
+
+        async def fetch() -> str:
+            job = self.run.job
+            async with self.forge.open_remote(self.address, job.credential) as remote:
+                return await self.run.tools.mirrors.commit_of(
+                    job.repo_id, remote, branch=branch, known_head=known_head
+                )
+
+        return await retry_while_unreachable(fetch, self.run.log.note)
+
+    async def branch_head(self) -> str | None:
+        """The commit of the job's branch on the platform."""
+
+        async def read() -> str | None:
+            async with self.forge.open_remote(self.address, self.run.job.credential) as remote:
+                return await branch_head(remote, self.run.job.branch)
+
+        return await retry_while_unreachable(read, self.run.log.note)
+
+    async def push(self, commit: str, expected: str | None) -> None:
+        """Push to the job's branch if it is still at `expected`. Raises PushRejected."""
+
+        async def send() -> None:
+            await self.check_claim()
+            job = self.run.job
+            async with self.forge.open_remote(self.address, job.credential) as remote:
+                await push(self.run.mirror, commit, job.branch, remote, expected=expected)
+
+        await retry_while_unreachable(send, self.run.log.note)
+
+    async def check_claim(self) -> None:
+        """The platform `local` checks the job's credential; for the others we check it here."""
+        job = self.run.job
+        if self.is_remote and not await self.run.db.transact(
+            may_write_branch, job.repo_id, job.branch, job.credential
+        ):
+            raise ForgeError("The credential of this job is no longer valid.")
+
+
+async def open_repo(run: RunContext, agent: Agent) -> HostedRepo:
+    forge = await _forge(run, agent) if run.job.repo_is_connected else None
+    if forge is None:
+        message = f"The repository {run.job.repo!r} is disconnected."
+        raise JobFailed("repo_unavailable", message)
+    job = run.job
+    name = job.repo if job.connection_id is None else await _current_name(run)
+    address = RepoAddress(job.organization, name, job.repo_id, job.external_id)
+    return HostedRepo(run, forge, address)
+
+
+async def fetch_base_commit(run: RunContext, repo: HostedRepo) -> str:
+    job = run.job
+    known_head = job.repo_head if job.base_branch == job.default_branch else None
+    return await repo.fetch(job.base_branch, known_head)
+
+
+async def _forge(run: RunContext, agent: Agent) -> Forge | None:
+    if run.job.connection_id is None:
+        return run.tools.forges.get(run.job.platform)
+    retry_budget = RetryBudget(max(agent.timeout_seconds, _MIN_RETRY_SECONDS), run.log.note)
+    return await run.tools.platforms.adapter_for(run.job.connection_id, retry_budget)
+
+
+async def _current_name(run: RunContext) -> str:
+    """The platform may have renamed the repository since the job was created."""
+    row = await run.db.fetch_one("SELECT full_name FROM repos WHERE id = :id", id=run.job.repo_id)
+    return run.job.repo if row is None else str(row["full_name"])

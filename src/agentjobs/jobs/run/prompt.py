@@ -1,0 +1,66 @@
+"""Writes the job file and the prompt of an agent, and prepares its sandbox task."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from agentjobs.agents.invocation import prepare
+from agentjobs.agents.prompt import JobFacts, PullSoFar, TicketWords
+from agentjobs.inventory.repo_facts import RepoFacts
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.sandbox.protocol import SandboxTask
+from agentjobs.tickets.resolve import FoundTicket
+from agentjobs.workspace.checkout import Checkout
+
+
+def prepare_task(
+    run: RunContext,
+    plan: RunPlan,
+    checkout: Checkout,
+    repo_facts: RepoFacts,
+    ticket: FoundTicket | None,
+    previous: PullSoFar | None,
+    fixes: list[dict[str, Any]] | None,
+) -> SandboxTask:
+    """`fixes` are for the agent `cve-fixer` only."""
+    job, agent = run.job, plan.agent
+    facts = JobFacts(
+        job_id=job.id,
+        repo=job.repo,
+        agent=agent.id,
+        agent_name=agent.name,
+        base_branch=job.base_branch,
+        base_commit=checkout.commit,
+        attempt=job.attempt + 1,
+        ticket_id=job.ticket_id,
+        ticket=_ticket_text(ticket),
+        config_override=job.config_override,
+        languages=repo_facts.languages,
+        guidance_files=repo_facts.guidance,
+        test_command=repo_facts.test_command,
+        verify_command=" && ".join(shlex.join(check.command) for check in plan.checks) or None,
+        pull=previous,
+        fixes=fixes,
+    )
+    return prepare(
+        agent,
+        facts,
+        workspace=checkout.tree,
+        run_dir=run_dir_of(checkout),
+        owner_uid=run.tools.sandbox.owner_uid(run.slot),
+        timeout_seconds=plan.timeout_seconds,
+        slot=run.slot,
+    )
+
+
+def run_dir_of(checkout: Checkout) -> Path:
+    # Beside the tree, so that it is removed with it.
+    return checkout.tree.with_name("run")
+
+
+def _ticket_text(found: FoundTicket | None) -> TicketWords | None:
+    if found is None:
+        return None
+    ticket = found.ticket
+    return TicketWords(ticket.title, ticket.text, ticket.labels, ticket.url)

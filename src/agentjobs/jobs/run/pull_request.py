@@ -1,0 +1,77 @@
+"""Opens the pull request of a pushed commit, or updates the one that a follow-up continues."""
+
+from agentjobs.forges.protocol import PullRequest, PullRequestRequest
+from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.earlier_attempt import PushedWork
+from agentjobs.jobs.run.hosted_repo import HostedRepo
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.jobs.run.pull_text import PullText, pull_body
+from agentjobs.jobs.run.retry import retry_within_lease
+from agentjobs.jobs.verification import Verification
+from agentjobs.jobs.views.listing import cost_of
+from agentjobs.pulls.platform_pulls import record_pull
+from agentjobs.repos.codeowners import find_change_owners
+
+
+async def open_pull_request(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    pushed: PushedWork,
+    text: PullText,
+    verification: Verification | None,
+) -> Completed:
+    is_follow_up = run.job.follows is not None
+    has_failed_checks = verification is not None and not verification.passed
+    request = PullRequestRequest(
+        head_branch=run.job.branch,
+        base_branch=run.job.base_branch,
+        head_commit=pushed.head or pushed.commit,
+        base_commit=pushed.base,
+        title=text.title,
+        body=await _body(run, text, verification),
+        # A follow-up leaves a pull request as it is, unless its checks fail.
+        draft=has_failed_checks or (plan.draft and not is_follow_up),
+        reviewers=plan.reviewers or await _code_owners(run, repo, pushed),
+        labels=plan.labels,
+        goes_on=is_follow_up,
+    )
+    pull = await _open(run, repo, request)
+    action = "updated" if is_follow_up else "opened"
+    run.log.note(f"{action} pull request #{pull.number}: {pull.url}")
+    for note in pull.notes:
+        run.log.note(note)
+    return Completed(pull.url, pull.number, pushed.commit, pull.draft)
+
+
+async def _body(run: RunContext, text: PullText, verification: Verification | None) -> str:
+    row = await run.db.fetch_one("SELECT usage FROM jobs WHERE id = :id", id=run.job.id)
+    return pull_body(
+        run.job,
+        text,
+        verification,
+        job_url=f"{run.settings.effective_public_url}/jobs/{run.job.id}",
+        cost_usd=cost_of(row["usage"]) if row is not None else None,
+    )
+
+
+async def _code_owners(run: RunContext, repo: HostedRepo, pushed: PushedWork) -> tuple[str, ...]:
+    """The platform `local` has no reviewers to request."""
+    if not repo.is_remote:
+        return ()
+    await repo.fetch(run.job.branch, pushed.commit)
+    return await find_change_owners(
+        run.mirror, pushed.base, pushed.commit, run.job.platform, run.log.note
+    )
+
+
+async def _open(run: RunContext, repo: HostedRepo, request: PullRequestRequest) -> PullRequest:
+    await repo.check_claim()
+    pull = await repo.forge.open_pull_request(repo.address, run.job.credential, request)
+    if repo.is_remote:
+        await retry_within_lease(
+            lambda: run.db.transact(record_pull, run.job.repo_id, request, pull),
+            run.settings.lease_seconds,
+        )
+    return pull
