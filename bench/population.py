@@ -13,7 +13,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.organizations.api_keys import create_key
-from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
@@ -44,7 +44,7 @@ async def _tenant(context: JobsContext, name: str) -> Tenant:
     organization = await create_organization(context.db, context.plans, name, "enterprise")
     created = await create_key(context.db, name)
     await context.db.transact(insert_repo, organization.id, REPO, "ready")
-    caller = await KeyRing(context.db).authenticate(created.key)
+    caller = await ApiKeyAuthenticator(context.db).authenticate(created.key)
     assert caller is not None
     made = [await create_job(context, caller, JOB) for _ in range(_JOBS_EACH)]
     return Tenant(created.key, tuple(one.receipt.job_id for one in made))

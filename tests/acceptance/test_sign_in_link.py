@@ -73,4 +73,4 @@ def check_link(link: str) -> None:
         again = another.get(link)
         assert again.status_code == 400
         assert "set-cookie" not in again.headers
-        assert "used already" in again.text
+        assert "already used" in again.text

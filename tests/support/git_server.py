@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
-from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import bind, server_for
@@ -49,7 +49,7 @@ class GitServer:
 async def serving(platform: Platform, place: Path) -> AsyncIterator[GitServer]:
     settings = platform.settings
     jobs = JobsContext(platform.db, settings, Catalog([]))
-    context = WebContext(jobs, KeyRing(platform.db))
+    context = WebContext(jobs, ApiKeyAuthenticator(platform.db))
     listener = bind("127.0.0.1", 0)
     application = build_application(context)
     seen: list[dict[str, str]] = []

@@ -14,7 +14,7 @@ from agentjobs.jobs.model import CreateJobRequest, JobView
 from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
-from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -44,7 +44,7 @@ class World:
         """With a repository `<name>/shop` that is ready."""
         organization = await create_organization(self.db, self.context.plans, name, plan)
         created = await create_key(self.db, name)
-        caller = await KeyRing(self.db).authenticate(created.key)
+        caller = await ApiKeyAuthenticator(self.db).authenticate(created.key)
         assert caller is not None
         await self.db.transact(insert_repo, organization.id, f"{name}/shop", "ready")
         self.callers[name] = caller

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tests.support.model_messages import PATHS, Answer, Body, Event, failure, streamed, whole
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class ModelServer:
         )
 
     def application(self) -> web.Application:
-        application = web.Application(client_max_size=MOST_BYTES)
+        application = web.Application(client_max_size=MAX_BYTES)
         for path in PATHS:
             application.router.add_post(path, self.answer)
         application.router.add_get("/requests", self.tell)

@@ -42,7 +42,7 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.local_git import repositories as local_repositories
 from agentjobs.loops.platform_loop import PlatformLoop
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys

@@ -22,8 +22,8 @@ from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs.loops.scan_loop import ScanLoop
-from agentjobs.organizations.key_ring import KeyRing
-from agentjobs.organizations.public_address import store_public_url
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
+from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.pushes import record_all_heads
@@ -57,7 +57,7 @@ async def serving(
 ) -> AsyncIterator[None]:
     """The API while the body runs; it still answers git and status while a worker drains."""
     certificates = certificates_of(jobs.settings)
-    context = WebContext(jobs, KeyRing(jobs.db), certificates, stop.asked)
+    context = WebContext(jobs, ApiKeyAuthenticator(jobs.db), certificates, stop.asked)
     await context.imports.recover()
     await store_public_url(jobs.db, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):
@@ -85,7 +85,7 @@ async def serving(
             served.set()
             server.should_exit = True
             with contextlib.suppress(StoreUnavailable):
-                await context.keyring.flush_last_used()
+                await context.authenticator.flush_last_used()
             await context.close()
 
 
@@ -135,7 +135,7 @@ def _serving_loops(
             lambda repo_id: reconcile(context.jobs, repo_id),
         ),
         PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
-        PeriodicLoop("keys", _LAST_USED_SECONDS, context.keyring.flush_last_used),
+        PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         PeriodicLoop(
             "repositories",
             _TIDY_SECONDS,

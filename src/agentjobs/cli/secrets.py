@@ -30,7 +30,7 @@ def set_secret(
 
         keys = SealingKeys.load(admin.settings)
         secret = await stored.set_secret(admin.db, keys, org, name, value)
-        if keys.made_a_key:
+        if keys.created_key_file:
             remark(
                 f"Made the key that seals secrets: {keys.path}. Backups leave it out, so keep a "
                 "copy elsewhere; a worker on another machine needs the same one."
@@ -84,14 +84,14 @@ def remove_secret(
 
 def _read_value(name: str) -> str:
     """Never an argument: arguments are seen by every user of the machine, and kept by shells."""
-    from agentjobs.organizations.secrets import MOST_VALUE_BYTES
+    from agentjobs.organizations.secrets import MAX_VALUE_BYTES
 
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
         return _ask(name)
     # A little more than is allowed, so that too much is refused and not cut.
-    data = sys.stdin.buffer.read(MOST_VALUE_BYTES + 3)
+    data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
     return data.decode().removesuffix("\n").removesuffix("\r")
 
 

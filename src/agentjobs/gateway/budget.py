@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from agentjobs.gateway.calls import Call
+from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.ledger import Ledger, Refusal, Reservation
 from agentjobs.gateway.prices import Price
-from agentjobs.gateway.refusals import Refused
 from agentjobs.gateway.usage import Usage
 from agentjobs.store.database import StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
-MOST_NANOUSD = 10**15
+MAX_NANOUSD = 10**15
 """A million dollars for one request: sums of what is less do not outgrow the store's numbers."""
 
 
@@ -37,7 +37,7 @@ class Charge:
     def used(self, usage: Usage) -> bool:
         """False, and nothing changes, where that would cost more than can be meant."""
         nanousd = self._price.of(usage) if self._price else 0
-        if nanousd > MOST_NANOUSD:
+        if nanousd > MAX_NANOUSD:
             return False
         self.nanousd = nanousd
         self.input_tokens, self.output_tokens = usage.input, usage.output
@@ -60,10 +60,10 @@ class Budget:
         return self._ledger.limited
 
     async def reserve(self, call: Call, price: Price | None) -> Charge:
-        """Raises Refused, and tells of it, when the budget cannot cover the call."""
+        """Raises RequestRefused, and tells of it, when the budget cannot cover the call."""
         while True:
             if self._overdrawn is not None:
-                raise Refused(402, "budget_exceeded", self._overdrawn)
+                raise RequestRefused(402, "budget_exceeded", self._overdrawn)
             settled = self._settled
             answer = await self._admit(call, price)
             if isinstance(answer, Charge):
@@ -71,7 +71,7 @@ class Budget:
             held = sum(self._open.values())
             if not settled.is_set() and answer.missing_nanousd > held:
                 self._on_exceeded(answer.message)
-                raise Refused(402, "budget_exceeded", answer.message)
+                raise RequestRefused(402, "budget_exceeded", answer.message)
             await settled.wait()
 
     async def _admit(self, call: Call, price: Price | None) -> Charge | Refusal:
@@ -106,7 +106,7 @@ class Budget:
             return await self._ledger.reserve(nanousd)
         except StoreUnavailable:
             message = "the service's database is away for the moment; try again"
-            raise Refused(503, "unavailable", message, again=True) from None
+            raise RequestRefused(503, "unavailable", message, again=True) from None
 
     def settle(self, charge: Charge) -> None:
         """Without making anybody wait."""
@@ -152,7 +152,7 @@ class Budget:
 
 
 def _sensible(nanousd: int) -> int:
-    if nanousd > MOST_NANOUSD:
+    if nanousd > MAX_NANOUSD:
         message = "this request may cost more than a million dollars: ask for less output"
-        raise Refused(400, "invalid_request", message)
+        raise RequestRefused(400, "invalid_request", message)
     return nanousd

@@ -16,16 +16,16 @@ from aiohttp import web
 from agentjobs.gateway.budget import Budget
 from agentjobs.gateway.calls import Call, model_of, parse, prepare
 from agentjobs.gateway.endpoints import Endpoint
+from agentjobs.gateway.errors import RequestRefused, error_body
 from agentjobs.gateway.ledger import Ledger
 from agentjobs.gateway.prices import Price, Prices
-from agentjobs.gateway.refusals import Refused, error_body
 from agentjobs.gateway.relay import Relay, UpstreamTrouble
 from agentjobs.gateway.requests import Intake, check_token, endpoint_of
 from agentjobs.gateway.upstream import Upstream
 
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 CLOSE_SECONDS = 10
-_MOST_NOTES = 20
+_MAX_NOTES = 20
 _KEEP_ALIVE_SECONDS = 75
 _LINGER_SECONDS = 2
 _AT_ONCE = 0.01
@@ -75,7 +75,7 @@ class Gateway:
 
     def protocol(self) -> asyncio.BaseProtocol:
         """For `loop.create_server`: one for each connection."""
-        if self._closed or len(self._server.connections) >= MOST_CONNECTIONS:
+        if self._closed or len(self._server.connections) >= MAX_CONNECTIONS:
             return _ClosedDoor()
         return self._server()
 
@@ -98,11 +98,13 @@ class Gateway:
         except UpstreamTrouble as trouble:
             self._note(trouble.note)
             return self._refusal(trouble)
-        except Refused as refused:
+        except RequestRefused as refused:
             return self._refusal(refused)
         except Exception:  # noqa: BLE001 - a fault of ours must not look like one of the agent
             _log.exception("a model request failed")
-            return self._refusal(Refused(500, "internal_error", "the gateway failed; try again"))
+            return self._refusal(
+                RequestRefused(500, "internal_error", "the gateway failed; try again")
+            )
         finally:
             self._answering.discard(task)
 
@@ -149,12 +151,12 @@ class Gateway:
         if price is None and self._budget.applies:
             message = f"the model {model[:100]} has no price, so no budget can be kept"
             self._note(f"{message}: add a [[prices]] table for it to agentjobs.toml")
-            raise Refused(403, "model_without_price", message)
+            raise RequestRefused(403, "model_without_price", message)
         if price is None:
             self._note(f"the model {model[:100]} has no price: its requests are counted as free")
         return price
 
-    def _refusal(self, refused: Refused) -> web.Response:
+    def _refusal(self, refused: RequestRefused) -> web.Response:
         headers = {} if refused.again else {"x-should-retry": "false"}
         body = error_body(self._upstream.api, refused)
         return web.Response(
@@ -163,7 +165,7 @@ class Gateway:
 
     def _note(self, text: str) -> None:
         """Once each, and not without end: the agent decides how often it is tried."""
-        if text not in self._noted and len(self._noted) < _MOST_NOTES:
+        if text not in self._noted and len(self._noted) < _MAX_NOTES:
             self._noted.add(text)
             self._on_note(text)
 

@@ -6,8 +6,7 @@ While a budget applies such requests are refused: a limit that can be talked aro
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agentjobs.gateway.blocks import Block, is_opaque_file, refers_elsewhere
-from agentjobs.gateway.tools import runs_at_the_agent
+from agentjobs.gateway.content_blocks import Block, is_opaque_file, is_stored_remotely
 from agentjobs.gateway.upstream import Api
 
 _ELSEWHERE = {
@@ -31,6 +30,10 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "inference_geo": (None, "global"),
     "modalities": (None, ["text"]),
 }
+
+_OPENAI_AGENT_TOOLS = ("function", "custom", "namespace", "local_shell", "apply_patch")
+# With a date behind them.
+_ANTHROPIC_AGENT_TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
 
 
 def hidden_cost(body: Block, blocks: Sequence[Block], api: Api) -> str | None:
@@ -65,7 +68,7 @@ def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
         tool = pending.pop()
         if isinstance(tool, list):
             pending += tool
-        elif not runs_at_the_agent(tool, api):
+        elif not _runs_on_agent(tool, api):
             kind = tool.get("type") if isinstance(tool, dict) else tool
             name = str(kind)[:64]
             yield f"the tool `{name}` may run at the provider and cost extra: leave it out"
@@ -75,10 +78,29 @@ def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
 
 def _contents(_: Block, blocks: Sequence[Block], __: Api) -> Iterator[str]:
     for block in blocks:
-        if refers_elsewhere(block):
+        if is_stored_remotely(block):
             yield "it refers to content stored elsewhere: send the content itself"
         if is_opaque_file(block):
             yield "it carries a file that is not plain text: send its text in the message"
+
+
+def _runs_on_agent(tool: Any, api: Api) -> bool:
+    if not isinstance(tool, dict):
+        return False
+    kind = tool.get("type")
+    if api == "anthropic":
+        return kind in (None, "custom") or str(kind).startswith(_ANTHROPIC_AGENT_TOOLS)
+    if kind == "shell":
+        return _is_local(tool.get("environment"))
+    if kind == "tool_search":
+        return tool.get("execution") == "client"
+    return kind in _OPENAI_AGENT_TOOLS
+
+
+def _is_local(environment: Any) -> bool:
+    return environment is None or (
+        isinstance(environment, dict) and environment.get("type") == "local"
+    )
 
 
 _LOOKS = (_fields, _edits, _tools, _contents)

@@ -1,7 +1,7 @@
 """Keeps the provider's key out of what goes to the agent, also where it comes in pieces."""
 
 REDACTED = "[redacted]"
-LEAST_KEY = 12
+MIN_KEY = 12
 """What is shorter is a local server's pretended key, and may be a word of any answer."""
 
 
@@ -12,7 +12,7 @@ def without_key(text: str, key: str) -> str:
 class KeyFilter:
     """Holds back no more than what may be the beginning of the key."""
 
-    def __init__(self, key: str, *, least: int = LEAST_KEY) -> None:
+    def __init__(self, key: str, *, least: int = MIN_KEY) -> None:
         self._key = key.encode("utf-8", "surrogateescape") if len(key) >= max(1, least) else b""
         self._held = b""
 

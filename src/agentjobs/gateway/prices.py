@@ -76,13 +76,17 @@ def prices_of(settings: Settings) -> Prices:
     for index, table in enumerate(settings.prices):
         for field in ("input", "output", "cached_input", "cache_write", "max_output_tokens"):
             value = getattr(table, field)
-            if value is not None and not (0 <= value <= _MOST and math.isfinite(value)):
+            if value is not None and not (
+                0 <= value <= _MAX_USD_PER_MILLION and math.isfinite(value)
+            ):
                 path = f"prices[{index}].{field}"
-                raise fault_at(settings, path, f"must be a number between 0 and {_MOST:,}")
+                raise fault_at(
+                    settings, path, f"must be a number between 0 and {_MAX_USD_PER_MILLION:,}"
+                )
     return Prices(settings.prices)
 
 
-_MOST = 1_000_000
+_MAX_USD_PER_MILLION = 1_000_000
 _List = list[tuple[str, Price]]
 
 

@@ -13,16 +13,16 @@ from aiohttp import web
 
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
+from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.headers import to_agent, to_provider
 from agentjobs.gateway.key_filter import KeyFilter
-from agentjobs.gateway.refusals import Refused
 from agentjobs.gateway.responses import reader_for
 from agentjobs.gateway.upstream import Upstream
 
 CONNECT_SECONDS = 10
 SILENCE_SECONDS = 900
 """As long as a model may think without a word; the job's own clock is the stricter one."""
-_MOST_ERROR_BYTES = 256 * 1024
+_MAX_ERROR_BYTES = 256 * 1024
 _ERROR_SECONDS = 30
 _LARGE = 1024 * 1024
 """From here on in pieces, so that writing it does not hold up the event loop."""
@@ -47,7 +47,7 @@ _NO_USAGE = (
 )
 
 
-class UpstreamTrouble(Refused):
+class UpstreamTrouble(RequestRefused):
     """The provider cannot be used; `note` is for the job's log, the message for the agent."""
 
     def __init__(self, status: int, code: str, message: str, note: str) -> None:
@@ -74,7 +74,7 @@ class Relay:
     async def pass_on(
         self, request: web.BaseRequest, call: Call, charge: Charge
     ) -> web.StreamResponse:
-        """Raises Refused while nothing was answered yet."""
+        """Raises RequestRefused while nothing was answered yet."""
         if not self._upstream.key.isprintable():
             charge.nothing()
             raise UpstreamTrouble(502, "provider_key_unusable", _KEY_UNUSABLE, _KEY_UNUSABLE)
@@ -151,7 +151,7 @@ class Relay:
         content, size = b"", 0
         with suppress(aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(_ERROR_SECONDS):
-                while chunk := await answer.content.read(_MOST_ERROR_BYTES - size):
+                while chunk := await answer.content.read(_MAX_ERROR_BYTES - size):
                     size += len(chunk)
                     content += keyless.feed(chunk)
                 # What is cut off may end with the beginning of the key.

@@ -7,11 +7,11 @@ from urllib.parse import unquote_to_bytes
 from aiohttp import web
 
 from agentjobs.gateway.endpoints import ENDPOINTS, Endpoint
-from agentjobs.gateway.refusals import Refused
+from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.upstream import Api
 
-MOST_BYTES = 32 * 1024 * 1024
-MOST_QUERY = 1_024
+MAX_BYTES = 32 * 1024 * 1024
+MAX_QUERY = 1_024
 SILENCE_SECONDS = 30.0
 _TOO_LARGE = "the request is larger than 32 MiB; send less"
 
@@ -22,7 +22,7 @@ def check_token(request: web.BaseRequest, token: str) -> None:
     if scheme.lower() == "bearer":
         given = value.strip() or given
     if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
-        raise Refused(
+        raise RequestRefused(
             401, "invalid_api_key", "use the key of this job, from the variable it was given in"
         )
 
@@ -33,27 +33,29 @@ def endpoint_of(request: web.BaseRequest, api: Api) -> Endpoint:
         _check_query(request.rel_url.raw_query_string)
         return endpoint
     served = " and ".join(f"POST {path}" for path, one in ENDPOINTS.items() if one.api == api)
-    raise Refused(404, "not_found", f"only {served} is answered here")
+    raise RequestRefused(404, "not_found", f"only {served} is answered here")
 
 
 def _check_query(raw: str) -> None:
-    if len(raw) > MOST_QUERY:
-        raise Refused(400, "invalid_request", "the query string is too long")
+    if len(raw) > MAX_QUERY:
+        raise RequestRefused(400, "invalid_request", "the query string is too long")
     if not raw.isascii() or any(byte < 0x20 or byte == 0x7F for byte in unquote_to_bytes(raw)):
-        raise Refused(400, "invalid_request", "the query string has control characters in it")
+        raise RequestRefused(
+            400, "invalid_request", "the query string has control characters in it"
+        )
 
 
 class Intake:
     """Bodies of one job's requests: so many bytes at once, however many requests there are."""
 
-    def __init__(self, most_bytes: int = 4 * MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = 4 * MAX_BYTES) -> None:
         self._free = most_bytes
 
     async def read(self, request: web.BaseRequest) -> bytes:
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Refused(400, "invalid_request", "send the request without compression")
-        if (request.content_length or 0) > MOST_BYTES:
-            raise Refused(413, "request_too_large", _TOO_LARGE)
+            raise RequestRefused(400, "invalid_request", "send the request without compression")
+        if (request.content_length or 0) > MAX_BYTES:
+            raise RequestRefused(413, "request_too_large", _TOO_LARGE)
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return await self._collect(request)
@@ -64,11 +66,11 @@ class Intake:
             while chunk := await _next(request):
                 content += chunk
                 self._free -= len(chunk)
-                if len(content) > MOST_BYTES:
-                    raise Refused(413, "request_too_large", _TOO_LARGE)
+                if len(content) > MAX_BYTES:
+                    raise RequestRefused(413, "request_too_large", _TOO_LARGE)
                 if self._free < 0:
                     message = "too many large requests at once; try again when one is answered"
-                    raise Refused(429, "too_many_requests", message, again=True)
+                    raise RequestRefused(429, "too_many_requests", message, again=True)
         except BaseException:
             self.release(len(content))
             raise
@@ -85,6 +87,8 @@ async def _next(request: web.BaseRequest) -> bytes:
         async with asyncio.timeout(SILENCE_SECONDS):
             return await request.content.readany()
     except TimeoutError:
-        raise Refused(408, "request_timeout", "the rest of the request did not come") from None
+        raise RequestRefused(
+            408, "request_timeout", "the rest of the request did not come"
+        ) from None
     except web.RequestPayloadError:
-        raise Refused(400, "invalid_request", "the body is not what was announced") from None
+        raise RequestRefused(400, "invalid_request", "the body is not what was announced") from None

@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.usage import Usage
 
-MOST_READ = 32 * 1024 * 1024
+MAX_READ = 32 * 1024 * 1024
 """What is longer passes unread, and its usage with it."""
 
 
@@ -53,7 +53,7 @@ class WholeReader:
     def feed(self, data: bytes) -> bytes:
         if self._content is not None:
             self._content += data
-            if len(self._content) > MOST_READ:
+            if len(self._content) > MAX_READ:
                 self._content = None
         return data
 
@@ -88,7 +88,7 @@ class EventReader:
         if self._blind:
             return data
         kept = b"".join(line for line in self._lines(data) if self._passes(line))
-        if len(self._rest) > MOST_READ:
+        if len(self._rest) > MAX_READ:
             kept += self._give_up()
         return kept if self._withhold else data
 

@@ -7,7 +7,7 @@ import msgspec
 
 T = TypeVar("T")
 Tokens = Annotated[int, msgspec.Meta(ge=0)]
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 """No answer takes as many; sums of what is less stay far inside of 64 bits."""
 
 
@@ -27,7 +27,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_believable(self) -> bool:
-        return max(self.input, self.output) <= MOST_TOKENS
+        return max(self.input, self.output) <= MAX_TOKENS
 
 
 class _InputDetails(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
 from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction

@@ -14,8 +14,8 @@ from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.audit import Entry
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.budgets import nanousd, usd_text
-from agentjobs.organizations.key_ring import Caller
 from agentjobs.problems import Problem
 from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks import events

@@ -30,7 +30,7 @@ from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.json_fields import doc, faults_of
 from agentjobs.organizations.audit import Entry
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.local_forge import hold_pull
 from agentjobs.store.database import Database, Row, Transaction

@@ -8,7 +8,7 @@ from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.model import ConfigOverride, CreateJobRequest, stored_cause
 from agentjobs.jobs.views.queries import job_not_found
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 
 
 async def run_again(context: JobsContext, caller: Caller, job_id: str) -> CreatedJob:

@@ -4,7 +4,7 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.leases import forget_dead_workers
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.loop import PeriodicLoop
-from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
+from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.platform_sync.hook_events import prune_hook_events
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database

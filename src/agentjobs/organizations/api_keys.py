@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked. The text of a key is shown once and never stored."""
+"""Creates, lists and revokes API keys. A key is shown once; the store holds only its hash."""
 
 import msgspec
 
@@ -79,9 +79,9 @@ async def list_keys(db: Database, organization: str) -> list[ApiKey]:
 
 
 async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
-    """`key` is its identifier, or the key itself for one who has nothing else at hand."""
+    """`key` is the key's identifier or the key itself."""
     owner = await find_organization(db, organization)
-    # Whose it is shows inside the transaction: `key` may be the key itself, which is kept nowhere.
+    # The transaction fills in the name: `key` may be the key itself, which must not be stored.
     entry = audit.entry("api_key.revoked", "")
     revoked = await db.transact(_revoke, owner.id, key, entry)
     if revoked is None:
@@ -97,14 +97,14 @@ def _check(name: str, scope: str, git_write: bool, expires_days: int | None) -> 
     if scope not in SCOPES:
         raise Problem("invalid_scope", f"A key's scope is read or jobs, not {scope!r}.")
     if git_write and scope == "read":
-        raise Problem("invalid_scope", "A key that only reads cannot push; leave one of them out.")
+        raise Problem("invalid_scope", "A key with the scope read cannot push to git.")
     if len(name) > _MAX_NAME_LENGTH or not name.isprintable():
         raise Problem(
             "invalid_name",
-            f"A key's name is one line of at most {_MAX_NAME_LENGTH} printable characters.",
+            f"A key's name must be one line of at most {_MAX_NAME_LENGTH} printable characters.",
         )
     if expires_days is not None and not 1 <= expires_days <= _MAX_EXPIRES_DAYS:
-        raise Problem("invalid_expiry", f"A key expires after 1 to {_MAX_EXPIRES_DAYS} days.")
+        raise Problem("invalid_expiry", f"A key must expire after 1 to {_MAX_EXPIRES_DAYS:,} days.")
 
 
 async def _insert(

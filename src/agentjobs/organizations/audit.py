@@ -1,6 +1,7 @@
-"""Who did what, when, from where: written in the transaction of the change itself.
+"""The audit log: who did what, when and from which address.
 
-The edges (a page, a command, the API) say who acts; operations say what was done. Read here, too.
+Entries are written in the transaction of the change. Pages, commands and the API set the actor;
+operations name the action.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,11 @@ from agentjobs.store.database import Database, Row, Transaction
 
 ActorKind = Literal["user", "key", "operator", "service"]
 
-_MOST_TARGET_LENGTH = 500
+_MAX_TARGET_LENGTH = 500
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """`name` is what people call it; `address` is where the request came from."""
+    """`name` is the display name; `address` is the network address of the request."""
 
     kind: ActorKind
     name: str
@@ -28,7 +29,7 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What is going to be written, by whoever acted when it was made."""
+    """An entry to write. The actor is the one who acted when the entry was created."""
 
     actor: Actor
     action: str
@@ -37,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`actor` is what it was called then, which people choose; a person's e-mail address is not."""
+    """`actor` is the display name at that time; users choose it, unlike `actor_email`."""
 
     id: str
     at: int
@@ -52,9 +53,9 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None: any. `action` is a whole action (`api_key.created`) or its first word (`api_key`).
+    """None matches everything. `action` is an action (`api_key.created`) or its prefix (`api_key`).
 
-    `actor` is a whole name or a person's e-mail address.
+    `actor` is a full display name or an e-mail address.
     """
 
     actor: str | None = None
@@ -65,29 +66,29 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SERVICE = Actor("service", "agentjobs")
-_acting: ContextVar[Actor] = ContextVar("acting", default=SERVICE)
+_actor: ContextVar[Actor] = ContextVar("actor", default=SERVICE)
 
 
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
-    token = _acting.set(actor)
+    token = _actor.set(actor)
     try:
         yield
     finally:
-        _acting.reset(token)
+        _actor.reset(token)
 
 
 def current_actor() -> Actor:
-    return _acting.get()
+    return _actor.get()
 
 
 def entry(action: str, target: str, /, **details: Any) -> Entry:
-    """To be made before the transaction: inside it nobody knows any more who acts."""
-    return Entry(_acting.get(), action, target[:_MOST_TARGET_LENGTH], details)
+    """Call it before the transaction: the actor is not known inside one."""
+    return Entry(_actor.get(), action, target[:_MAX_TARGET_LENGTH], details)
 
 
 async def write(tx: Transaction, organization_id: str, entry: Entry) -> None:
-    """The moment is its identifier's: times are looked for by identifier."""
+    """`at` is the identifier's own time, because queries compare times by identifier."""
     identifier = new_id("aud")
     await tx.execute(
         "INSERT INTO audit_log (id, organization_id, at, actor_kind, actor_id, actor, action,"
@@ -106,38 +107,53 @@ async def write(tx: Transaction, organization_id: str, entry: Entry) -> None:
     )
 
 
+def acting_user(user_id: str, display_name: str, address: str) -> Actor:
+    """A user who acts before a session exists, such as by signing in."""
+    return Actor("user", display_name, user_id, address)
+
+
+async def write_for_user(tx: Transaction, user_id: str, entry: Entry) -> None:
+    """Write the entry to the log of every organization that the user is a member of."""
+    rows = await tx.fetch_all(
+        "SELECT organization_id FROM memberships WHERE user_id = :user_id ORDER BY organization_id",
+        user_id=user_id,
+    )
+    for row in rows:
+        await write(tx, row["organization_id"], entry)
+
+
 async def list_entries(
     db: Database,
     organization_id: str,
-    wanted: AuditFilter,
+    filters: AuditFilter,
     *,
     limit: int,
     before: str | None = None,
 ) -> list[AuditRecord]:
-    """Newest first; `before` is the identifier of the last one already seen."""
+    """Newest first; `before` is the identifier of the last record of the previous page."""
     rows = await db.fetch_all(
-        _statement(wanted),
+        _statement(filters),
         organization_id=organization_id,
-        before=min(before or _END, _END if wanted.until is None else _first_id(wanted.until)),
-        since=_first_id(wanted.since or 0),
-        actor=wanted.actor,
-        email=(wanted.actor or "").strip().lower(),
-        actor_id=wanted.actor_id,
-        action=wanted.action,
+        before=min(before or _END, _END if filters.until is None else _first_id(filters.until)),
+        since=_first_id(filters.since or 0),
+        actor=filters.actor,
+        email=(filters.actor or "").strip().lower(),
+        actor_id=filters.actor_id,
+        action=filters.action,
         limit=limit,
     )
     return [_record(row) for row in rows]
 
 
-def _statement(wanted: AuditFilter) -> str:
-    """Only what was asked for, and the page before the people on it: a plan for any filter, or of
-    all at once, would read the whole log on PostgreSQL."""
+def _statement(filters: AuditFilter) -> str:
+    """Contains only the given filters, and limits the page before joining users: PostgreSQL would
+    read the whole log otherwise."""
     conditions = "".join(
         f" AND {condition}"
         for condition, value in (
-            (_BY_ACTOR, wanted.actor),
-            ("actor_id = :actor_id", wanted.actor_id),
-            (_OF_ACTION, wanted.action),
+            (_ACTOR_CONDITION, filters.actor),
+            ("actor_id = :actor_id", filters.actor_id),
+            (_ACTION_CONDITION, filters.action),
         )
         if value is not None
     )
@@ -151,12 +167,12 @@ def _statement(wanted: AuditFilter) -> str:
     )
 
 
-_BY_ACTOR = (
+_ACTOR_CONDITION = (
     "(actor = :actor OR actor_kind = 'user'"
     " AND actor_id IN (SELECT v.id FROM users v WHERE v.email = :email))"
 )
-_OF_ACTION = "(action = :action OR SUBSTR(action, 1, LENGTH(:action) + 1) = :action || '.')"
-# Above every identifier.
+_ACTION_CONDITION = "(action = :action OR SUBSTR(action, 1, LENGTH(:action) + 1) = :action || '.')"
+# Sorts after every identifier.
 _END = "aud_" + "z" * 26
 
 

@@ -1,5 +1,7 @@
-"""What an organization may spend on models: per day (UTC) and per job. Whole billionths of a US
-dollar, never floats. Refuses to know what was spent."""
+"""Budgets for models, per day (UTC) and per job, and what was spent per day.
+
+Amounts are whole billionths of a US dollar, never floats. `gateway` enforces the budgets.
+"""
 
 import re
 from decimal import Decimal
@@ -15,18 +17,25 @@ NANOUSD_PER_USD = 1_000_000_000
 NO_LIMIT = "none"
 
 _USD = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
-_MOST_USD = 1_000_000_000
+_MAX_USD = 1_000_000_000
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """None: no limit."""
+    """None means no limit."""
 
     daily_nanousd: int | None
     job_nanousd: int | None
 
 
+class DailySpending(msgspec.Struct, frozen=True):
+    """`day` counts from the epoch, in UTC."""
+
+    day: int
+    nanousd: int
+
+
 async def list_budgets(db: Database) -> dict[str, Budget]:
-    """By the organization's id."""
+    """Keyed by the organization's id."""
     rows = await db.fetch_all(
         "SELECT id, daily_budget_nanousd, job_budget_nanousd FROM organizations"
     )
@@ -45,7 +54,7 @@ async def find_budget(db: Database, organization_id: str) -> Budget:
 async def set_budget(
     db: Database, organization: str, *, daily: str | None = None, job: str | None = None
 ) -> Budget:
-    """US dollars as text, or `none` to lift the limit; what is not given stays as it is."""
+    """US dollars as text, or `none` for no limit; a limit that is not given stays unchanged."""
     owner = await find_organization(db, organization)
     changes: dict[str, int | None] = {}
     if daily is not None:
@@ -53,6 +62,22 @@ async def set_budget(
     if job is not None:
         changes["job_nanousd"] = parse_limit(job)
     return await db.transact(_update, owner.id, changes, audit.entry("budget.changed", owner.name))
+
+
+async def list_daily_spending(
+    db: Database, organization_id: str, *, last_day: int, days: int
+) -> list[DailySpending]:
+    """The `days` days up to `last_day`, oldest first, including days without spending."""
+    first_day = last_day - days + 1
+    rows = await db.fetch_all(
+        "SELECT day, spent_nanousd FROM daily_spending"
+        " WHERE organization_id = :organization_id AND day >= :first_day AND day <= :last_day",
+        organization_id=organization_id,
+        first_day=first_day,
+        last_day=last_day,
+    )
+    spent = {row["day"]: row["spent_nanousd"] for row in rows}
+    return [DailySpending(day, spent.get(day, 0)) for day in range(first_day, last_day + 1)]
 
 
 def parse_limit(text: str) -> int | None:
@@ -64,27 +89,27 @@ def parse_limit(text: str) -> int | None:
 
 def parse_usd(text: str) -> int:
     amount = Decimal(text) if _USD.fullmatch(text) else Decimal(0)
-    if not 0 < amount <= _MOST_USD:
+    if not 0 < amount <= _MAX_USD:
         raise Problem(
             "invalid_amount",
-            f"{text!r} is no amount of US dollars: write it like 5 or 0.25, above 0, with at most "
-            f"9 decimals (or `{NO_LIMIT}` for no limit).",
+            f"{text!r} is not an amount in US dollars. Use a number above 0 with at most 9 "
+            f"decimals, such as 5 or 0.25, or `{NO_LIMIT}` for no limit.",
         )
     return int(amount * NANOUSD_PER_USD)
 
 
 def usd(nanousd: int | None) -> float | None:
-    """For JSON, whose numbers are floats to most readers: shown, never counted with."""
+    """For JSON, where most readers parse numbers as floats. Not for calculations."""
     return None if nanousd is None else nanousd / NANOUSD_PER_USD
 
 
 def nanousd(usd: float | None) -> int | None:
-    """By way of its shortest decimal form: 0.1 is a tenth of a dollar."""
+    """Converts the shortest decimal form, so that 0.1 is exactly a tenth of a dollar."""
     return None if usd is None else int(Decimal(str(usd)) * NANOUSD_PER_USD)
 
 
 def usd_text(nanousd: int | None) -> str | None:
-    """Exact, with cents at least: 5.00, 0.25, 0.001."""
+    """Exact, with at least two decimals: 5.00, 0.25, 0.001."""
     if nanousd is None:
         return None
     dollars, rest = divmod(nanousd, NANOUSD_PER_USD)

@@ -1,19 +1,37 @@
-"""What a running service tells in the store of the settings it runs with, for commands to see."""
+"""Settings of the running service, stored so that commands use the same values.
+
+A command does not see the flags that the service was started with.
+"""
 
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
+_PUBLIC_URL = "public_url"
 
-async def tell(db: Database, name: str, value: str | list[str]) -> None:
+
+async def store_setting(db: Database, name: str, value: str | list[str]) -> None:
     await db.transact(_store, name, msgspec.json.encode(value).decode())
 
 
-async def told(db: Database, name: str) -> bytes | None:
-    """As JSON; None before a service has said so."""
+async def load_setting(db: Database, name: str) -> bytes | None:
+    """As JSON; None if no service has stored it yet."""
     row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
     return None if row is None else row["value"].encode()
+
+
+async def store_public_url(db: Database, settings: Settings) -> None:
+    await store_setting(db, _PUBLIC_URL, settings.effective_public_url)
+
+
+async def load_public_url(db: Database, settings: Settings) -> str:
+    """The setting if given, else the URL of the service that started last, else the default."""
+    stored = None if settings.public_url else await load_setting(db, _PUBLIC_URL)
+    if stored is None:
+        return settings.effective_public_url
+    return msgspec.json.decode(stored, type=str)
 
 
 async def _store(tx: Transaction, name: str, value: str) -> None:

@@ -28,7 +28,7 @@ def form_token(key: str, nonce: str) -> str:
 
 
 def nonce_from(text: str) -> str:
-    """`text` if it can be a nonce, else the empty text."""
+    """`text` if it has the form of a nonce, else an empty string."""
     return text if _is_nonce(text) else ""
 
 
@@ -44,7 +44,7 @@ async def use_token(db: Database, token: str, address: str) -> bool:
 
 
 async def return_token(db: Database, token: str, address: str) -> None:
-    """The form was refused: it may be sent again."""
+    """Allow the form to be submitted again after it was refused."""
     await db.transact(_delete, _hash(token, address))
 
 

@@ -1,4 +1,4 @@
-"""Invitations: a link by which one e-mail address joins an organization, within seven days."""
+"""Invitations: links with which one e-mail address can join an organization for seven days."""
 
 import msgspec
 
@@ -7,21 +7,20 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.memberships import check_role, insert_membership, lock_organization
 from agentjobs.organizations.tokens import new_token, token_hash
-from agentjobs.organizations.user_audit import acting_user
 from agentjobs.organizations.users import (
     ADMINISTRATOR,
     NewUser,
     User,
     insert_member,
     new_user,
-    normal_email,
+    normalize_email,
 )
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
 INVITATION_PREFIX = "aji_"
 
-_LIFE_MS = 7 * DAY_MS
+_LIFETIME_MS = 7 * DAY_MS
 _OPEN = "i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > :now"
 _SELECT = (
     "SELECT i.*, o.name AS organization,"
@@ -31,7 +30,7 @@ _SELECT = (
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True):
-    """`has_account`: there is a user of this address, who has to sign in to accept it."""
+    """`has_account`: a user with this address exists and must sign in to accept."""
 
     id: str
     organization_id: str
@@ -47,12 +46,12 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
 async def invite(
     db: Database, organization_id: str, email: str, role: str
 ) -> tuple[Invitation, str]:
-    """The invitation, and its token. It takes the place of an earlier one to the same address."""
+    """Returns the invitation and its token. Replaces an open invitation to the same address."""
     check_role(role)
-    normal = normal_email(email)
+    normal = normalize_email(email)
     if normal == ADMINISTRATOR:
-        # Whoever held it would be made an admin of organizations that have none.
-        raise Problem("invalid_email", f"{ADMINISTRATOR} is the operator; invite somebody else.")
+        # `ensure_administrator` makes this user an admin of organizations without one.
+        raise Problem("invalid_email", f"{ADMINISTRATOR} is reserved for the operator.")
     token = new_token(INVITATION_PREFIX)
     hashed, entry = token_hash(token), audit.entry("invitation.created", normal, role=role)
     row = await db.transact(_insert, organization_id, normal, role, hashed, entry)
@@ -60,7 +59,7 @@ async def invite(
 
 
 async def list_invitations(db: Database, organization_id: str) -> list[Invitation]:
-    """The open ones, oldest first."""
+    """Open invitations, oldest first."""
     rows = await db.fetch_all(
         f"{_SELECT} AND i.organization_id = :organization_id ORDER BY i.id",
         organization_id=organization_id,
@@ -81,26 +80,26 @@ async def find_invitation(db: Database, token: str) -> Invitation:
 
 
 async def accept_invitation(db: Database, token: str, user: User) -> Invitation:
-    """By somebody who is signed in as `user`."""
+    """`user` is signed in and accepts the invitation."""
     address = audit.current_actor().address
-    actor = acting_user(user.id, user.name or user.email, address)
+    actor = audit.acting_user(user.id, user.name or user.email, address)
     return await db.transact(_accept, token_hash(token), user, actor)
 
 
-async def accept_as_new(db: Database, token: str, *, name: str, password: str) -> User:
-    """By somebody who had no account before."""
+async def accept_as_new_user(db: Database, token: str, *, name: str, password: str) -> User:
+    """Accept the invitation and create the account that it needs."""
     invitation = await find_invitation(db, token)
     new = await new_user(invitation.email, name=name, password=password)
-    return await join_as_new(db, token, new)
+    return await join_as_new_user(db, token, new)
 
 
-async def join_as_new(db: Database, token: str, new: NewUser) -> User:
-    """The user, the membership and the end of the invitation: all of it, or nothing."""
+async def join_as_new_user(db: Database, token: str, new: NewUser) -> User:
+    """Create the user and the membership and use up the invitation, in one transaction."""
     return await db.transact(_join, token_hash(token), new, audit.current_actor().address)
 
 
 async def organization_joined_by(db: Database, token: str, user: User) -> str | None:
-    """Of the invitation, which may be over, if it was this user's and they are in there now."""
+    """The organization's id if this user accepted the invitation and is still a member."""
     row = await db.fetch_one(
         "SELECT i.organization_id FROM invitations i JOIN memberships m"
         " ON m.organization_id = i.organization_id AND m.user_id = :user_id"
@@ -123,9 +122,7 @@ async def _insert(
         email=email,
     )
     if member is not None:
-        raise Problem(
-            "already_member", f"{email} is in the organization already; change their role instead."
-        )
+        raise Problem("already_member", f"{email} is already a member; change their role instead.")
     now = now_ms()
     await tx.execute(
         "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
@@ -145,7 +142,7 @@ async def _insert(
         hash=hashed,
         invited_by=entry.actor.name,
         now=now,
-        expires_at=now + _LIFE_MS,
+        expires_at=now + _LIFETIME_MS,
     )
     await audit.write(tx, organization_id, entry)
     row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
@@ -167,35 +164,35 @@ async def _revoke(
     if row is None:
         raise Problem(
             "invitation_not_found",
-            "The organization has no such open invitation; it was accepted or revoked before.",
+            "The invitation is not open: it was already accepted or revoked.",
         )
     entry = audit.Entry(actor, "invitation.revoked", row["email"], {"role": row["role"]})
     await audit.write(tx, organization_id, entry)
 
 
-async def _take(tx: Transaction, hashed: bytes, email: str) -> Invitation:
-    """Of two at once, one finds nothing."""
+async def _claim(tx: Transaction, hashed: bytes, email: str) -> Invitation:
+    """Mark the invitation as accepted. Only one of two concurrent requests succeeds."""
     now = now_ms()
-    found = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
-    taken = await tx.execute(
+    row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
+    updated = await tx.execute(
         "UPDATE invitations SET accepted_at = :now"
         " WHERE hash = :hash AND accepted_at IS NULL AND revoked_at IS NULL",
         hash=hashed,
         now=now,
     )
-    if found is None or not taken:
+    if row is None or not updated:
         raise _not_valid()
-    if found["email"] != email:
+    if row["email"] != email:
         raise Problem(
             "other_invitation",
-            f"This invitation is for {found['email']}, and you are {email}; "
-            "sign in as the one invited, or ask for an invitation of your own.",
+            f"This invitation is for {row['email']}, but you are signed in as {email}. "
+            f"Sign in as {row['email']}, or ask for an invitation to {email}.",
         )
-    return _invitation(found)
+    return _invitation(row)
 
 
 async def _accept(tx: Transaction, hashed: bytes, user: User, actor: audit.Actor) -> Invitation:
-    invitation = await _take(tx, hashed, user.email)
+    invitation = await _claim(tx, hashed, user.email)
     organization_id, role = invitation.organization_id, invitation.role
     await _write_accepted(tx, invitation, actor)
     await insert_membership(tx, organization_id, user.id, user.email, role, actor)
@@ -203,11 +200,11 @@ async def _accept(tx: Transaction, hashed: bytes, user: User, actor: audit.Actor
 
 
 async def _join(tx: Transaction, hashed: bytes, new: NewUser, address: str) -> User:
-    invitation = await _take(tx, hashed, new.email)
+    invitation = await _claim(tx, hashed, new.email)
     user = await insert_member(
         tx, invitation.organization_id, invitation.role, new, address=address
     )
-    actor = acting_user(user.id, user.name or user.email, address)
+    actor = audit.acting_user(user.id, user.name or user.email, address)
     await _write_accepted(tx, invitation, actor)
     return user
 
@@ -226,6 +223,6 @@ def _invitation(row: Row) -> Invitation:
 def _not_valid() -> Problem:
     return Problem(
         "invitation_not_valid",
-        "This invitation was accepted, was taken back or is older than 7 days; ask an "
-        "administrator of the organization for another one.",
+        "This invitation was already accepted, was revoked or has expired after 7 days. Ask an "
+        "admin of the organization for a new one.",
     )

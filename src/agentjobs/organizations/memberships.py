@@ -1,4 +1,4 @@
-"""Who is in an organization, and as what. An organization with an admin never loses its last."""
+"""Members of organizations and their roles. The last admin cannot be removed or demoted."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ ADMIN = ROLES[-1]
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """`created_at` is when they joined."""
+    """`created_at` is when the user joined."""
 
     user_id: str
     email: str
@@ -31,19 +31,17 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def allows(role: str, needed: str) -> bool:
-    """A role allows what those before it do. One that nobody knows allows nothing."""
+    """A role includes all roles before it in ROLES. An unknown role allows nothing."""
     return role in ROLES and ROLES.index(role) >= ROLES.index(needed)
 
 
 def check_role(role: str) -> None:
     if role not in ROLES:
-        raise Problem(
-            "invalid_role", f"There is no role {role!r}; choose one of: {', '.join(ROLES)}."
-        )
+        raise Problem("invalid_role", f"Unknown role {role!r}; choose one of: {', '.join(ROLES)}.")
 
 
 async def list_members(db: Database, organization_id: str) -> list[Member]:
-    """By e-mail address."""
+    """Sorted by e-mail address."""
     rows = await db.fetch_all(
         "SELECT u.id AS user_id, u.email, u.name, m.role, m.created_at, u.last_sign_in_at,"
         " u.password_hash IS NOT NULL AS has_password,"
@@ -56,7 +54,7 @@ async def list_members(db: Database, organization_id: str) -> list[Member]:
 
 
 async def memberships_of(db: Database, user_id: str) -> list[Membership]:
-    """By the organization's name."""
+    """Sorted by the organization's name."""
     rows = await db.fetch_all(
         "SELECT o.id AS organization_id, o.name AS organization, m.role"
         " FROM memberships m JOIN organizations o ON o.id = m.organization_id"
@@ -67,16 +65,16 @@ async def memberships_of(db: Database, user_id: str) -> list[Membership]:
 
 
 async def memberships_by_user(db: Database) -> dict[str, list[Membership]]:
-    """Of every user who has one, by the user's id. For the operator."""
+    """The memberships of all users, keyed by user id. For the operator."""
     rows = await db.fetch_all(
         "SELECT m.user_id, o.id AS organization_id, o.name AS organization, m.role"
         " FROM memberships m JOIN organizations o ON o.id = m.organization_id ORDER BY o.name"
     )
-    found: dict[str, list[Membership]] = {}
+    memberships: dict[str, list[Membership]] = {}
     for row in rows:
         fields = dict(row)
-        found.setdefault(fields.pop("user_id"), []).append(Membership(**fields))
-    return found
+        memberships.setdefault(fields.pop("user_id"), []).append(Membership(**fields))
+    return memberships
 
 
 async def add_member(db: Database, organization_id: str, user_id: str, role: str) -> None:
@@ -90,12 +88,12 @@ async def set_role(db: Database, organization_id: str, user_id: str, role: str) 
 
 
 async def remove_member(db: Database, organization_id: str, user_id: str) -> None:
-    """Their sessions there end at once; the user stays, and is in their other organizations."""
+    """End the membership and its sessions; the user and their other memberships remain."""
     await db.transact(_remove, organization_id, user_id, audit.current_actor())
 
 
 async def lock_organization(tx: Transaction, organization_id: str) -> None:
-    """Whoever changes who is in it does so one after the other. New jobs need not wait."""
+    """Serialize changes of an organization's members. The creation of jobs is not blocked."""
     await tx.fetch_one(
         "SELECT id FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
         id=organization_id,
@@ -105,7 +103,7 @@ async def lock_organization(tx: Transaction, organization_id: str) -> None:
 async def insert_membership(
     tx: Transaction, organization_id: str, user_id: str, email: str, role: str, actor: audit.Actor
 ) -> bool:
-    """False: they are in it already, and stay what they are."""
+    """False if the user is already a member; their role stays unchanged."""
     inserted = await tx.execute(
         "INSERT INTO memberships (organization_id, user_id, role, created_at)"
         " VALUES (:organization_id, :user_id, :role, :now)"
@@ -127,12 +125,10 @@ async def _add(
 ) -> None:
     user = await tx.fetch_one("SELECT email FROM users WHERE id = :id", id=user_id)
     if user is None:
-        raise Problem("user_not_found", "There is no such user; invite them instead.")
+        raise Problem("user_not_found", "This user does not exist; invite them instead.")
     email = user["email"]
     if not await insert_membership(tx, organization_id, user_id, email, role, actor):
-        raise Problem(
-            "already_member", f"{email} is in the organization already; change their role instead."
-        )
+        raise Problem("already_member", f"{email} is already a member; change their role instead.")
 
 
 async def _set_role(
@@ -170,7 +166,7 @@ async def _remove(tx: Transaction, organization_id: str, user_id: str, actor: au
 async def _member_to_change(
     tx: Transaction, organization_id: str, user_id: str, role: str | None
 ) -> Row:
-    """As it is before the change, which it may be only if an admin is left after it."""
+    """The member before the change. Raises Problem if no admin would be left after it."""
     await lock_organization(tx, organization_id)
     member = await tx.fetch_one(
         "SELECT u.email, m.role,"
@@ -183,13 +179,12 @@ async def _member_to_change(
         admin=ADMIN,
     )
     if member is None:
-        raise Problem(
-            "member_not_found", "The organization has no such member; its list shows who is in it."
-        )
+        raise Problem("member_not_found", "This user is not a member of the organization.")
     if member["role"] == ADMIN and role != ADMIN and not member["other_admins"]:
         raise Problem(
             "last_admin",
-            f"{member['email']} is the last admin of the organization; make another one first.",
+            f"{member['email']} is the organization's last admin; make another member an admin "
+            "first.",
         )
     return member
 

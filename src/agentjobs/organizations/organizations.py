@@ -1,4 +1,4 @@
-"""Organizations: the tenants. Everything else belongs to exactly one of them."""
+"""Organizations are the tenants; all other data belongs to exactly one of them."""
 
 import re
 
@@ -14,7 +14,7 @@ from agentjobs.store.database import Database, IntegrityError, Row, Transaction
 DEFAULT_ORGANIZATION = "default"
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# These would shadow the service's own addresses, since pages live at /<org>/….
+# Pages have paths of the form /<org>/…; these names would shadow paths of the service.
 _RESERVED = frozenset(
     {
         *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs"),
@@ -35,8 +35,8 @@ async def create_organization(db: Database, plans: Plans, name: str, plan: str) 
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise Problem(
             "invalid_name",
-            f"{name!r} cannot name an organization: use 1 to 63 lower-case letters, digits and "
-            "inner hyphens, and none of the service's own words (such as settings, git, v1).",
+            f"{name!r} is not a valid organization name: use 1 to 63 lowercase letters, digits "
+            "and inner hyphens, and no reserved name such as settings, git or v1.",
         )
     plans.check(plan)
     organization = Organization(new_id("org"), name, plan, now_ms())
@@ -45,12 +45,15 @@ async def create_organization(db: Database, plans: Plans, name: str, plan: str) 
             _insert, organization, audit.entry("organization.created", name, plan=plan)
         )
     except IntegrityError:
-        raise Problem("name_taken", f"An organization named {name!r} exists already.") from None
+        raise Problem("name_taken", f"An organization named {name!r} already exists.") from None
     return organization
 
 
 async def ensure_default(db: Database, plans: Plans) -> bool:
-    """Create the organization `default` on the highest plan unless it is there. True: created."""
+    """Create the organization `default` on the highest plan unless it exists.
+
+    Returns whether it was created.
+    """
     row = await db.fetch_one(
         "SELECT id FROM organizations WHERE name = :name", name=DEFAULT_ORGANIZATION
     )
@@ -70,7 +73,7 @@ async def find_organization(db: Database, name: str) -> Organization:
     if row is None:
         raise Problem(
             "organization_not_found",
-            f"There is no organization {name!r}; `agentjobs orgs list` shows those there are.",
+            f"There is no organization {name!r}; `agentjobs orgs list` shows all organizations.",
         )
     return _organization(row)
 

@@ -1,12 +1,11 @@
-"""A user's password: changed by themselves, or set by the operator. Ends their sessions."""
+"""Changes of a password, by the user or by the operator. Both end the user's sessions."""
 
 import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.passwords import check_password, hash_password, verify_password
-from agentjobs.organizations.session_changes import end_all
+from agentjobs.organizations.sessions import delete_sessions
 from agentjobs.organizations.throttle import Attempt, count_attempt, forget_failures
-from agentjobs.organizations.user_audit import write_for_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -21,9 +20,10 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def change_password(db: Database, user_id: str, current: str | None, new: str) -> None:
-    """`current` is needed when there is one. Ends all sessions: the page starts another.
+    """`current` is required if the user has a password. Ends all sessions; the page starts one.
 
-    Who signs in with the provider alone gets none here: it would outlive their leaving it.
+    Users who sign in only with the provider cannot set a password: it would still work after the
+    provider removes their account.
     """
     user = await _user(db, user_id)
     if user["password_hash"] is None and user["oidc_subject"] is not None:
@@ -34,16 +34,18 @@ async def change_password(db: Database, user_id: str, current: str | None, new: 
         if not await verify_password(user["password_hash"], current or ""):
             raise _wrong_password()
     if not await db.transact(_replace, await _change(user, new, is_by_operator=False)):
-        # Somebody else changed it while this one was looked at.
+        # The password was changed concurrently.
         raise _wrong_password()
 
 
 async def set_password(db: Database, user_id: str, new: str) -> None:
-    """For the operator, who need not know the one before. Ends all sessions."""
+    """For the operator, without the current password. Ends all sessions."""
     user = await _user(db, user_id)
     check_password(new, user["email"])
     if not await db.transact(_replace, await _change(user, new, is_by_operator=True)):
-        raise Problem("password_changed", "The password was changed just now; set it once more.")
+        raise Problem(
+            "password_changed", "The password was changed at the same moment; set it again."
+        )
 
 
 async def _user(db: Database, user_id: str) -> Row:
@@ -51,7 +53,7 @@ async def _user(db: Database, user_id: str) -> Row:
         "SELECT id, email, password_hash, oidc_subject FROM users WHERE id = :id", id=user_id
     )
     if row is None:
-        raise Problem("user_not_found", "There is no such user; look for them among the members.")
+        raise Problem("user_not_found", "This user does not exist.")
     return row
 
 
@@ -67,7 +69,7 @@ async def _change(user: Row, new: str, *, is_by_operator: bool) -> _Change:
 
 
 async def _replace(tx: Transaction, change: _Change) -> bool:
-    """False: it is not the one any more that was looked at."""
+    """False if the stored password is no longer the one that was verified."""
     changed = await tx.execute(
         "UPDATE users SET password_hash = :after"
         " WHERE id = :id AND COALESCE(password_hash, '') = :before"
@@ -79,20 +81,19 @@ async def _replace(tx: Transaction, change: _Change) -> bool:
     )
     if not changed:
         return False
-    await end_all(tx, change.user_id)
+    await delete_sessions(tx, change.user_id)
     await forget_failures(tx, change.email)
-    await write_for_user(tx, change.user_id, change.entry)
+    await audit.write_for_user(tx, change.user_id, change.entry)
     return True
 
 
 def _wrong_password() -> Problem:
-    return Problem("wrong_password", "This is not your password of now; type it again.")
+    return Problem("wrong_password", "The current password is incorrect.")
 
 
 def _managed_by_provider() -> Problem:
     return Problem(
         "managed_by_provider",
-        "You sign in with your organization's provider, so there is no password to choose here. "
-        "If you need one, the operator of the service can set it with "
-        "`agentjobs users set-password`.",
+        "You sign in with your organization's identity provider, so you cannot set a password "
+        "here. The operator can set one with `agentjobs users set-password`.",
     )

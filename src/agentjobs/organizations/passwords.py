@@ -1,7 +1,7 @@
-"""Passwords: whether one may be used, its argon2id hash, and whether a typed one is right.
+"""Checks, hashes (argon2id) and verifies passwords. Knows nothing about users.
 
-Hashing takes much memory and time on purpose: in threads, two at once. Composing characters takes
-time by the square of their number: never before the length is known. Refuses to know users.
+Hashing is deliberately expensive, so it runs in threads, at most two at a time. Unicode
+normalization takes quadratic time, so the length is checked first.
 """
 
 import asyncio
@@ -16,47 +16,47 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from agentjobs.problems import Problem
 
-LEAST_LENGTH = 10
-MOST_LENGTH = 1_024
+MIN_LENGTH = 10
+MAX_LENGTH = 1_024
 
-_MOST_AT_ONCE = 2
+_MAX_THREADS = 2
 T = TypeVar("T")
 
 
 def check_password(password: str, email: str) -> None:
-    """Raise Problem unless it may be a password of the user with that e-mail address."""
-    # As typed first: what is too long to be one would stop the event loop for seconds.
-    if len(password) > MOST_LENGTH:
+    """Raise Problem unless the user with that e-mail address may use the password."""
+    # Before normalization, which would block the event loop for seconds on a huge text.
+    if len(password) > MAX_LENGTH:
         raise _wrong_length()
-    text = _normal(password)
-    if not LEAST_LENGTH <= len(text) <= MOST_LENGTH:
+    text = _normalize(password)
+    if not MIN_LENGTH <= len(text) <= MAX_LENGTH:
         raise _wrong_length()
     if text.lower() in {email, email.partition("@")[0]}:
-        raise _weak("The e-mail address is no password")
+        raise _weak_password("The password must not be the e-mail address")
     if len(set(text)) == 1:
-        raise _weak("One character over and over is no password")
+        raise _weak_password("The password must not repeat a single character")
 
 
 async def hash_password(password: str) -> str:
-    return await _in_thread(lambda: _hasher().hash(_encoded(password)))
+    return await _in_thread(lambda: _hasher().hash(_encode(password)))
 
 
 async def verify_password(hashed: str | None, password: str) -> bool:
-    """None, of somebody who has no password or is nobody, takes as long as any other."""
-    if hashed is None or len(password) > MOST_LENGTH:
-        await hash_password(password[:MOST_LENGTH])
+    """None, for an unknown user or one without a password, takes as long as a real hash."""
+    if hashed is None or len(password) > MAX_LENGTH:
+        await hash_password(password[:MAX_LENGTH])
         return False
-    return await _in_thread(lambda: _is_right(hashed, password))
+    return await _in_thread(lambda: _matches(hashed, password))
 
 
 def needs_rehash(hashed: str) -> bool:
-    """It was made with other costs than the library takes today."""
+    """The hash was created with other cost parameters than the library's current ones."""
     return _hasher().check_needs_rehash(hashed)
 
 
-def _is_right(hashed: str, password: str) -> bool:
+def _matches(hashed: str, password: str) -> bool:
     try:
-        return _hasher().verify(hashed, _encoded(password))
+        return _hasher().verify(hashed, _encode(password))
     except (VerificationError, InvalidHashError):
         return False
 
@@ -67,7 +67,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="passwords")
+    return ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="passwords")
 
 
 @functools.cache
@@ -75,18 +75,18 @@ def _hasher() -> PasswordHasher:
     return PasswordHasher()
 
 
-def _normal(password: str) -> str:
-    """The same letters are the same password, however a keyboard composes them."""
+def _normalize(password: str) -> str:
+    """Keyboards compose the same characters differently."""
     return unicodedata.normalize("NFKC", password)
 
 
-def _encoded(password: str) -> bytes:
-    return _normal(password).encode("utf-8", "surrogatepass")
+def _encode(password: str) -> bytes:
+    return _normalize(password).encode("utf-8", "surrogatepass")
 
 
 def _wrong_length() -> Problem:
-    return _weak(f"A password has {LEAST_LENGTH} to {MOST_LENGTH:,} characters")
+    return _weak_password(f"The password must have {MIN_LENGTH} to {MAX_LENGTH:,} characters")
 
 
-def _weak(reason: str) -> Problem:
-    return Problem("weak_password", f"{reason}; choose another, such as four words of your own.")
+def _weak_password(reason: str) -> Problem:
+    return Problem("weak_password", f"{reason}. Choose another one, such as four random words.")

@@ -1,4 +1,4 @@
-"""Plans and their order: who may use what, and how much at once."""
+"""Plans: their order, which decides the available agents, and their limits on concurrent jobs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from agentjobs.settings.tables import PlanTable
 
 
 class Plans:
-    """The operator's plans; their order in the settings is their rank."""
+    """The plans of the settings, ranked by their order there."""
 
     def __init__(self, plans: Sequence[PlanTable]) -> None:
         self._plans = {plan.name: (rank, plan.concurrent_jobs) for rank, plan in enumerate(plans)}
@@ -24,14 +24,14 @@ class Plans:
         return self._rank(plan) >= self._rank(required)
 
     def concurrent_jobs(self, plan: str) -> int:
-        """A plan the settings no longer name counts as the lowest one."""
+        """A plan that was removed from the settings counts as the lowest one."""
         lowest = next(iter(self._plans.values()))
         return self._plans.get(plan, lowest)[1]
 
     def check(self, plan: str) -> None:
         if plan not in self._plans:
             known = ", ".join(self._plans)
-            raise Problem("unknown_plan", f"There is no plan {plan!r}; choose one of: {known}.")
+            raise Problem("unknown_plan", f"Unknown plan {plan!r}; choose one of: {known}.")
 
     def _rank(self, plan: str) -> int:
         return self._plans.get(plan, (0, 0))[0]

@@ -1,6 +1,6 @@
-"""Seals what is kept at rest, with AES-256-GCM, so that the store alone gives nothing away.
+"""Encrypts secrets at rest with AES-256-GCM, so that the database alone reveals nothing.
 
-Owns the keys and the form of what is sealed. Refuses to know tables, or what the values are for.
+Owns the keys and the format of sealed values. Knows nothing about tables or what values are for.
 """
 
 import base64
@@ -26,8 +26,8 @@ _VERSION = b"\x01"
 _KEY_LENGTH = 32
 _ID_LENGTH = 4
 _NONCE_LENGTH = 12
-_HEAD_LENGTH = len(_VERSION) + _ID_LENGTH
-_OTHERS_MAY = stat.S_IRWXG | stat.S_IRWXO
+_HEADER_LENGTH = len(_VERSION) + _ID_LENGTH
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -36,57 +36,63 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class SealingKeys:
-    """The first key seals, every key opens. The key file is made by the first seal, if needed."""
+    """The first key seals, every key opens. The first seal creates a key file if there is no key.
+
+    Keys come from AGENTJOBS_ENCRYPTION_KEY, else from the key file.
+    """
 
     def __init__(self, texts: Iterable[str], path: Path) -> None:
-        self.made_a_key = False
-        self._given = _by_id(texts, "AGENTJOBS_ENCRYPTION_KEY")
+        self.created_key_file = False
+        self._configured = _parse_keys(texts, "AGENTJOBS_ENCRYPTION_KEY")
         self.path = path
 
     @classmethod
     def load(cls, settings: Settings) -> Self:
         keys = cls(settings.encryption_key.split(","), settings.data_path / KEY_FILE)
-        if settings.encryption_key and not keys._given:
-            raise _no_key("AGENTJOBS_ENCRYPTION_KEY")
+        if settings.encryption_key and not keys._configured:
+            raise _invalid_key("AGENTJOBS_ENCRYPTION_KEY")
         return keys
 
     def seal(self, value: str, *context: str) -> Sealed:
-        """`context` says what the value belongs to; it opens nowhere else."""
-        key_id, key = next(iter((self._given or self._in_file() or self._make()).items()))
-        head = _VERSION + key_id
+        """`context` names what the value belongs to; opening requires the same context."""
+        key_id, key = next(
+            iter((self._configured or self._read_file() or self._create_key()).items())
+        )
+        header = _VERSION + key_id
         nonce = secrets.token_bytes(_NONCE_LENGTH)
-        body = AESGCM(key).encrypt(nonce, value.encode(), _bound(head, context))
-        return Sealed(head + nonce + body, key_id.hex())
+        body = AESGCM(key).encrypt(nonce, value.encode(), _associated_data(header, context))
+        return Sealed(header + nonce + body, key_id.hex())
 
     def open(self, sealed: bytes, *context: str) -> str:
-        head, rest = sealed[:_HEAD_LENGTH], sealed[_HEAD_LENGTH:]
-        if head[:1] != _VERSION or len(rest) < _NONCE_LENGTH:
-            raise _damaged()
-        key = self._key(head[1:])
+        header, rest = sealed[:_HEADER_LENGTH], sealed[_HEADER_LENGTH:]
+        if header[:1] != _VERSION or len(rest) < _NONCE_LENGTH:
+            raise _damaged_value()
+        key = self._key(header[1:])
         nonce, body = rest[:_NONCE_LENGTH], rest[_NONCE_LENGTH:]
         try:
-            return AESGCM(key).decrypt(nonce, body, _bound(head, context)).decode()
+            return AESGCM(key).decrypt(nonce, body, _associated_data(header, context)).decode()
         except InvalidTag:
-            raise _damaged() from None
+            raise _damaged_value() from None
 
     def _key(self, key_id: bytes) -> bytes:
-        key = self._given.get(key_id) or self._in_file().get(key_id)
+        key = self._configured.get(key_id) or self._read_file().get(key_id)
         if key is None:
             raise Problem(
                 "sealing_key_missing",
-                f"It was sealed with key {key_id.hex()}, which this machine does not have: put "
-                f"that key into AGENTJOBS_ENCRYPTION_KEY or {self.path}, or store the value anew.",
+                f"The value was encrypted with key {key_id.hex()}, which this machine does not "
+                f"have. Add that key to AGENTJOBS_ENCRYPTION_KEY or {self.path}, or store the "
+                "value again.",
             )
         return key
 
-    def _in_file(self) -> dict[bytes, bytes]:
-        """Read whenever it is asked for: another process may have made it since."""
+    def _read_file(self) -> dict[bytes, bytes]:
+        """Not cached: another process may have created the file in the meantime."""
         try:
             with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & _OTHERS_MAY:
+                if os.fstat(file.fileno()).st_mode & _GROUP_AND_OTHERS:
                     raise Problem(
                         "sealing_key_exposed",
-                        f"{self.path} may be read by others; type: chmod 600 {self.path}",
+                        f"{self.path} is readable by other users; run: chmod 600 {self.path}",
                     )
                 text = file.read().decode("ascii", "replace")
         except FileNotFoundError:
@@ -94,29 +100,33 @@ class SealingKeys:
         except OSError as error:
             raise Problem(
                 "sealing_key_unreadable",
-                f"{self.path} cannot be read ({error.strerror}): run this as the user of the "
-                "service, or give that user the file.",
+                f"{self.path} cannot be read ({error.strerror}). Run the command as the service's "
+                "user, or make that user the owner of the file.",
             ) from None
-        return _by_id(text.split(), str(self.path))
+        return _parse_keys(text.split(), str(self.path))
 
-    def _make(self) -> dict[bytes, bytes]:
+    def _create_key(self) -> dict[bytes, bytes]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.made_a_key = _appear(self.path, base64.b64encode(secrets.token_bytes(_KEY_LENGTH)))
-        keys = self._in_file()
+        self.created_key_file = _create_file(
+            self.path, base64.b64encode(secrets.token_bytes(_KEY_LENGTH))
+        )
+        keys = self._read_file()
         if not keys:
-            raise Problem("sealing_key_missing", f"{self.path} holds no key; remove it first.")
+            raise Problem(
+                "sealing_key_missing", f"{self.path} does not contain a key; delete the file."
+            )
         return keys
 
 
-def _appear(path: Path, content: bytes) -> bool:
-    """Whole or not at all, and never over another one. False: another process was faster."""
+def _create_file(path: Path, content: bytes) -> bool:
+    """Atomic, and never overwrites. False if another process created the file first."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             owner = path.parent.stat()
             if os.geteuid() == 0:
-                # An administrator's command must not lock the service's own user out.
+                # A command run as root must not lock out the service's user.
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
             file.write(content + b"\n")
             file.flush()
@@ -138,12 +148,12 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _by_id(texts: Iterable[str], source: str) -> dict[bytes, bytes]:
-    keys = [_decoded(text.strip(), source) for text in texts if text.strip()]
-    return {_id_of(key): key for key in keys}
+def _parse_keys(texts: Iterable[str], source: str) -> dict[bytes, bytes]:
+    keys = [_decode_key(text.strip(), source) for text in texts if text.strip()]
+    return {_key_id(key): key for key in keys}
 
 
-def _decoded(text: str, source: str) -> bytes:
+def _decode_key(text: str, source: str) -> bytes:
     """Base64 in either alphabet, or hexadecimal."""
     try:
         if len(text) == 2 * _KEY_LENGTH:
@@ -153,29 +163,29 @@ def _decoded(text: str, source: str) -> bytes:
     except (ValueError, binascii.Error):
         key = b""
     if len(key) != _KEY_LENGTH:
-        raise _no_key(source)
+        raise _invalid_key(source)
     return key
 
 
-def _no_key(source: str) -> Problem:
+def _invalid_key(source: str) -> Problem:
     return Problem(
         "invalid_sealing_key",
-        f"{source} must hold keys of {_KEY_LENGTH} bytes in base64; make one with: "
+        f"{source} must contain keys of {_KEY_LENGTH} bytes in base64; create one with: "
         f"openssl rand -base64 {_KEY_LENGTH}",
     )
 
 
-def _id_of(key: bytes) -> bytes:
+def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"agentjobs sealing key\0" + key).digest()[:_ID_LENGTH]
 
 
-def _bound(head: bytes, context: Iterable[str]) -> bytes:
+def _associated_data(header: bytes, context: Iterable[str]) -> bytes:
     parts = [part.encode() for part in context]
-    return head + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return header + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def _damaged() -> Problem:
+def _damaged_value() -> Problem:
     return Problem(
         "sealed_value_damaged",
-        "A sealed value does not open: it was changed or moved in the store. Store it anew.",
+        "An encrypted value was modified or moved in the database. Store the value again.",
     )

@@ -1,5 +1,7 @@
-"""Secrets of an organization, such as the keys of model providers. Sealed in the store; shown
-to nobody: only `open_secret` gives a value, to the code that uses it."""
+"""Secrets of an organization, such as keys of model providers, encrypted in the store.
+
+Only `open_secret` returns a value, to the code that uses it; no page or command shows one.
+"""
 
 import re
 
@@ -12,13 +14,13 @@ from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
-MOST_VALUE_BYTES = 32 * 1024
+MAX_VALUE_BYTES = 32 * 1024
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """What may be known of a secret: everything but its value."""
+    """Everything about a secret except its value."""
 
     name: str
     key_id: str
@@ -29,7 +31,7 @@ class Secret(msgspec.Struct, frozen=True):
 async def set_secret(
     db: Database, keys: SealingKeys, organization: str, name: str, value: str
 ) -> Secret:
-    """Store it, over an earlier value of that name if there is one."""
+    """Create the secret or replace its value."""
     _check(name, value)
     owner = await find_organization(db, organization)
     sealed = keys.seal(value, *_context(owner.id, name))
@@ -54,14 +56,14 @@ async def remove_secret(db: Database, organization: str, name: str) -> None:
         raise Problem(
             "secret_not_found",
             f"The organization {organization!r} has no secret {name!r}; "
-            f"`agentjobs secrets list --org {organization}` shows those it has.",
+            f"`agentjobs secrets list --org {organization}` shows all secrets.",
         )
 
 
 async def open_secret(
     db: Database, keys: SealingKeys, organization_id: str, name: str
 ) -> str | None:
-    """None when there is none. Raises Problem when it cannot be opened here."""
+    """None if the secret does not exist. Raises Problem if this machine cannot decrypt it."""
     row = await db.fetch_one(
         "SELECT sealed FROM secrets WHERE organization_id = :organization_id AND name = :name",
         organization_id=organization_id,
@@ -72,11 +74,12 @@ async def open_secret(
     try:
         return keys.open(bytes(row["sealed"]), *_context(organization_id, name))
     except Problem as problem:
-        raise Problem(problem.code, f"The secret {name} is locked. {problem.message}") from None
+        message = f"The secret {name} cannot be decrypted. {problem.message}"
+        raise Problem(problem.code, message) from None
 
 
 async def check_secrets(db: Database, keys: SealingKeys) -> int:
-    """How many there are, of every organization; raises Problem when one cannot be opened here."""
+    """The number of secrets in all organizations. Raises Problem if one cannot be decrypted."""
     rows = await db.fetch_all("SELECT organization_id, name FROM secrets ORDER BY name")
     for row in rows:
         await open_secret(db, keys, row["organization_id"], row["name"])
@@ -95,15 +98,15 @@ def _check(name: str, value: str) -> None:
     if not is_secret_name(name):
         raise Problem(
             "invalid_name",
-            f"{name!r} cannot name a secret: use 1 to 64 letters, digits and underscores, and no "
-            "digit first, such as ANTHROPIC_API_KEY.",
+            f"{name!r} is not a valid secret name: use 1 to 64 letters, digits and underscores, "
+            "not starting with a digit, such as ANTHROPIC_API_KEY.",
         )
     if not value.strip():
-        raise Problem("invalid_secret", "The secret is empty; give its value on standard input.")
-    if "\0" in value or len(value.encode()) > MOST_VALUE_BYTES:
+        raise Problem("invalid_secret", "The secret is empty; pass its value on standard input.")
+    if "\0" in value or len(value.encode()) > MAX_VALUE_BYTES:
         raise Problem(
             "invalid_secret",
-            f"A secret is text of at most {MOST_VALUE_BYTES} bytes, without a zero byte.",
+            f"A secret must be text of at most {MAX_VALUE_BYTES:,} bytes without null bytes.",
         )
 
 

@@ -1,44 +1,43 @@
-"""Sessions: a token in a browser, its hash here, and who that makes the browser.
+"""Sessions of the dashboard: a browser holds the token, the store only its hash.
 
-Knows neither cookies nor how somebody proved who they are. A session stands in one organization.
+Knows neither cookies nor how a user signed in. A session belongs to one organization at a time.
 """
 
 import base64
 import contextlib
 import hmac
+from typing import NamedTuple
 
 import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
-from agentjobs.organizations.key_ring import Caller
-from agentjobs.organizations.session_changes import (
-    SESSION_PREFIX,
-    TOPIC,
-    Origin,
-    open_session,
-    session_id,
-)
-from agentjobs.organizations.tokens import is_well_formed, token_hash
+from agentjobs.organizations import audit
+from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
+from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 
-__all__ = [
-    "Origin",
-    "SessionView",
-    "Viewer",
-    "find_viewer",
-    "list_sessions",
-    "start_session",
-    "switch_organization",
-]
+SESSION_PREFIX = "ajs_"
+TOPIC = "sessions"
 
 _HOUR_MS = 3_600 * SECOND_MS
-_SEEN_EVERY_MS = 60 * SECOND_MS
+_SEEN_INTERVAL_MS = 60 * SECOND_MS
+_MAX_ADDRESS_LENGTH = 100
+_MAX_USER_AGENT_LENGTH = 300
+_ID_DIGITS = 16
+
+
+class Origin(NamedTuple):
+    """Where a request comes from."""
+
+    address: str
+    user_agent: str
 
 
 class Viewer(msgspec.Struct, frozen=True, kw_only=True):
-    """A person in front of a page. `session` is the hash; `memberships` how many they have."""
+    """A signed-in user. `session` is the hash of the token; `memberships` is their number."""
 
     user_id: str
     email: str
@@ -53,7 +52,7 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
     memberships: int
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.name or self.email
 
     @property
@@ -65,12 +64,12 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
             key_id=self.user_id,
             scope="jobs" if self.role in {"member", "admin"} else "read",
             git_write=False,
-            name=self.called,
+            name=self.display_name,
         )
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is shown of their own session. `id` is the beginning of its hash."""
+    """A session as its own user sees it. `id` is the beginning of its hash."""
 
     id: str
     hash: bytes
@@ -78,6 +77,11 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: int
     address: str
     user_agent: str
+
+
+def session_id(hashed: bytes) -> str:
+    """A name for the session that does not grant access: the beginning of the hash."""
+    return bytes(hashed).hex()[:_ID_DIGITS]
 
 
 async def start_session(
@@ -90,7 +94,7 @@ async def start_session(
     replacing: str | None = None,
     how: str | None = None,
 ) -> str:
-    """The token, to be kept by the browser alone. `how` is for the audit log; None: no entry."""
+    """Returns the token. `how` the user signed in is for the audit log; None writes no entry."""
     return await db.transact(
         open_session,
         settings,
@@ -102,12 +106,69 @@ async def start_session(
     )
 
 
+async def open_session(
+    tx: Transaction,
+    settings: Settings,
+    user_id: str,
+    origin: Origin,
+    *,
+    organization_id: str | None = None,
+    replacing: str | None = None,
+    how: str | None = None,
+) -> str:
+    """`start_session` inside a transaction."""
+    user = await _select_organization(tx, user_id, organization_id)
+    if replacing is not None:
+        await delete_session(tx, replacing)
+    token = new_token(SESSION_PREFIX)
+    now = now_ms()
+    await tx.execute(
+        "INSERT INTO sessions (hash, user_id, organization_id, created_at, seen_at, expires_at,"
+        " address, user_agent) VALUES (:hash, :user_id, :organization_id, :now, :now, :expires_at,"
+        " :address, :user_agent)",
+        hash=token_hash(token),
+        user_id=user_id,
+        organization_id=user["organization_id"],
+        now=now,
+        expires_at=now + int(settings.session_days * DAY_MS),
+        address=_truncate(origin.address, _MAX_ADDRESS_LENGTH),
+        user_agent=_truncate(origin.user_agent, _MAX_USER_AGENT_LENGTH),
+    )
+    await tx.execute("UPDATE users SET last_sign_in_at = :now WHERE id = :id", id=user_id, now=now)
+    if how is not None:
+        actor = audit.acting_user(user_id, user["name"] or user["email"], origin.address)
+        entry = audit.Entry(actor, "user.signed_in", user["email"], {"how": how})
+        await audit.write(tx, user["organization_id"], entry)
+    return token
+
+
+async def delete_session(tx: Transaction, token: str) -> None:
+    await tx.execute("DELETE FROM sessions WHERE hash = :hash", hash=token_hash(token))
+    await tx.invalidate(TOPIC)
+
+
+async def delete_sessions(tx: Transaction, user_id: str, *, keep: bytes | None = None) -> int:
+    """Also deletes the user's sign-in links, which would start new sessions.
+
+    `keep` is the hash of a session that continues. Returns the number of deleted sessions.
+    """
+    await tx.execute("DELETE FROM sign_in_links WHERE user_id = :user_id", user_id=user_id)
+    # No token has an empty hash.
+    deleted = await tx.execute(
+        "DELETE FROM sessions WHERE user_id = :user_id AND hash <> :keep",
+        user_id=user_id,
+        keep=keep or b"",
+    )
+    await tx.invalidate(TOPIC)
+    return deleted
+
+
 async def find_viewer(
     db: Database, settings: Settings, token: str, *, is_request: bool = True
 ) -> Viewer | None:
-    """None for a token that is unknown or over, and for one whose user was removed.
+    """None if the token is unknown or expired, or its user is no longer a member.
 
-    An open stream that looks again is no request: nobody need sit before it.
+    `is_request` is false for an open event stream, which must not keep an idle session alive.
     """
     if not is_well_formed(token, SESSION_PREFIX):
         return None
@@ -121,17 +182,17 @@ async def find_viewer(
         hash=token_hash(token),
     )
     now = now_ms()
-    if row is None or _is_over(row, settings, now):
+    if row is None or _is_expired(row, settings, now):
         return None
-    if is_request and now - row["seen_at"] >= _SEEN_EVERY_MS:
-        # A store that is full can still be looked at.
+    if is_request and now - row["seen_at"] >= _SEEN_INTERVAL_MS:
+        # Pages must remain readable while the store cannot write.
         with contextlib.suppress(StoreUnavailable):
             await db.transact(_write_seen, token_hash(token), now)
     return _viewer(row, token)
 
 
 async def list_sessions(db: Database, user_id: str) -> list[SessionView]:
-    """The one used last comes first. Some may be idle for too long, and not be pruned yet."""
+    """The most recently used first. May include sessions that expired by idling."""
     rows = await db.fetch_all(
         "SELECT * FROM sessions WHERE user_id = :user_id AND expires_at > :now"
         " ORDER BY seen_at DESC, hash",
@@ -142,16 +203,43 @@ async def list_sessions(db: Database, user_id: str) -> list[SessionView]:
 
 
 async def switch_organization(db: Database, token: str, user_id: str, organization: str) -> None:
-    """Stand in another of the user's organizations from now on."""
+    """Move the session to another of the user's organizations."""
     await db.transact(_switch, token_hash(token), user_id, organization)
 
 
-def _is_over(row: Row, settings: Settings, now: int) -> bool:
-    """By the settings of now: an operator who makes sessions shorter means those there are, too."""
-    idle = int(settings.session_idle_hours * _HOUR_MS)
-    most = int(settings.session_days * DAY_MS)
-    ends_at: int = min(row["expires_at"], row["seen_at"] + idle, row["created_at"] + most)
-    return ends_at <= now
+async def _select_organization(tx: Transaction, user_id: str, organization_id: str | None) -> Row:
+    """The requested organization, else the most recently used, else the first by name."""
+    row = await tx.fetch_one(
+        "SELECT u.email, u.name, o.id AS organization_id FROM memberships m"
+        " JOIN users u ON u.id = m.user_id JOIN organizations o ON o.id = m.organization_id"
+        " WHERE m.user_id = :user_id"
+        " AND (CAST(:organization_id AS TEXT) IS NULL OR m.organization_id = :organization_id)"
+        " ORDER BY COALESCE((SELECT MAX(s.seen_at) FROM sessions s"
+        "  WHERE s.user_id = m.user_id AND s.organization_id = m.organization_id), 0) DESC, o.name"
+        " LIMIT 1",
+        user_id=user_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise Problem(
+            "no_membership",
+            "You are not a member of any organization. Ask an admin for an invitation.",
+        )
+    return row
+
+
+def _truncate(text: str, max_length: int) -> str:
+    return replace_unstorable(text)[:max_length]
+
+
+def _is_expired(row: Row, settings: Settings, now: int) -> bool:
+    """Uses the current settings, so that shorter limits apply to existing sessions too."""
+    max_idle_ms = int(settings.session_idle_hours * _HOUR_MS)
+    max_age_ms = int(settings.session_days * DAY_MS)
+    expires_at: int = min(
+        row["expires_at"], row["seen_at"] + max_idle_ms, row["created_at"] + max_age_ms
+    )
+    return expires_at <= now
 
 
 def _viewer(row: Row, token: str) -> Viewer:
@@ -171,7 +259,7 @@ def _viewer(row: Row, token: str) -> Viewer:
 
 
 def _csrf(token: str) -> str:
-    """Derived, so that nothing of it is stored: only who has the token can know it."""
+    """Derived from the token, so that it need not be stored."""
     digest = hmac.digest(token.encode(), b"csrf", "sha256")
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
@@ -206,8 +294,7 @@ async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: st
     if row is None:
         raise Problem(
             "not_a_member",
-            f"You are not in the organization {organization!r}; "
-            "ask one of its administrators for an invitation.",
+            f"You are not a member of {organization!r}. Ask one of its admins for an invitation.",
         )
     switched = await tx.execute(
         "UPDATE sessions SET organization_id = :organization_id"
@@ -217,5 +304,5 @@ async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: st
         user_id=user_id,
     )
     if not switched:
-        raise Problem("not_signed_in", "Your session is over; sign in again.")
+        raise Problem("not_signed_in", "Your session has ended; sign in again.")
     await tx.invalidate(TOPIC)

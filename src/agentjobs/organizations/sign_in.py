@@ -1,19 +1,18 @@
-"""Signing in: who somebody says to be, and the proof, turned into a session.
+"""Signs users in with a password or an identity from a provider, and starts their session.
 
-Says the same of everything that is wrong, so that nobody learns who has an account here.
+Every failure has the same message, so that nobody can find out who has an account.
 """
 
 import logging
 
 import msgspec
 
+from agentjobs.organizations.identities import Identity, resolve_identity
 from agentjobs.organizations.invitations import organization_joined_by
 from agentjobs.organizations.passwords import hash_password, needs_rehash, verify_password
-from agentjobs.organizations.providers import Identity, user_of_identity
-from agentjobs.organizations.session_changes import Origin, open_session
-from agentjobs.organizations.sessions import start_session
-from agentjobs.organizations.throttle import Attempt, count_attempt, forgive
-from agentjobs.organizations.users import normal_email
+from agentjobs.organizations.sessions import Origin, open_session, start_session
+from agentjobs.organizations.throttle import Attempt, count_attempt, uncount_attempt
+from agentjobs.organizations.users import normalize_email
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
@@ -21,12 +20,12 @@ from agentjobs.store.database import Database, Row, Transaction
 _log = logging.getLogger(__name__)
 
 
-class _Proven(msgspec.Struct, frozen=True, kw_only=True):
-    """The password was the one of `seen`, and is kept as `kept` from now on."""
+class _VerifiedPassword(msgspec.Struct, frozen=True, kw_only=True):
+    """The password matched `verified_hash`; `new_hash` replaces it, and may be the same."""
 
     user_id: str
-    seen: str
-    kept: str
+    verified_hash: str
+    new_hash: str
     attempt: Attempt
     origin: Origin
     replacing: str | None
@@ -41,7 +40,7 @@ async def sign_in_with_password(
     *,
     replacing: str | None = None,
 ) -> str:
-    """The token of the new session."""
+    """Returns the token of the new session."""
     attempt = Attempt(email, origin.address)
     await count_attempt(db, attempt)
     user = await _user(db, email)
@@ -49,16 +48,16 @@ async def sign_in_with_password(
     is_right = await verify_password(hashed, password)
     if user is None or hashed is None or not is_right:
         raise _failed(user, origin, "wrong password" if hashed else "no password")
-    proven = _Proven(
+    verified = _VerifiedPassword(
         user_id=user["id"],
-        seen=hashed,
-        kept=await hash_password(password) if needs_rehash(hashed) else hashed,
+        verified_hash=hashed,
+        new_hash=await hash_password(password) if needs_rehash(hashed) else hashed,
         attempt=attempt,
         origin=origin,
         replacing=replacing,
     )
     try:
-        return await db.transact(_open, settings, proven)
+        return await db.transact(_open, settings, verified)
     except Problem as problem:
         raise _failed(user, origin, problem.code) from None
 
@@ -72,11 +71,11 @@ async def sign_in_with_identity(
     invitation: str | None = None,
     replacing: str | None = None,
 ) -> str:
-    """The same for what a provider of OpenID Connect says, once that was checked.
+    """Returns the token of the new session. `identity` was already verified.
 
-    Who comes with an invitation stands in the organization that invited them.
+    With an invitation, the session starts in the organization of the invitation.
     """
-    user = await user_of_identity(db, settings, identity, invitation=invitation)
+    user = await resolve_identity(db, settings, identity, invitation=invitation)
     joined = None if invitation is None else await organization_joined_by(db, invitation, user)
     return await start_session(
         db,
@@ -91,7 +90,7 @@ async def sign_in_with_identity(
 
 async def _user(db: Database, email: str) -> Row | None:
     try:
-        normal = normal_email(email)
+        normal = normalize_email(email)
     except Problem:
         return None
     return await db.fetch_one(
@@ -99,30 +98,31 @@ async def _user(db: Database, email: str) -> Row | None:
     )
 
 
-async def _open(tx: Transaction, settings: Settings, proven: _Proven) -> str:
-    # Or a session would outlive the change of the password that it was opened with.
-    still = await tx.execute(
-        "UPDATE users SET password_hash = :kept WHERE id = :id AND password_hash = :seen",
-        id=proven.user_id,
-        seen=proven.seen,
-        kept=proven.kept,
+async def _open(tx: Transaction, settings: Settings, verified: _VerifiedPassword) -> str:
+    # A changed password ends all sessions, so the old password must not start one after that.
+    updated = await tx.execute(
+        "UPDATE users SET password_hash = :new_hash"
+        " WHERE id = :id AND password_hash = :verified_hash",
+        id=verified.user_id,
+        verified_hash=verified.verified_hash,
+        new_hash=verified.new_hash,
     )
-    if not still:
-        raise Problem("sign_in_failed", "The password was changed meanwhile; sign in again.")
+    if not updated:
+        raise Problem("sign_in_failed", "The password was changed at the same moment.")
     token = await open_session(
         tx,
         settings,
-        proven.user_id,
-        proven.origin,
-        replacing=proven.replacing,
+        verified.user_id,
+        verified.origin,
+        replacing=verified.replacing,
         how="password",
     )
-    await forgive(tx, proven.attempt)
+    await uncount_attempt(tx, verified.attempt)
     return token
 
 
 def _failed(user: Row | None, origin: Origin, reason: str) -> Problem:
-    # Not what was typed as an e-mail address: now and then that is a password.
-    who = "nobody known" if user is None else user["id"]
+    # The e-mail address is not logged: users sometimes type their password there.
+    who = "an unknown user" if user is None else user["id"]
     _log.warning("sign-in from %r as %s failed: %s", origin.address, who, reason)
-    return Problem("sign_in_failed", "The e-mail address or the password is wrong.")
+    return Problem("sign_in_failed", "Incorrect e-mail address or password.")

@@ -1,7 +1,7 @@
-"""Sign-in links: a token that signs one user in, once, within minutes. Only its hash is stored."""
+"""Sign-in links: a token signs one user in, once, for a few minutes. Only its hash is stored."""
 
 from agentjobs.clock import SECOND_MS, now_ms
-from agentjobs.organizations.session_changes import Origin, open_session
+from agentjobs.organizations.sessions import Origin, open_session
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -13,7 +13,7 @@ _MINUTE_MS = 60 * SECOND_MS
 
 
 async def create_link(db: Database, user_id: str, *, minutes: int = 10) -> str:
-    """The token, for the hands of the user alone."""
+    """Returns the token, which must reach only this user."""
     token = new_token(LINK_PREFIX)
     await db.transact(_insert, token_hash(token), user_id, minutes)
     return token
@@ -22,8 +22,8 @@ async def create_link(db: Database, user_id: str, *, minutes: int = 10) -> str:
 async def use_link(
     db: Database, settings: Settings, token: str, origin: Origin, *, replacing: str | None = None
 ) -> str:
-    """The token of the new session. The link is no longer valid."""
-    # Anybody may come with any text, and writers wait for each other.
+    """Returns the token of the new session. The link becomes invalid."""
+    # Anyone can send any text: refuse malformed tokens without a write transaction.
     if not is_well_formed(token, LINK_PREFIX):
         raise _not_valid()
     return await db.transact(_use, settings, token_hash(token), origin, replacing)
@@ -40,7 +40,7 @@ async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) ->
     )
     if member is None or not member["organizations"]:
         raise Problem(
-            "no_membership", "There is no such user in any organization; add them to one first."
+            "no_membership", "This user is not a member of any organization; add them to one first."
         )
     now = now_ms()
     await tx.execute(
@@ -56,7 +56,7 @@ async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) ->
 async def _use(
     tx: Transaction, settings: Settings, hashed: bytes, origin: Origin, replacing: str | None
 ) -> str:
-    # Deleting is taking: of two at once, one finds nothing.
+    # Only one of two concurrent requests deletes the row.
     row = await tx.fetch_one(
         "DELETE FROM sign_in_links WHERE hash = :hash AND expires_at > :now RETURNING user_id",
         hash=hashed,
@@ -74,6 +74,6 @@ async def _delete(tx: Transaction, hashed: bytes) -> None:
 def _not_valid() -> Problem:
     return Problem(
         "link_not_valid",
-        "This sign-in link was used already or is older than 10 minutes; get another one with "
+        "This sign-in link was already used or has expired after 10 minutes. Get a new one with "
         "`agentjobs users sign-in-link EMAIL`, or sign in with your password.",
     )

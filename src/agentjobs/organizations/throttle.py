@@ -1,6 +1,7 @@
-"""How often a password may be guessed: of one address from one network, from anywhere, and of any.
+"""Limits failed sign-ins per e-mail address and network, per e-mail address, and per network.
 
-Counts before anybody looks at a password, so that guesses made at once cannot outrun the count.
+Attempts are counted before the password is verified, so that parallel guesses cannot bypass the
+limits.
 """
 
 import hashlib
@@ -15,15 +16,15 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
 WINDOW_MS = 15 * 60 * SECOND_MS
-# Few for whoever guesses in one place; so many over all places that no single one of them can keep
-# the owner of the address out, nor one visitor all the others who come through the same proxy.
-MOST_PER_PAIR = 10
-MOST_PER_EMAIL = 100
-MOST_PER_ADDRESS = 100
+# Low for one network guessing one user's password. High in total, so that no single network can
+# lock a user out, and one visitor cannot lock out others behind the same proxy.
+MAX_PER_PAIR = 10
+MAX_PER_EMAIL = 100
+MAX_PER_ADDRESS = 100
 
 
 class Attempt(NamedTuple):
-    """Somebody says to be `email`; `address` is None when they are signed in already."""
+    """A sign-in as `email`; `address` is None for a user who is already signed in."""
 
     email: str
     address: str | None
@@ -34,32 +35,32 @@ class Attempt(NamedTuple):
 
     @property
     def pair_subject(self) -> str:
-        return pairs_of(self.email) + ("" if self.address is None else _network_of(self.address))
+        return pair_prefix(self.email) + ("" if self.address is None else _network(self.address))
 
     @property
     def address_subject(self) -> str | None:
-        return None if self.address is None else f"address:{_network_of(self.address)}"
+        return None if self.address is None else f"address:{_network(self.address)}"
 
 
-def pairs_of(email: str) -> str:
-    """How each subject begins that stands for this address and some network."""
+def pair_prefix(email: str) -> str:
+    """The common prefix of this e-mail address's subjects for all networks."""
     return f"pair:{_hash(email)}:"
 
 
 def sign_in_warnings(settings: Settings) -> list[str]:
-    """What an operator should know of who counts as whom, before the first visitor comes."""
+    """A warning for the operator if all visitors seem to have the proxy's address."""
     if urlsplit(settings.effective_public_url).scheme != "https" or settings.trusted_proxies:
         return []
     warning = (
-        "The public address is https, so a proxy stands before the service, and all visitors seem "
-        "to come from it: guesses of one count for all of them, and the audit log shows the "
-        "proxy's address. Set AGENTJOBS_TRUSTED_PROXIES to the addresses of the proxy."
+        "The public URL is https, so a proxy is in front of the service, but "
+        "AGENTJOBS_TRUSTED_PROXIES is not set: all visitors share the proxy's address for the "
+        "sign-in limits and in the audit log. Set it to the addresses of the proxy."
     )
     return [warning]
 
 
 async def count_attempt(db: Database, attempt: Attempt) -> None:
-    """Raise Problem when there were too many; else it counts as failed until it is forgiven."""
+    """Count the attempt as failed until `uncount_attempt`. Raises Problem above the limit."""
     now = now_ms()
     until = await db.transact(_count, attempt, now)
     if until is None:
@@ -67,15 +68,14 @@ async def count_attempt(db: Database, attempt: Attempt) -> None:
     seconds = max(1, math.ceil((until - now) / SECOND_MS))
     raise Problem(
         "too_many_attempts",
-        "There were too many attempts to sign in. Wait "
-        f"{math.ceil(seconds / 60)} minutes, then try again.",
+        f"Too many sign-in attempts. Try again in {math.ceil(seconds / 60)} minutes.",
         retry_after_seconds=seconds,
     )
 
 
-async def forgive(tx: Transaction, attempt: Attempt) -> None:
-    """It was no failure. What others failed at, as the same or in the same place, stays counted."""
-    # In the order of counting: or two transactions could wait for each other.
+async def uncount_attempt(tx: Transaction, attempt: Attempt) -> None:
+    """The attempt succeeded. Other failures of the same address or network stay counted."""
+    # In the same order as `_count`; otherwise two transactions could deadlock.
     await tx.execute(
         "DELETE FROM sign_in_failures WHERE subject = :subject", subject=attempt.pair_subject
     )
@@ -89,12 +89,12 @@ async def forgive(tx: Transaction, attempt: Attempt) -> None:
 
 
 async def forget_failures(tx: Transaction, email: str) -> None:
-    """Of whoever has a new password: what was guessed about the old one must not keep them out."""
-    pairs = pairs_of(email)
+    """A user with a new password must not be locked out by guesses of the old one."""
+    prefix = pair_prefix(email)
     await tx.execute(
-        "DELETE FROM sign_in_failures WHERE SUBSTR(subject, 1, :length) = :pairs",
-        length=len(pairs),
-        pairs=pairs,
+        "DELETE FROM sign_in_failures WHERE SUBSTR(subject, 1, :length) = :prefix",
+        length=len(prefix),
+        prefix=prefix,
     )
     await tx.execute(
         "DELETE FROM sign_in_failures WHERE subject = :subject",
@@ -103,21 +103,21 @@ async def forget_failures(tx: Transaction, email: str) -> None:
 
 
 async def _count(tx: Transaction, attempt: Attempt, now: int) -> int | None:
-    """The end of the time in which no more is allowed; None: this one is."""
-    # The narrowest first: who is stopped there spends nothing that others need.
-    for subject, most in (
-        (attempt.pair_subject, MOST_PER_PAIR),
-        (attempt.address_subject, MOST_PER_ADDRESS),
-        (attempt.email_subject, MOST_PER_EMAIL),
+    """None if the attempt is allowed, else when the next one is."""
+    # The narrowest limit first: a refused attempt must not count against the shared limits.
+    for subject, limit in (
+        (attempt.pair_subject, MAX_PER_PAIR),
+        (attempt.address_subject, MAX_PER_ADDRESS),
+        (attempt.email_subject, MAX_PER_EMAIL),
     ):
-        until = None if subject is None else await _count_one(tx, subject, most, now)
+        until = None if subject is None else await _count_subject(tx, subject, limit, now)
         if until is not None:
             return until
     return None
 
 
-async def _count_one(tx: Transaction, subject: str, most: int, now: int) -> int | None:
-    # A time far ahead was written under a wrong clock, and must lock nobody out.
+async def _count_subject(tx: Transaction, subject: str, limit: int, now: int) -> int | None:
+    # A time in the future was written with a wrong clock and must not lock anyone out.
     row = await tx.fetch_one(
         "INSERT INTO sign_in_failures AS f (subject, failures, since) VALUES (:subject, 1, :now)"
         " ON CONFLICT (subject) DO UPDATE SET"
@@ -129,15 +129,15 @@ async def _count_one(tx: Transaction, subject: str, most: int, now: int) -> int 
         window=WINDOW_MS,
     )
     assert row is not None
-    return row["since"] + WINDOW_MS if row["failures"] > most else None
+    return row["since"] + WINDOW_MS if row["failures"] > limit else None
 
 
 def _hash(email: str) -> str:
     return hashlib.sha256(email.strip().lower().encode("utf-8", "replace")).hexdigest()
 
 
-def _network_of(address: str) -> str:
-    """Whoever has one address of IPv6 has the 2^64 around it, too."""
+def _network(address: str) -> str:
+    """An IPv6 client usually controls a whole /64 network."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The form of our bearer tokens: prefix, random body, checksum. Only their hashes are stored."""
+"""The format of bearer tokens: prefix, random body, checksum. Only their hashes are stored."""
 
 import hashlib
 import secrets
@@ -18,7 +18,7 @@ def new_token(prefix: str) -> str:
 
 
 def is_well_formed(token: str, prefix: str) -> bool:
-    """Cheap refusal of typing errors and noise before the store is asked."""
+    """Rejects typing errors and noise without a database query."""
     if len(token) != len(prefix) + _BODY_LENGTH + _CHECKSUM_LENGTH or not token.isascii():
         return False
     stem = token[:-_CHECKSUM_LENGTH]
@@ -26,7 +26,7 @@ def is_well_formed(token: str, prefix: str) -> bool:
 
 
 def token_hash(token: str) -> bytes:
-    """A plain hash is enough for a random token of this length: there is nothing to guess."""
+    """A plain hash is enough: a random token of this length cannot be guessed."""
     return hashlib.sha256(token.encode()).digest()
 
 

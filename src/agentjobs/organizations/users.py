@@ -1,4 +1,4 @@
-"""Users: people, by e-mail address, the same in every organization they are in."""
+"""Users, identified by e-mail address; one user can be a member of several organizations."""
 
 import re
 
@@ -16,14 +16,13 @@ from agentjobs.organizations.memberships import (
 )
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.passwords import check_password, hash_password
-from agentjobs.organizations.user_audit import acting_user, write_for_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
 ADMINISTRATOR = "admin@localhost"
 
-_MOST_EMAIL_LENGTH = 254
-_MOST_NAME_LENGTH = 200
+_MAX_EMAIL_LENGTH = 254
+_MAX_NAME_LENGTH = 200
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _EMAIL = re.compile(
     r"(?=[^@]{1,64}@)"
@@ -43,7 +42,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewUser(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of somebody before there is a user."""
+    """The data from which a user is created."""
 
     email: str
     name: str = ""
@@ -52,24 +51,24 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True):
     oidc_subject: str | None = None
 
 
-def normal_email(text: str) -> str:
-    """The form in which it is kept and looked for."""
-    # Before it is in lower case: a few letters that are not ASCII turn into ones that are.
+def normalize_email(text: str) -> str:
+    """The form in which e-mail addresses are stored and compared."""
+    # Checked before lower(), which turns a few non-ASCII letters into ASCII.
     email = text.strip().lower() if text.isascii() else ""
-    if len(email) > _MOST_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
+    if len(email) > _MAX_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
         raise Problem(
             "invalid_email",
-            "This is no e-mail address; write it like ada@example.com, in ASCII letters.",
+            "This is not a valid e-mail address; use the form ada@example.com with ASCII letters.",
         )
     return email
 
 
-def normal_name(text: str) -> str:
+def normalize_name(text: str) -> str:
     name = text.strip()
-    if len(name) > _MOST_NAME_LENGTH or not name.isprintable():
+    if len(name) > _MAX_NAME_LENGTH or not name.isprintable():
         raise Problem(
             "invalid_name",
-            f"A name is one line of at most {_MOST_NAME_LENGTH} printable characters.",
+            f"A name must be one line of at most {_MAX_NAME_LENGTH} printable characters.",
         )
     return name
 
@@ -77,14 +76,14 @@ def normal_name(text: str) -> str:
 async def create_user(
     db: Database, email: str, *, name: str = "", password: str | None = None
 ) -> User:
-    """Somebody who is in no organization yet, so no audit log hears of it."""
+    """Create a user without memberships. No audit log entry: those belong to organizations."""
     return await db.transact(insert_user, await new_user(email, name=name, password=password))
 
 
 async def add_user(
     db: Database, organization_id: str, email: str, role: str, *, name: str = ""
 ) -> User:
-    """In the organization from now on; made, if there is none of this address yet."""
+    """Add a user to the organization; create the user if the e-mail address is new."""
     check_role(role)
     new = await new_user(email, name=name)
     user = await find_user(db, new.email)
@@ -97,40 +96,40 @@ async def add_user(
 
 async def find_user(db: Database, email: str) -> User | None:
     try:
-        normal = normal_email(email)
+        normal = normalize_email(email)
     except Problem:
         return None
     row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=normal)
-    return None if row is None else user_of(row)
+    return None if row is None else user_from_row(row)
 
 
 async def get_user(db: Database, user_id: str) -> User:
     row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id", id=user_id)
     if row is None:
         raise _no_such_user()
-    return user_of(row)
+    return user_from_row(row)
 
 
 async def list_users(db: Database) -> list[User]:
-    """Of every organization, and of none; by e-mail address. For the operator."""
+    """All users, with or without memberships, sorted by e-mail address. For the operator."""
     rows = await db.fetch_all(f"SELECT {COLUMNS} FROM users ORDER BY email")
-    return [user_of(row) for row in rows]
+    return [user_from_row(row) for row in rows]
 
 
 async def rename_user(db: Database, user_id: str, name: str) -> User:
-    """Every organization of theirs is told: the audit log calls people by their names."""
-    return await db.transact(_rename, user_id, normal_name(name), audit.current_actor())
+    """Written to the audit log of each of the user's organizations, which shows names."""
+    return await db.transact(_rename, user_id, normalize_name(name), audit.current_actor())
 
 
 async def ensure_administrator(db: Database, organization: str) -> User:
-    """The admin who signed in last, or else the oldest, or else a new one."""
+    """The admin who signed in last, else the oldest admin, else a new one."""
     owner = await find_organization(db, organization)
     return await db.transact(_ensure_administrator, owner.id, audit.current_actor())
 
 
 async def new_user(email: str, *, name: str = "", password: str | None = None) -> NewUser:
-    """Checked; to be made before the transaction, since a password takes its time."""
-    email, name = normal_email(email), normal_name(name)
+    """Validate and hash. Call it before the transaction, because hashing is slow."""
+    email, name = normalize_email(email), normalize_name(name)
     if password is None:
         return NewUser(email=email, name=name)
     check_password(password, email)
@@ -149,9 +148,9 @@ async def insert_user(tx: Transaction, new: NewUser) -> User:
     )
     if row is None:
         raise Problem(
-            "email_taken", f"There is a user {new.email} already; sign in as that user instead."
+            "email_taken", f"The user {new.email} already exists; sign in as that user instead."
         )
-    return user_of(row)
+    return user_from_row(row)
 
 
 async def insert_member(
@@ -163,15 +162,15 @@ async def insert_member(
     actor: audit.Actor | None = None,
     address: str = "",
 ) -> User:
-    """A user who is in an organization from the start; by `actor`, or by themselves."""
+    """Create a user and their membership. Without `actor`, the new user is the actor."""
     user = await insert_user(tx, new)
-    who = actor or acting_user(user.id, user.name or user.email, address)
-    await audit.write(tx, organization_id, audit.Entry(who, "user.created", user.email, {}))
-    await insert_membership(tx, organization_id, user.id, user.email, role, who)
+    actor = actor or audit.acting_user(user.id, user.name or user.email, address)
+    await audit.write(tx, organization_id, audit.Entry(actor, "user.created", user.email, {}))
+    await insert_membership(tx, organization_id, user.id, user.email, role, actor)
     return user
 
 
-def user_of(row: Row) -> User:
+def user_from_row(row: Row) -> User:
     return User(
         id=row["id"],
         email=row["email"],
@@ -193,8 +192,8 @@ async def _rename(tx: Transaction, user_id: str, name: str, actor: audit.Actor) 
         await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
         details = {"from": before["name"], "to": name}
         entry = audit.Entry(actor, "user.renamed", before["email"], details)
-        await write_for_user(tx, user_id, entry)
-    return msgspec.structs.replace(user_of(before), name=name)
+        await audit.write_for_user(tx, user_id, entry)
+    return msgspec.structs.replace(user_from_row(before), name=name)
 
 
 async def _ensure_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
@@ -207,20 +206,20 @@ async def _ensure_administrator(tx: Transaction, organization_id: str, actor: au
         admin=ADMIN,
     )
     if row is not None:
-        return user_of(row)
-    return await _make_administrator(tx, organization_id, actor)
+        return user_from_row(row)
+    return await _create_administrator(tx, organization_id, actor)
 
 
-async def _make_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
-    """There may be this user already: elsewhere, or here as something less."""
-    user = await _by_email(tx, ADMINISTRATOR)
+async def _create_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
+    """The user may already exist, in another organization or here with a lower role."""
+    user = await _find_by_email(tx, ADMINISTRATOR)
     if user is None:
         new = NewUser(email=ADMINISTRATOR, name="Administrator")
         try:
             return await insert_member(tx, organization_id, ADMIN, new, actor=actor)
         except Problem:
-            # Made by another process meanwhile, for another organization.
-            user = await _by_email(tx, ADMINISTRATOR)
+            # Another process has just created it for another organization.
+            user = await _find_by_email(tx, ADMINISTRATOR)
             assert user is not None
     if not await insert_membership(tx, organization_id, user.id, user.email, ADMIN, actor):
         await tx.execute(
@@ -236,10 +235,10 @@ async def _make_administrator(tx: Transaction, organization_id: str, actor: audi
     return user
 
 
-async def _by_email(tx: Transaction, email: str) -> User | None:
+async def _find_by_email(tx: Transaction, email: str) -> User | None:
     row = await tx.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=email)
-    return None if row is None else user_of(row)
+    return None if row is None else user_from_row(row)
 
 
 def _no_such_user() -> Problem:
-    return Problem("user_not_found", "There is no such user; look for them among the members.")
+    return Problem("user_not_found", "This user does not exist.")

@@ -15,7 +15,7 @@ from agentjobs.forges.text import OWN_MARK
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.problems import Problem
 from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes

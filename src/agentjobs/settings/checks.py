@@ -26,7 +26,7 @@ _PROXY = re.compile(
 # To read an answer's body after its head, and to write down what it was.
 WEBHOOK_LEASE_MARGIN_SECONDS = 5
 _ANY = 2**53
-_MOST_MIB = 16 * 1024**2
+_MAX_MIB = 16 * 1024**2
 # Numbers, with the least and the most that each may be.
 BOUNDS = {
     "queue_limit": (1, _ANY),
@@ -39,11 +39,11 @@ BOUNDS = {
     "sandbox_uid_base": (65_536, 4_000_000_000),
     "max_job_log_bytes": (0, _ANY),
     "cache_max_bytes": (0, _ANY),
-    "limit_memory_mib": (16, _MOST_MIB),
+    "limit_memory_mib": (16, _MAX_MIB),
     "limit_processes": (8, 4_194_304),
-    "limit_file_mib": (1, _MOST_MIB),
-    "limit_scratch_mib": (1, _MOST_MIB),
-    "limit_workspace_mib": (0, _MOST_MIB),
+    "limit_file_mib": (1, _MAX_MIB),
+    "limit_scratch_mib": (1, _MAX_MIB),
+    "limit_workspace_mib": (0, _MAX_MIB),
     "limit_cpu_seconds": (0, 2**31),
     "webhook_timeout_seconds": (0.1, 300),
     "webhook_connect_seconds": (0.1, 300),
@@ -55,7 +55,7 @@ BOUNDS = {
     "job_retention_days": (0, _ANY),
     "delivery_retention_days": (0, _ANY),
     "forge_poll_seconds": (1, 86_400),
-    "index_memory_mib": (256, _MOST_MIB),
+    "index_memory_mib": (256, _MAX_MIB),
     "index_timeout_seconds": (1, 86_400),
     "advisories_refresh_hours": (0.01, 24 * 365),
     "session_idle_hours": (0.05, 24 * 365),

@@ -10,7 +10,7 @@ from agentjobs.agents.catalog import Catalog
 from agentjobs.connections.adapters import Platforms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.views.statistics import Statistics
-from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.imports.imports import Imports
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class WebContext:
     jobs: JobsContext
-    keyring: KeyRing
+    authenticator: ApiKeyAuthenticator
     # CA bundle for git; None uses the system's.
     certificates: Path | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

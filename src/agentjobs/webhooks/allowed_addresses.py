@@ -33,12 +33,12 @@ def effective_allow_list(settings: Settings, *, is_laptop: bool) -> AllowList:
 
 async def store_allow_list(db: Database, allowed: AllowList) -> None:
     texts = [str(network) for network in allowed.networks]
-    await effective_settings.tell(db, _STORED_NAME, texts)
+    await effective_settings.store_setting(db, _STORED_NAME, texts)
 
 
 async def load_allow_list(db: Database, settings: Settings) -> AllowList:
     """That of the service that started last; before there was one, that of these settings."""
-    told = await effective_settings.told(db, _STORED_NAME)
+    told = await effective_settings.load_setting(db, _STORED_NAME)
     if told is None:
         return effective_allow_list(settings, is_laptop=False)
     return AllowList.parse(_texts.decode(told), setting=SETTING)

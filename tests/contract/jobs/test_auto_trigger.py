@@ -18,7 +18,7 @@ from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.claim import claim_job
 from agentjobs.jobs.rerun import run_again
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import (
     load_thresholds,

@@ -17,7 +17,7 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
 from agentjobs.jobs.run.previous_pull import load_previous_pull
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import close_pull

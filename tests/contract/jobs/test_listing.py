@@ -13,7 +13,7 @@ from agentjobs.jobs.views.detail_queries import event_deliveries, job_facts
 from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 from tests.support.jobs import World, insert_repo

@@ -6,7 +6,7 @@ from agentjobs.clock import DAY_MS
 from agentjobs.identifiers import first_id_at
 from agentjobs.jobs.views.hourly_stats import HOUR_MS
 from agentjobs.jobs.views.statistics import Statistics
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Database, Row, Transaction
 from tests.support.jobs import World
 

@@ -4,7 +4,7 @@ import asyncio
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.form_tokens import return_token, use_token
-from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
+from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.store.database import Database
 
 

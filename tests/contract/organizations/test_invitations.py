@@ -8,7 +8,7 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.invitations import (
     Invitation,
-    accept_as_new,
+    accept_as_new_user,
     accept_invitation,
     find_invitation,
     invite,
@@ -55,7 +55,7 @@ async def test_somebody_new_comes_in_by_an_invitation_and_signs_in(database: Dat
     assert (invitation.organization, invitation.has_account) == ("acme", False)
     assert await list_invitations(database, acme) == [invitation]
 
-    user = await accept_as_new(database, token, name="Ada", password=PASSWORD)
+    user = await accept_as_new_user(database, token, name="Ada", password=PASSWORD)
     assert (user.email, user.name, user.has_password) == ("ada@example.com", "Ada", True)
     assert await list_invitations(database, acme) == []
     session = await sign_in_with_password(database, SETTINGS, user.email, PASSWORD, ORIGIN)
@@ -78,7 +78,7 @@ async def test_who_has_an_account_accepts_as_that_user_alone(database: Database)
     invitation, token = await invite(database, acme, ada.email, "admin")
     assert invitation.has_account
     assert await problem_of(accept_invitation(database, token, bob)) == "other_invitation"
-    as_new = accept_as_new(database, token, name="", password=PASSWORD)
+    as_new = accept_as_new_user(database, token, name="", password=PASSWORD)
     assert await problem_of(as_new) == "email_taken"
     # A refusal uses nothing up.
     assert (await accept_invitation(database, token, ada)).organization == "acme"
@@ -92,12 +92,12 @@ async def test_who_has_an_account_accepts_as_that_user_alone(database: Database)
 async def test_a_bad_password_leaves_the_invitation_as_it_was(database: Database) -> None:
     acme = await organization(database, "acme")
     _, token = await invite(database, acme, "ada@example.com", "member")
-    weak = accept_as_new(database, token, name="", password="ada@example.com")
+    weak = accept_as_new_user(database, token, name="", password="ada@example.com")
     assert await problem_of(weak) == "weak_password"
-    named = accept_as_new(database, token, name="a\nb", password=PASSWORD)
+    named = accept_as_new_user(database, token, name="a\nb", password=PASSWORD)
     assert await problem_of(named) == "invalid_name"
     assert await find_user(database, "ada@example.com") is None
-    assert (await accept_as_new(database, token, name="", password=PASSWORD)).email
+    assert (await accept_as_new_user(database, token, name="", password=PASSWORD)).email
 
 
 async def test_a_newer_invitation_takes_the_place_of_the_older(database: Database) -> None:
@@ -121,7 +121,7 @@ async def test_an_invitation_is_taken_back_by_its_own_organization_alone(
     assert await find_invitation(database, token) == invitation
     await revoke_invitation(database, acme, invitation.id)
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
-    accepting = accept_as_new(database, token, name="", password=PASSWORD)
+    accepting = accept_as_new_user(database, token, name="", password=PASSWORD)
     assert await problem_of(accepting) == "invitation_not_valid"
     again = revoke_invitation(database, acme, invitation.id)
     assert await problem_of(again) == "invitation_not_found"
@@ -159,7 +159,7 @@ async def test_of_two_who_accept_at_once_one_does(database: Database, database_u
     try:
         outcomes = await asyncio.gather(
             *(
-                accept_as_new(db, token, name=f"Ada {number}", password=PASSWORD)
+                accept_as_new_user(db, token, name=f"Ada {number}", password=PASSWORD)
                 for number, db in enumerate((database, elsewhere, database, elsewhere))
             ),
             return_exceptions=True,

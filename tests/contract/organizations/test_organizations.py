@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import create_key, list_keys, revoke_key
-from agentjobs.organizations.key_ring import KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import (
     create_organization,
     ensure_default,
@@ -66,7 +66,7 @@ async def test_a_key_opens_its_organization_and_is_stored_only_as_a_hash(
 ) -> None:
     await ensure_default(database, PLANS)
     created = await create_key(database, "default", name="ci", git_write=True, scope="jobs")
-    caller = await KeyRing(database).authenticate(created.key)
+    caller = await ApiKeyAuthenticator(database).authenticate(created.key)
     assert caller is not None
     assert (caller.organization, caller.plan, caller.scope, caller.git_write) == (
         "default",
@@ -82,7 +82,7 @@ async def test_a_key_opens_its_organization_and_is_stored_only_as_a_hash(
 async def test_wrong_keys_open_nothing(database: Database) -> None:
     await ensure_default(database, PLANS)
     key = (await create_key(database, "default")).key
-    ring = KeyRing(database)
+    ring = ApiKeyAuthenticator(database)
     for wrong in ("", "ajk_", key[:-1], key + "x", key.lower(), "ajk_" + "0" * 38, "ä" * 42):
         assert await ring.authenticate(wrong) is None
 
@@ -94,7 +94,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(
     created = await create_key(database, "default")
     elsewhere = await open_database(database_url, migrate=False)
     try:
-        here, there = KeyRing(database), KeyRing(elsewhere)
+        here, there = ApiKeyAuthenticator(database), ApiKeyAuthenticator(elsewhere)
         assert await here.authenticate(created.key) is not None
         assert await there.authenticate(created.key) is not None
         await revoke_key(database, "default", created.record.id)
@@ -112,17 +112,17 @@ async def test_an_expired_key_is_refused_even_from_memory(
 ) -> None:
     await ensure_default(database, PLANS)
     key = (await create_key(database, "default", expires_days=1)).key
-    ring = KeyRing(database)
+    ring = ApiKeyAuthenticator(database)
     assert await ring.authenticate(key) is not None
     tomorrow = now_ms() + DAY_MS + 1
-    monkeypatch.setattr("agentjobs.organizations.key_ring.now_ms", lambda: tomorrow)
+    monkeypatch.setattr("agentjobs.organizations.authentication.now_ms", lambda: tomorrow)
     assert await ring.authenticate(key) is None
 
 
 async def test_a_new_plan_is_seen_by_keys_already_in_use(database: Database) -> None:
     await ensure_default(database, PLANS)
     key = (await create_key(database, "default")).key
-    ring = KeyRing(database)
+    ring = ApiKeyAuthenticator(database)
     assert await ring.authenticate(key) is not None
     await set_plan(database, PLANS, "default", "free")
     caller = await ring.authenticate(key)
@@ -133,7 +133,7 @@ async def test_a_new_plan_is_seen_by_keys_already_in_use(database: Database) -> 
 async def test_memory_is_not_trusted_while_changes_cannot_be_heard(database: Database) -> None:
     await ensure_default(database, PLANS)
     created = await create_key(database, "default")
-    ring = KeyRing(database)
+    ring = ApiKeyAuthenticator(database)
     assert await ring.authenticate(created.key) is not None
     database.changes.live = False
 
@@ -148,7 +148,7 @@ async def test_memory_is_not_trusted_while_changes_cannot_be_heard(database: Dat
 async def test_last_use_is_recorded_in_one_write_for_many_requests(database: Database) -> None:
     await ensure_default(database, PLANS)
     key = (await create_key(database, "default")).key
-    ring = KeyRing(database)
+    ring = ApiKeyAuthenticator(database)
     for _ in range(10):
         await ring.authenticate(key)
     (before,) = await list_keys(database, "default")

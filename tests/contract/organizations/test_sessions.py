@@ -3,6 +3,7 @@
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.memberships import add_member, remove_member, set_role
+from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.organizations.sessions import (
     Origin,
     find_viewer,
@@ -10,8 +11,7 @@ from agentjobs.organizations.sessions import (
     start_session,
     switch_organization,
 )
-from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
-from agentjobs.organizations.signing_out import (
+from agentjobs.organizations.sign_out import (
     end_session,
     end_session_by_id,
     end_sessions,
@@ -43,7 +43,7 @@ async def test_a_session_says_who_is_there_and_the_store_does_not_know_its_token
     viewer = await find_viewer(database, SETTINGS, token)
     assert viewer is not None
     assert (viewer.user_id, viewer.role, viewer.organization) == (ada.id, "admin", "acme")
-    assert (viewer.plan, viewer.memberships, viewer.called) == ("free", 1, "ada@example.com")
+    assert (viewer.plan, viewer.memberships, viewer.display_name) == ("free", 1, "ada@example.com")
     assert token.startswith("ajs_")
     kept = await stored_text(database, "sessions")
     assert token not in kept
@@ -216,7 +216,7 @@ async def test_signing_out_ends_one_and_signing_out_everywhere_the_others(
         assert await signal.wait(5)
     viewer = await find_viewer(database, SETTINGS, tokens[0])
     assert viewer is not None
-    assert await end_sessions(database, ada.id, but=viewer.session) == 2
+    assert await end_sessions(database, ada.id, keep=viewer.session) == 2
     assert [each.hash for each in await list_sessions(database, ada.id)] == [viewer.session]
     assert await end_sessions(database, ada.id) == 1
     assert await end_sessions(database, ada.id) == 0

@@ -9,14 +9,14 @@ from argon2 import PasswordHasher
 from agentjobs.clock import now_ms
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.password_changes import set_password
+from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.organizations.sessions import Origin, find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.sign_in_links import create_link, revoke_link, use_link
-from agentjobs.organizations.sign_in_upkeep import prune_sign_ins
 from agentjobs.organizations.throttle import (
-    MOST_PER_ADDRESS,
-    MOST_PER_EMAIL,
-    MOST_PER_PAIR,
+    MAX_PER_ADDRESS,
+    MAX_PER_EMAIL,
+    MAX_PER_PAIR,
     WINDOW_MS,
     Attempt,
     count_attempt,
@@ -100,7 +100,7 @@ async def test_everything_wrong_is_refused_in_the_same_words(
             with pytest.raises(Problem) as caught:
                 await sign_in(database, email, password)
             said.add((caught.value.code, caught.value.message, caught.value.details))
-    assert said == {("sign_in_failed", "The e-mail address or the password is wrong.", None)}
+    assert said == {("sign_in_failed", "Incorrect e-mail address or password.", None)}
     assert len(caplog.records) == len(wrong)
     assert PASSWORD not in caplog.text
     assert "example.com" not in caplog.text
@@ -143,14 +143,14 @@ async def test_after_ten_failures_not_even_the_right_password_is_looked_at(
         return False
 
     monkeypatch.setattr("agentjobs.organizations.sign_in.verify_password", wrong)
-    for number in range(MOST_PER_PAIR):
+    for number in range(MAX_PER_PAIR):
         spelling = email.upper() if number % 2 else f" {email}"
         assert await problem_of(sign_in(database, spelling, "a guess")) == "sign_in_failed"
     with pytest.raises(Problem) as caught:
         await sign_in(database, email, PASSWORD)
     assert caught.value.code == "too_many_attempts"
     assert 0 < (caught.value.retry_after_seconds or 0) <= WINDOW_MS // 1000
-    assert len(looked_at) == MOST_PER_PAIR
+    assert len(looked_at) == MAX_PER_PAIR
     assert email not in await stored_text(database, "sign_in_failures")
 
 
@@ -165,12 +165,12 @@ async def test_who_guesses_in_one_place_keeps_nobody_else_out(database: Database
     """Neither the owner of the address, who is elsewhere, nor others who come the same way."""
     ada = await ada_of(database, await organization(database, "acme"))
     guess = Attempt(ada.email, "203.0.113.1")
-    for _ in range(MOST_PER_PAIR):
+    for _ in range(MAX_PER_PAIR):
         await count_attempt(database, guess)
     for _ in range(5):
         assert await problem_of(count_attempt(database, guess)) == "too_many_attempts"
-    assert await failures(database, guess.email_subject) == MOST_PER_PAIR
-    assert await failures(database, guess.address_subject) == MOST_PER_PAIR
+    assert await failures(database, guess.email_subject) == MAX_PER_PAIR
+    assert await failures(database, guess.address_subject) == MAX_PER_PAIR
     assert await sign_in(database, ada.email, PASSWORD, "192.0.2.7")
     await count_attempt(database, Attempt("bob@example.com", "203.0.113.1"))
 
@@ -187,7 +187,7 @@ async def test_an_address_may_fail_a_hundred_times_wherever_the_guesses_come_fro
         database,
         "UPDATE sign_in_failures SET failures = :most WHERE subject = :subject",
         subject=subject,
-        most=MOST_PER_EMAIL,
+        most=MAX_PER_EMAIL,
     )
     refused = sign_in(database, ada.email, PASSWORD, "192.0.2.7")
     assert await problem_of(refused) == "too_many_attempts"
@@ -205,14 +205,14 @@ async def test_guesses_made_at_once_cannot_outrun_the_count(
         outcomes = await asyncio.gather(
             *(
                 count_attempt(db, Attempt("ada@example.com", "192.0.2.7"))
-                for _ in range(2 * MOST_PER_PAIR)
+                for _ in range(2 * MAX_PER_PAIR)
                 for db in (database, elsewhere)
             ),
             return_exceptions=True,
         )
     finally:
         await elsewhere.close()
-    assert outcomes.count(None) == MOST_PER_PAIR
+    assert outcomes.count(None) == MAX_PER_PAIR
     codes = {each.code for each in outcomes if isinstance(each, Problem)}
     assert codes == {"too_many_attempts"}
 
@@ -240,7 +240,7 @@ async def test_a_network_may_fail_a_hundred_times_whoever_it_says_to_be(database
     await write(
         database,
         "UPDATE sign_in_failures SET failures = :most WHERE subject LIKE 'address:%'",
-        most=MOST_PER_ADDRESS,
+        most=MAX_PER_ADDRESS,
     )
     await count_attempt(database, Attempt("other@example.com", "2001:db8:0:1::1"))
     refused = count_attempt(database, Attempt("third@example.com", "2001:db8::2"))

@@ -2,8 +2,13 @@
 
 import uuid
 
-from agentjobs.organizations.budgets import Budget, find_budget, set_budget
-from agentjobs.organizations.spending import DaySpent, spent_by_day
+from agentjobs.organizations.budgets import (
+    Budget,
+    DailySpending,
+    find_budget,
+    list_daily_spending,
+    set_budget,
+)
 from agentjobs.store.database import Database, Transaction
 from tests.support.stores import add
 
@@ -29,10 +34,10 @@ async def test_every_day_is_told_with_what_was_spent_on_it(database: Database) -
         (theirs, 102, 16),
     ]:
         await database.transact(spend, organization, day, nanousd)
-    assert await spent_by_day(database, ours, last_day=103, days=3) == [
-        DaySpent(101, 2),
-        DaySpent(102, 0),
-        DaySpent(103, 4),
+    assert await list_daily_spending(database, ours, last_day=103, days=3) == [
+        DailySpending(101, 2),
+        DailySpending(102, 0),
+        DailySpending(103, 4),
     ]
 
 

@@ -24,7 +24,7 @@ from agentjobs.organizations.users import (
     find_user,
     get_user,
     list_users,
-    normal_email,
+    normalize_email,
     rename_user,
 )
 from agentjobs.problems import Problem
@@ -60,7 +60,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_address_has_one_form(text: str, normal: str) -> None:
-    assert normal_email(text) == normal
+    assert normalize_email(text) == normal
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_address_has_one_form(text: str, normal: str) -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(Problem) as caught:
-        normal_email(text)
+        normalize_email(text)
     assert caught.value.code == "invalid_email"
 
 

@@ -157,7 +157,7 @@ async def test_a_model_that_is_not_listed_is_refused(db: Database) -> None:
 async def test_a_body_that_is_too_large_is_refused(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(requests, "MAX_BYTES", 10_000)
     async with room(db, [ANSWER]) as place:
         status, body = await place.ask(body=chat("x" * 20_000))
         assert (status, body["error"]["code"]) == (413, "request_too_large")
@@ -275,7 +275,7 @@ async def test_a_body_that_breaks_off_does_not_hold_its_client_for_ever(
             answer = await reader.readline()
         writer.close()
         assert b" 408 " in answer
-        assert place.gateway._intake._free == 4 * requests.MOST_BYTES
+        assert place.gateway._intake._free == 4 * requests.MAX_BYTES
 
 
 async def test_a_body_that_never_ends_holds_nothing_up(db: Database) -> None:
@@ -296,7 +296,7 @@ async def test_a_client_that_asks_before_it_sends_is_told_to_go_on(db: Database)
 
 
 async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateways, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(gateways, "MAX_CONNECTIONS", 2)
     async with room(db, [ANSWER]) as place:
         host, port = place.url.removeprefix("http://").split(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agentjobs.clock import now_ms
-from agentjobs.organizations.providers import Identity
+from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings

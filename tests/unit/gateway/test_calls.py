@@ -5,12 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.gateway.blocks import MOST_BLOCKS
-from agentjobs.gateway.calls import DEFAULT_MAXIMUM, MOST_BRACKETS, Call, model_of, parse, prepare
+from agentjobs.gateway.calls import (
+    DEFAULT_MAXIMUM,
+    MAX_BRACKETS,
+    TOKENS_PER_IMAGE,
+    Call,
+    model_of,
+    parse,
+    prepare,
+)
+from agentjobs.gateway.content_blocks import MAX_BLOCKS
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
-from agentjobs.gateway.estimate import TOKENS_PER_PICTURE
+from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.prices import Price
-from agentjobs.gateway.refusals import Refused
 from agentjobs.gateway.upstream import Upstream, names
 
 PRICE = Price(input=1_000, output=10_000, cached_input=100, cache_write=1_250, max_output_tokens=99)
@@ -31,8 +38,8 @@ def sent(call: Call) -> Any:
     return msgspec.json.decode(call.body)
 
 
-def refusal(endpoint: Endpoint = CHAT, **body: Any) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(endpoint: Endpoint = CHAT, **body: Any) -> RequestRefused:
+    with pytest.raises(RequestRefused) as refused:
         prepared(endpoint, **body)
     return refused.value
 
@@ -41,21 +48,21 @@ def refusal(endpoint: Endpoint = CHAT, **body: Any) -> Refused:
     "raw", [b"", b"{", b"[]", b"null", b'"text"', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
 def test_what_is_no_json_object_is_refused(raw: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         parse(raw)
     assert refused.value.status == 400
 
 
 def test_a_thicket_of_brackets_is_refused_before_it_is_parsed() -> None:
-    with pytest.raises(Refused) as refused:
-        parse(b'{"a":[' + b"[]," * MOST_BRACKETS + b"[]]}")
+    with pytest.raises(RequestRefused) as refused:
+        parse(b'{"a":[' + b"[]," * MAX_BRACKETS + b"[]]}")
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("part", [1, {"type": "text"}, [[]], {"content": [1, 2]}])
 def test_a_conversation_of_too_many_parts_is_refused(part: Any) -> None:
-    assert refusal(messages=[part] * (MOST_BLOCKS + 1)).status == 413
-    assert refusal(messages=[{"role": "user", "content": [part] * MOST_BLOCKS}] * 2).status == 413
+    assert refusal(messages=[part] * (MAX_BLOCKS + 1)).status == 413
+    assert refusal(messages=[{"role": "user", "content": [part] * MAX_BLOCKS}] * 2).status == 413
 
 
 def test_the_last_of_two_equal_names_is_both_judged_and_sent() -> None:
@@ -67,13 +74,13 @@ def test_the_last_of_two_equal_names_is_both_judged_and_sent() -> None:
 
 @pytest.mark.parametrize("model", [None, 7, "", ["m"]])
 def test_a_request_names_its_model(model: Any) -> None:
-    with pytest.raises(Refused, match="name a model"):
+    with pytest.raises(RequestRefused, match="name a model"):
         model_of({"model": model}, upstream())
 
 
 def test_the_name_of_a_model_has_an_end() -> None:
     assert model_of({"model": "m" * 256}, upstream()) == "m" * 256
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         model_of({"model": "m" * 257}, upstream(models=("m",)))
     assert refused.value.status == 400
 
@@ -108,7 +115,7 @@ def test_only_listed_models_may_be_used() -> None:
 
     assert model_of({"model": "gpt-5-mini"}, some) == "gpt-5-mini"
     assert model_of({"model": "own/[small]"}, some) == "own/[small]"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         model_of({"model": "gpt-6"}, some)
     assert refused.value.status == 403
     assert "gpt-5*" in refused.value.message
@@ -239,7 +246,7 @@ PICTURES: list[dict[str, Any]] = [
 def test_a_picture_costs_the_same_whatever_its_bytes(picture: Any, wrap: Any) -> None:
     tokens = prepared(MESSAGES, **wrap(picture)).input_tokens
 
-    assert TOKENS_PER_PICTURE < tokens < TOKENS_PER_PICTURE + 200
+    assert TOKENS_PER_IMAGE < tokens < TOKENS_PER_IMAGE + 200
 
 
 def test_text_dressed_as_a_picture_in_a_tools_input_is_text() -> None:
@@ -261,7 +268,7 @@ NO_PICTURES: list[dict[str, Any]] = [
 def test_text_in_the_place_of_a_picture_is_text(block: Any) -> None:
     call = prepared(CHAT, messages=[{"role": "user", "content": [block]}])
 
-    assert call.input_tokens > 30_000 + TOKENS_PER_PICTURE
+    assert call.input_tokens > 30_000 + TOKENS_PER_IMAGE
 
 
 @pytest.mark.parametrize("kind", [[], {}, 7, None])

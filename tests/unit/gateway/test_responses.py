@@ -173,7 +173,7 @@ def test_nonsense_passes_and_has_no_usage(text: bytes) -> None:
 def test_a_line_without_end_passes_unread_and_is_not_hoarded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(responses, "MOST_READ", 100)
+    monkeypatch.setattr(responses, "MAX_READ", 100)
     reader = EventReader(CHAT, withhold=True)
     piece = b"data: " + b"x" * 60
 

@@ -74,13 +74,13 @@ def test_the_key_file_is_made_by_the_first_seal_and_not_by_opening(tmp_path: Pat
     assert not data_dir.exists()
 
     sealed = ring.seal("value", *HERE)
-    assert ring.made_a_key
+    assert ring.created_key_file
     assert stat.S_IMODE((data_dir / KEY_FILE).stat().st_mode) == 0o600
     assert [path.name for path in data_dir.iterdir()] == [KEY_FILE]
     other = keys(data_dir)
     assert other.open(sealed.data, *HERE) == "value"
     assert other.seal("other", *HERE).key_id == sealed.key_id
-    assert not other.made_a_key
+    assert not other.created_key_file
 
 
 def test_a_key_made_by_another_process_is_found_later(tmp_path: Path) -> None:

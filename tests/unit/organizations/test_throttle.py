@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.organizations.throttle import Attempt, pairs_of, sign_in_warnings
+from agentjobs.organizations.throttle import Attempt, pair_prefix, sign_in_warnings
 from tests.support.users import settings_of
 
 
@@ -39,7 +39,7 @@ def test_an_email_address_and_a_network_count_together():
     others.append(("ada@example.com", None))
     for email, address in others:
         assert Attempt(email, address).pair_subject != one
-    assert one.startswith(pairs_of("ada@example.com"))
+    assert one.startswith(pair_prefix("ada@example.com"))
     assert "ada" not in one
 
 

@@ -8,7 +8,7 @@ import httpx
 from starlette.types import ASGIApp, Message
 
 from agentjobs.organizations.api_keys import create_key
-from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.application import build_application
@@ -134,7 +134,7 @@ class LiveCall:
 async def service_on(db: Database, settings: Settings) -> Service:
     world = world_of(db, settings)
     caller = await world.organization(ORGANIZATION)
-    context = WebContext(world.context, KeyRing(db))
+    context = WebContext(world.context, ApiKeyAuthenticator(db))
     app = build_application(context)
     created = await create_key(db, ORGANIZATION)
     http = httpx.AsyncClient(

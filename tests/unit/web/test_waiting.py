@@ -106,7 +106,7 @@ async def test_a_key_that_expires_while_it_waits_is_noticed(
     headers = await service.key(expires_days=1)
     expiring = service.live(f"/v1/jobs/{job}?wait_seconds=60", **headers)
     await service.listened_to(f"job:{job}")
-    monkeypatch.setattr("agentjobs.organizations.key_ring.now_ms", lambda: tomorrow)
+    monkeypatch.setattr("agentjobs.organizations.authentication.now_ms", lambda: tomorrow)
     assert (await expiring.start())["status"] == 401
     await expiring.ended()
 

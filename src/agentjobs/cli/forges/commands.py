@@ -77,7 +77,7 @@ def add_connection(
     async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys]":
         from agentjobs.connections.connections import NewConnection
         from agentjobs.connections.verify import verify_and_add
-        from agentjobs.organizations.public_address import stored_public_url
+        from agentjobs.organizations.effective_settings import load_public_url
 
         keys = sealing_keys(admin)
         new = NewConnection(
@@ -90,7 +90,7 @@ def add_connection(
         )
         async with open_platforms(admin.db, admin.settings) as platforms:
             checked = await verify_and_add(admin.db, keys, platforms, org, new, persons_patience())
-        return checked, await stored_public_url(admin.db, admin.settings), keys
+        return checked, await load_public_url(admin.db, admin.settings), keys
 
     checked, public_url, keys = with_store(data_dir, work)
 
@@ -126,11 +126,11 @@ def show_connection(
 
     async def work(admin: Admin) -> "tuple[Connection, str, int]":
         from agentjobs.connections import connections
-        from agentjobs.organizations.public_address import stored_public_url
+        from agentjobs.organizations.effective_settings import load_public_url
 
         found = await connections.find_connection(admin.db, org, name)
         number = await connections.count_repositories(admin.db, found.id)
-        return found, await stored_public_url(admin.db, admin.settings), number
+        return found, await load_public_url(admin.db, admin.settings), number
 
     found, public_url, number = with_store(data_dir, work)
     fields = {

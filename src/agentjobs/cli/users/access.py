@@ -50,13 +50,13 @@ def invite_user(
     """Invite somebody to an organization, and print the link, this once."""
 
     async def work(admin: Admin) -> "tuple[Invitation, str, str]":
+        from agentjobs.organizations.effective_settings import load_public_url
         from agentjobs.organizations.invitations import invite
         from agentjobs.organizations.organizations import find_organization
-        from agentjobs.organizations.public_address import stored_public_url
 
         owner = await find_organization(admin.db, org)
         invitation, token = await invite(admin.db, owner.id, email, role)
-        return invitation, token, await stored_public_url(admin.db, admin.settings)
+        return invitation, token, await load_public_url(admin.db, admin.settings)
 
     invitation, token, public_url = with_store(data_dir, work)
     link = f"{public_url}/invitation?token={token}"
@@ -83,12 +83,12 @@ def make_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False
     """Print a link that signs somebody in, once, within 10 minutes."""
 
     async def work(admin: Admin) -> "tuple[User, str, str]":
-        from agentjobs.organizations.public_address import stored_public_url
+        from agentjobs.organizations.effective_settings import load_public_url
         from agentjobs.organizations.sign_in_links import create_link
 
         user = await find(admin, email)
         token = await create_link(admin.db, user.id)
-        return user, token, await stored_public_url(admin.db, admin.settings)
+        return user, token, await load_public_url(admin.db, admin.settings)
 
     user, token, public_url = with_store(data_dir, work)
     link = f"{public_url}/sign-in?token={token}"

@@ -195,7 +195,7 @@ def sealing_keys(admin: Admin) -> "SealingKeys":
 
 
 def tell_of_key(keys: "SealingKeys") -> None:
-    if keys.made_a_key:
+    if keys.created_key_file:
         remark(
             f"Made the key that seals secrets: {keys.path}. Backups leave it out, so keep a copy "
             "elsewhere; a sender on another machine needs the same one."

@@ -24,7 +24,7 @@ from agentjobs.store.transactions import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_CONNECTIONS = 10
+_MAX_CONNECTIONS = 10
 _CLOSE_SECONDS = 5.0
 _ROLLBACK_SECONDS = 5.0
 _CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS at_ms"
@@ -99,7 +99,7 @@ class PostgresqlDatabase:
         self.changes = Changes()
         # Outside `transact` nothing can be written, as on SQLite: so reads can be repeated.
         open_one = functools.partial(connect, url, default_transaction_read_only="on")
-        self._pool = Pool(open_one, _MOST_CONNECTIONS)
+        self._pool = Pool(open_one, _MAX_CONNECTIONS)
         self._notices = Notices(open_one, self.changes)
 
     @classmethod
@@ -159,7 +159,7 @@ class PostgresqlDatabase:
     ) -> tuple[Connection, Any]:
         """A connection may have died unnoticed while idle: then another repeats its first call."""
         # All of them may have died; the one after them is a fresh one.
-        tries_left = _MOST_CONNECTIONS + 1
+        tries_left = _MAX_CONNECTIONS + 1
         give_up_at = time.monotonic() + ACQUIRE_SECONDS
         while True:
             connection = await self._pool.acquire()

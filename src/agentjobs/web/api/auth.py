@@ -2,7 +2,7 @@
 
 from starlette.types import Scope
 
-from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.problems import Problem
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
@@ -15,9 +15,9 @@ CALLER = "agentjobs.caller"
 _EXPIRY_LOOK_SECONDS = 20.0
 
 
-async def authenticate(keyring: KeyRing, scope: Scope) -> Caller:
+async def authenticate(authenticator: ApiKeyAuthenticator, scope: Scope) -> Caller:
     token = bearer_token(scope)
-    caller = None if token is None else await keyring.authenticate(token)
+    caller = None if token is None else await authenticator.authenticate(token)
     if caller is None:
         raise unauthorized()
     scope[CALLER] = caller
@@ -28,7 +28,7 @@ async def until_refused(context: WebContext, scope: Scope) -> None:
     """CommitRange when the token of a request that lasts is no good any more."""
     token = bearer_token(scope) or ""
     with context.db.changes.listen("keys") as signal:
-        while await context.keyring.authenticate(token) is not None:
+        while await context.authenticator.authenticate(token) is not None:
             await signal.wait(_EXPIRY_LOOK_SECONDS)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
@@ -56,7 +56,7 @@ class Endpoint:
         if handler is None:
             raise method_not_allowed(method, self._allow)
         context = self._context
-        caller = await authenticate(context.keyring, scope)
+        caller = await authenticate(context.authenticator, scope)
         self._limiter.take(caller.key_id)
         if method not in READING_METHODS:
             check_scope(caller, method)

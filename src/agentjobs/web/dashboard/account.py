@@ -5,7 +5,7 @@ from starlette.responses import Response
 from agentjobs.organizations.memberships import memberships_of
 from agentjobs.organizations.password_changes import change_password
 from agentjobs.organizations.sessions import list_sessions, start_session, switch_organization
-from agentjobs.organizations.signing_out import end_session_by_id, end_sessions
+from agentjobs.organizations.sign_out import end_session_by_id, end_sessions
 from agentjobs.organizations.users import get_user, rename_user
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.origins import safe_next
@@ -77,7 +77,7 @@ async def end_all_sessions(request: PageRequest) -> Response:
 
 
 async def end_other_sessions(request: PageRequest) -> Response:
-    ended = await end_sessions(request.db, request.viewer.user_id, but=request.viewer.session)
+    ended = await end_sessions(request.db, request.viewer.user_id, keep=request.viewer.session)
     banner = "All other sessions were ended." if ended else "There were no other sessions."
     return request.redirect("/account", banner=banner)
 

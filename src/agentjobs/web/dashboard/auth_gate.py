@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.form_tokens import is_token_of, return_token, use_token
-from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.memberships import memberships_of
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sessions import Origin, Viewer, find_viewer, switch_organization
@@ -82,7 +82,7 @@ class _AuthGate:
                 f"{request.viewer.role}. An admin of the organization can change it.",
             )
         viewer = request.viewer
-        with acting_as(Actor("user", viewer.called, viewer.user_id, request.origin.address)):
+        with acting_as(Actor("user", viewer.display_name, viewer.user_id, request.origin.address)):
             if http.method == "POST":
                 return await self._submit_form(route, request)
             return await route.handler(request)

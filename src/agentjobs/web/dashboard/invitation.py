@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from agentjobs.organizations.invitations import (
-    accept_as_new,
+    accept_as_new_user,
     accept_invitation,
     find_invitation,
 )
@@ -36,7 +36,7 @@ async def accept(request: AnonymousRequest) -> Response:
         else:
             if form.raw("password") != form.raw("again"):
                 raise Problem("weak_password", "The two passwords do not match.")
-            user = await accept_as_new(
+            user = await accept_as_new_user(
                 request.db, token, name=form.text("name"), password=form.raw("password")
             )
     except Problem as problem:

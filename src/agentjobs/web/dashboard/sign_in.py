@@ -5,7 +5,7 @@ from starlette.responses import Response
 from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_identity, sign_in_with_password
 from agentjobs.organizations.sign_in_links import use_link
-from agentjobs.organizations.signing_out import end_session
+from agentjobs.organizations.sign_out import end_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.cookies import OPENID, SESSION, delete_cookie, read_cookie, set_cookie
 from agentjobs.web.dashboard.origins import safe_next

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentjobs.organizations.providers import Identity
+from agentjobs.organizations.identities import Identity
 from agentjobs.web.openid.errors import unusable_answer
 
 _MOST_SUBJECT_CHARACTERS = 255

@@ -11,7 +11,7 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri  # type: ignore[
 from authlib.oauth2.rfc7636 import create_s256_code_challenge  # type: ignore[import-untyped]  # it has no types
 
 from agentjobs.clock import now_ms
-from agentjobs.organizations.providers import Identity
+from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import Settings
 from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer

@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 import msgspec
 
 from agentjobs.clock import SECOND_MS
-from agentjobs.organizations.providers import Identity
+from agentjobs.organizations.identities import Identity
 from agentjobs.problems import Problem
 from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer
 from agentjobs.web.openid.exchange import Answer, Exchange

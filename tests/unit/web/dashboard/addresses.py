@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import httpx
 
 from agentjobs.identifiers import new_id
-from agentjobs.organizations.session_changes import session_id
+from agentjobs.organizations.sessions import session_id
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Database
 from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute

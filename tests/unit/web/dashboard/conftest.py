@@ -13,7 +13,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from agentjobs.organizations.api_keys import create_key
-from agentjobs.organizations.key_ring import Caller, KeyRing
+from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sessions import Origin, start_session
 from agentjobs.organizations.users import User, create_user
@@ -74,7 +74,7 @@ async def dashboard(sqlite_url: str, settings: Settings) -> AsyncIterator[Dashbo
     db = await open_database(sqlite_url, migrate=False)
     world = world_of(db, settings)
     acme, other = await world.organization("acme"), await world.organization("other")
-    context = WebContext(world.context, KeyRing(db))
+    context = WebContext(world.context, ApiKeyAuthenticator(db))
     context.platforms = platforms_of(world)
     app = build_application(context)
     nobody = Browser(app)
@@ -131,7 +131,7 @@ async def opened_house(
     db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
     world = world_of(db, Settings(data_dir=str(data), **more))
     callers = [await _caller(db, name) for name in ("acme", "other")]
-    context = WebContext(world.context, KeyRing(db))
+    context = WebContext(world.context, ApiKeyAuthenticator(db))
     context.platforms = platforms_of(world)
     app = build_application(context)
     browsers = [
@@ -147,6 +147,6 @@ async def opened_house(
 
 async def _caller(db: Database, organization: str) -> Caller:
     created = await create_key(db, organization)
-    caller = await KeyRing(db).authenticate(created.key)
+    caller = await ApiKeyAuthenticator(db).authenticate(created.key)
     assert caller is not None
     return caller

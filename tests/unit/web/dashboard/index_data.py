@@ -14,7 +14,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.graph_data import pack_graph
 from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import World
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Say

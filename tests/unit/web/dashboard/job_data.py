@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import World
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Repository, Say

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.forges.protocol import ForgeError, RemoteRepository
-from agentjobs.organizations.key_ring import Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker

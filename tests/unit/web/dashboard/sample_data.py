@@ -10,8 +10,8 @@ from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.identifiers import new_id
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.api_keys import list_keys
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.invitations import invite
-from agentjobs.organizations.key_ring import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import set_secret
 from agentjobs.pulls.comments import add_comment

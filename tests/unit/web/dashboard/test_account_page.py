@@ -43,7 +43,7 @@ async def test_a_name_is_changed_and_a_refused_one_is_not(ada):
     assert page.form("/account/name").value("name") == "Ada L."
     page = await here.send(page, "/account/name", name="x" * 500)
     assert page.status == 400
-    assert "A name is one line" in page.text
+    assert "A name must be one line" in page.text
     assert page.form("/account/name").value("name") == "x" * 500
     assert (await here.open("/account")).form("/account/name").value("name") == "Ada L."
 
@@ -110,7 +110,7 @@ async def test_who_signs_in_with_the_provider_alone_is_shown_no_password_to_choo
     fields = [("csrf", csrf), ("new", NEW), ("again", NEW)]
     page = await dashboard.viewer.post("/account/password", fields)
     assert page.status == 403
-    assert "You sign in with your organization's provider" in page.text
+    assert "You sign in with your organization's identity provider" in page.text
     assert (await dashboard.viewer.open("/account")).status == 200
 
 
@@ -173,7 +173,7 @@ async def test_nobody_goes_where_they_are_no_member(ada):
     for name in ("other", "nowhere"):
         page = await here.post("/account/organization", [("csrf", csrf), ("organization", name)])
         assert page.status == 400
-        assert f"You are not in the organization '{name}'" in page.text
+        assert f"You are not a member of '{name}'" in page.text
         assert "member of acme" in page.text
 
 

@@ -161,8 +161,8 @@ async def test_a_hostile_name_stays_text(dashboard: Dashboard) -> None:
 
 async def test_last_used_is_told(dashboard: Dashboard) -> None:
     created = await key_of(dashboard, "acme", "busy")
-    await dashboard.context.keyring.authenticate(created.key)
-    await dashboard.context.keyring.flush_last_used()
+    await dashboard.context.authenticator.authenticate(created.key)
+    await dashboard.context.authenticator.flush_last_used()
     [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "busy"]
     assert key.last_used_at is not None
     assert now_ms() - key.last_used_at < DAY_MS

@@ -125,7 +125,7 @@ async def test_an_invitation_works_once(dashboard, link):
     second = Browser(dashboard.app)
     page = await second.send(page, "/invitation", **fields)
     assert page.status == 400
-    assert "This invitation was accepted" in page.text
+    assert "This invitation was already accepted" in page.text
     assert (await second.open(link)).status == 400
     assert (await second.open("/account")).path.startswith("/sign-in")
 
@@ -141,4 +141,4 @@ async def test_an_expired_invitation_says_whom_to_ask(dashboard, link):
     await write(dashboard.db, "UPDATE invitations SET expires_at = 1")
     page = await dashboard.nobody.open(link)
     assert page.status == 400
-    assert "ask an administrator of the organization for another one" in page.text
+    assert "Ask an admin of the organization for a new one" in page.text

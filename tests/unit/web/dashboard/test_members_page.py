@@ -67,7 +67,7 @@ async def test_a_changed_role_holds_at_once(furnished):
     assert (await furnished.viewer.open("/jobs/new")).status == 200
     refused = await furnished.admin.send(stale, f"{row['id']}/role", role="owner")
     assert refused.status == 400
-    assert "There is no role" in refused.text
+    assert "Unknown role" in refused.text
 
 
 async def test_who_is_removed_is_out_at_once(furnished):

@@ -79,10 +79,10 @@ async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("no-hyphens", VALUE, "cannot name a secret"),
-        ("", VALUE, "cannot name a secret"),
+        ("no-hyphens", VALUE, "is not a valid secret name"),
+        ("", VALUE, "is not a valid secret name"),
         ("MODEL_KEY", "  ", "cannot be empty"),
-        ("MODEL_KEY", "x" * 33_000, "at most 32768 bytes"),
+        ("MODEL_KEY", "x" * 33_000, "at most 32,768 bytes"),
     ],
 )
 async def test_a_refused_form_keeps_the_name_and_forgets_the_value(

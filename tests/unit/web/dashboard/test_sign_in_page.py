@@ -2,9 +2,9 @@
 
 import pytest
 
+from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import add_member
-from agentjobs.organizations.providers import Identity
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import create_user
 from agentjobs.web.openid.sign_in import Finished
@@ -52,7 +52,7 @@ async def test_a_link_signs_in_once(dashboard, ada):
     again = Browser(dashboard.app)
     page = await again.open(f"/sign-in?token={token}")
     assert page.status == 400
-    assert "used already" in page.text
+    assert "already used" in page.text
 
 
 async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ada):

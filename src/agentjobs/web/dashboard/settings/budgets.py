@@ -7,13 +7,14 @@ from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.budgets import (
     NO_LIMIT,
     Budget,
+    DailySpending,
     find_budget,
+    list_daily_spending,
     parse_usd,
     set_budget,
     usd,
     usd_text,
 )
-from agentjobs.organizations.spending import DaySpent, spent_by_day
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -72,7 +73,7 @@ def today_of(budget: Budget, spent_nanousd: int) -> _Today:
 async def _page(
     request: PageRequest, budget: Budget, typed: _Typed, *, problem: Problem | None = None
 ) -> Response:
-    days = await spent_by_day(
+    days = await list_daily_spending(
         request.db, request.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
     )
     dated = [_dated(day) for day in days]
@@ -103,7 +104,7 @@ def _limit(form: Form, name: str, label: str) -> str:
     return text
 
 
-def _dated(day: DaySpent) -> tuple[str, int]:
+def _dated(day: DailySpending) -> tuple[str, int]:
     """With the date as in 2026-01-31, which no time zone moves."""
     return iso_utc(day.day * DAY_MS)[:10], day.nanousd
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from agentjobs.organizations.invitations import invite, list_invitations, revoke_invitation
 from agentjobs.organizations.memberships import list_members, remove_member, set_role
-from agentjobs.organizations.signing_out import sign_member_out
+from agentjobs.organizations.sign_out import sign_member_out
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest

@@ -26,7 +26,7 @@ FILES = frozenset(
 _PLAIN_SOURCES = ("text", "content")
 _PICTURE_ADDRESSES = ("data:image/", "http://", "https://")
 _REFERENCES = ("file_id", "file_url")
-MOST_BLOCKS = 50_000
+MAX_BLOCKS = 50_000
 
 
 class TooManyBlocks(Exception):
@@ -51,7 +51,7 @@ def blocks_of(body: Block) -> list[Block]:
     while pending:
         one = pending.pop()
         if isinstance(one, list):
-            if len(found) + len(pending) + len(one) > MOST_BLOCKS:
+            if len(found) + len(pending) + len(one) > MAX_BLOCKS:
                 raise TooManyBlocks
             pending += [inner for inner in one if not _is_plain_text(inner)]
         elif isinstance(one, dict):
@@ -78,7 +78,7 @@ def kind_of(block: Block) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def picture_bytes(block: Block) -> int:
+def image_bytes(block: Block) -> int:
     """How much of the request is the picture itself; what only stands in its place is text."""
     source, image = block.get("source"), block.get("image_url")
     if isinstance(source, dict):
@@ -103,7 +103,7 @@ def is_opaque_file(block: Block) -> bool:
     )
 
 
-def refers_elsewhere(block: Block) -> bool:
+def is_stored_remotely(block: Block) -> bool:
     """A file that lies with the provider or on the web: its size cannot be seen from here."""
     if block.get("type") == "item_reference":
         return True

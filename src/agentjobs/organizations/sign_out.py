@@ -1,34 +1,32 @@
-"""Sessions that end before their time: one's own, by oneself; a member's, by an administrator.
+"""Ends sessions before they expire, by their user or by an admin, with entries in the audit log.
 
-Tells the audit log. Knows neither cookies nor pages.
+Knows neither cookies nor pages.
 """
 
 from agentjobs.organizations import audit
-from agentjobs.organizations.session_changes import TOPIC, end_all, session_id
+from agentjobs.organizations.sessions import TOPIC, delete_sessions, session_id
 from agentjobs.organizations.tokens import token_hash
-from agentjobs.organizations.user_audit import write_for_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 
 
 async def end_session(db: Database, token: str) -> None:
-    """Signing out of one browser."""
+    """Sign out of one browser."""
     await db.transact(_sign_out, token_hash(token), audit.current_actor())
 
 
 async def end_session_by_id(db: Database, user_id: str, id: str) -> bytes:
-    """One of the user's own, by what `list_sessions` calls it. Its hash."""
+    """End one of the user's sessions by its `SessionView.id`; returns its hash."""
     return await db.transact(_end_by_id, user_id, id, audit.current_actor())
 
 
-async def end_sessions(db: Database, user_id: str, *, but: bytes | None = None) -> int:
-    """All of a user's, but the one with this hash. How many those were."""
-    return await db.transact(_end_and_tell, user_id, but, audit.current_actor())
+async def end_sessions(db: Database, user_id: str, *, keep: bytes | None = None) -> int:
+    """End all of a user's sessions except the one with the hash `keep`; returns their number."""
+    return await db.transact(_end_sessions, user_id, keep, audit.current_actor())
 
 
 async def sign_member_out(db: Database, organization_id: str, user_id: str) -> int:
-    """Their sessions that stand in the organization end; those elsewhere are not its admins' to
-    end. How many those were."""
+    """End the member's sessions in this organization only; returns their number."""
     return await db.transact(_sign_member_out, organization_id, user_id, audit.current_actor())
 
 
@@ -48,40 +46,36 @@ async def _end_by_id(tx: Transaction, user_id: str, id: str, actor: audit.Actor)
     rows = await tx.fetch_all("SELECT hash FROM sessions WHERE user_id = :id", id=user_id)
     hashed = next((bytes(row["hash"]) for row in rows if session_id(row["hash"]) == id), None)
     if hashed is None:
-        raise Problem(
-            "not_found", "You have no such session; it is over, or was ended a moment ago."
-        )
+        raise Problem("not_found", "This session has already ended.")
     await tx.execute("DELETE FROM sessions WHERE hash = :hash", hash=hashed)
-    await _tell(tx, user_id, 1, actor)
+    await _write_audit_entry(tx, user_id, 1, actor)
     await tx.invalidate(TOPIC)
     return hashed
 
 
-async def _end_and_tell(
-    tx: Transaction, user_id: str, but: bytes | None, actor: audit.Actor
+async def _end_sessions(
+    tx: Transaction, user_id: str, keep: bytes | None, actor: audit.Actor
 ) -> int:
-    ended = await end_all(tx, user_id, but=but)
+    ended = await delete_sessions(tx, user_id, keep=keep)
     if ended:
-        await _tell(tx, user_id, ended, actor)
+        await _write_audit_entry(tx, user_id, ended, actor)
     return ended
 
 
 async def _sign_member_out(
     tx: Transaction, organization_id: str, user_id: str, actor: audit.Actor
 ) -> int:
-    here = {"organization_id": organization_id, "user_id": user_id}
+    membership = {"organization_id": organization_id, "user_id": user_id}
     member = await tx.fetch_one(
         "SELECT u.email FROM memberships m JOIN users u ON u.id = m.user_id"
         " WHERE m.organization_id = :organization_id AND m.user_id = :user_id",
-        **here,
+        **membership,
     )
     if member is None:
-        raise Problem(
-            "member_not_found", "The organization has no such member; its list shows who is in it."
-        )
+        raise Problem("member_not_found", "This user is not a member of the organization.")
     ended = await tx.execute(
         "DELETE FROM sessions WHERE organization_id = :organization_id AND user_id = :user_id",
-        **here,
+        **membership,
     )
     if ended:
         entry = audit.Entry(actor, "member.signed_out", member["email"], {"sessions": ended})
@@ -90,10 +84,10 @@ async def _sign_member_out(
     return ended
 
 
-async def _tell(tx: Transaction, user_id: str, ended: int, actor: audit.Actor) -> None:
+async def _write_audit_entry(tx: Transaction, user_id: str, ended: int, actor: audit.Actor) -> None:
     email = await _email(tx, user_id)
     entry = audit.Entry(actor, "sessions.ended", email, {"sessions": ended})
-    await write_for_user(tx, user_id, entry)
+    await audit.write_for_user(tx, user_id, entry)
 
 
 async def _email(tx: Transaction, user_id: str) -> str:

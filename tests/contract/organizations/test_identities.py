@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from agentjobs.organizations.audit import AuditFilter, list_entries
+from agentjobs.organizations.identities import Identity, resolve_identity
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import list_members, memberships_of, remove_member
 from agentjobs.organizations.password_changes import set_password
-from agentjobs.organizations.providers import Identity, user_of_identity
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_identity
 from agentjobs.store.database import Database
@@ -46,7 +46,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_who_is_known_nowhere_is_told_to_get_an_invitation(database: Database) -> None:
     await organization(database, "acme")
-    assert await problem_of(user_of_identity(database, CLOSED, ADA)) == "not_invited"
+    assert await problem_of(resolve_identity(database, CLOSED, ADA)) == "not_invited"
     assert await database.fetch_all("SELECT id FROM users") == []
 
 
@@ -55,12 +55,12 @@ async def test_a_user_of_the_same_verified_address_is_linked_and_stays_the_same(
 ) -> None:
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
-    assert await problem_of(user_of_identity(database, CLOSED, UNVERIFIED)) == "email_not_verified"
-    linked = await user_of_identity(database, CLOSED, ADA)
+    assert await problem_of(resolve_identity(database, CLOSED, UNVERIFIED)) == "email_not_verified"
+    linked = await resolve_identity(database, CLOSED, ADA)
     assert (linked.id, linked.has_provider) == (ada.id, True)
     # From now on by the subject: addresses change.
     renamed = msgspec.structs.replace(UNVERIFIED, email="countess@example.com")
-    assert (await user_of_identity(database, CLOSED, renamed)).id == ada.id
+    assert (await resolve_identity(database, CLOSED, renamed)).id == ada.id
 
 
 async def test_whoever_chose_a_password_before_the_address_was_proven_is_shut_out(
@@ -70,11 +70,11 @@ async def test_whoever_chose_a_password_before_the_address_was_proven_is_shut_ou
     ada = await member(database, acme, "ada@example.com")
     await set_password(database, ada.id, PASSWORD)
     await start_session(database, CLOSED, ada.id, ORIGIN)
-    assert not (await user_of_identity(database, CLOSED, ADA)).has_password
+    assert not (await resolve_identity(database, CLOSED, ADA)).has_password
     assert await list_sessions(database, ada.id) == []
     # Only the first time: a password chosen after it is theirs.
     await set_password(database, ada.id, PASSWORD)
-    assert (await user_of_identity(database, CLOSED, ADA)).has_password
+    assert (await resolve_identity(database, CLOSED, ADA)).has_password
 
 
 async def test_another_account_with_the_same_address_does_not_take_the_user_over(
@@ -82,12 +82,12 @@ async def test_another_account_with_the_same_address_does_not_take_the_user_over
 ) -> None:
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
-    await user_of_identity(database, CLOSED, ADA)
+    await resolve_identity(database, CLOSED, ADA)
     heir = msgspec.structs.replace(ADA, subject="another")
-    assert await problem_of(user_of_identity(database, CLOSED, heir)) == "other_identity"
+    assert await problem_of(resolve_identity(database, CLOSED, heir)) == "other_identity"
     # But the operator may move to another provider.
     moved = msgspec.structs.replace(ADA, issuer="https://new.example.com", subject="another")
-    assert (await user_of_identity(database, CLOSED, moved)).id == ada.id
+    assert (await resolve_identity(database, CLOSED, moved)).id == ada.id
 
 
 async def test_an_invitation_lets_its_own_verified_address_in(database: Database) -> None:
@@ -95,22 +95,22 @@ async def test_an_invitation_lets_its_own_verified_address_in(database: Database
     _, token = await invite(database, acme, "ada@example.com", "admin")
     bob = msgspec.structs.replace(ADA, email="bob@example.com")
     for identity, code in ((UNVERIFIED, "email_not_verified"), (bob, "other_invitation")):
-        coming = user_of_identity(database, CLOSED, identity, invitation=token)
+        coming = resolve_identity(database, CLOSED, identity, invitation=token)
         assert await problem_of(coming) == code
-    user = await user_of_identity(database, CLOSED, ADA, invitation=token)
+    user = await resolve_identity(database, CLOSED, ADA, invitation=token)
     assert (user.email, user.name, user.has_provider) == ("ada@example.com", "Ada L.", True)
     assert [(each.organization, each.role) for each in await memberships_of(database, user.id)] == [
         ("acme", "admin")
     ]
     # The page may be sent twice.
-    assert (await user_of_identity(database, CLOSED, ADA, invitation=token)).id == user.id
+    assert (await resolve_identity(database, CLOSED, ADA, invitation=token)).id == user.id
 
 
 async def test_a_known_user_accepts_an_invitation_on_the_way_in(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     ada = await member(database, acme, "ada@example.com")
     _, token = await invite(database, other, "ada@example.com", "viewer")
-    await user_of_identity(database, CLOSED, ADA, invitation=token)
+    await resolve_identity(database, CLOSED, ADA, invitation=token)
     assert len(await memberships_of(database, ada.id)) == 2
 
 
@@ -118,12 +118,12 @@ async def test_people_of_the_house_join_by_themselves(database: Database) -> Non
     acme = await organization(database, "acme")
     for email in ("x@sub.example.com", "x@notexample.com", "x@example.com.evil.org"):
         stranger = msgspec.structs.replace(ADA, subject=email, email=email)
-        assert await problem_of(user_of_identity(database, JOINING, stranger)) == "not_invited"
-    unverified = user_of_identity(database, JOINING, UNVERIFIED)
+        assert await problem_of(resolve_identity(database, JOINING, stranger)) == "not_invited"
+    unverified = resolve_identity(database, JOINING, UNVERIFIED)
     assert await problem_of(unverified) == "email_not_verified"
     for email in ("ada@example.com", "bob@b.org"):
         identity = msgspec.structs.replace(ADA, subject=email, email=email)
-        await user_of_identity(database, JOINING, identity)
+        await resolve_identity(database, JOINING, identity)
     assert [(each.email, each.role) for each in await list_members(database, acme)] == [
         ("ada@example.com", "member"),
         ("bob@b.org", "member"),
@@ -133,7 +133,7 @@ async def test_people_of_the_house_join_by_themselves(database: Database) -> Non
 async def test_who_was_removed_does_not_join_again(database: Database) -> None:
     acme = await organization(database, "acme")
     await member(database, acme, "root@example.com", "admin")
-    user = await user_of_identity(database, JOINING, ADA)
+    user = await resolve_identity(database, JOINING, ADA)
     await remove_member(database, acme, user.id)
     signing_in = sign_in_with_identity(database, JOINING, ADA, ORIGIN)
     assert await problem_of(signing_in) == "no_membership"
@@ -148,7 +148,7 @@ async def test_the_same_person_coming_twice_at_once_is_one_user(
     try:
         users = await asyncio.gather(
             *(
-                user_of_identity(db, JOINING, ADA)
+                resolve_identity(db, JOINING, ADA)
                 for db in (database, elsewhere, database, elsewhere)
             )
         )

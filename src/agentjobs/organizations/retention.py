@@ -1,4 +1,4 @@
-"""Deletes what past sign-ins left behind: sessions, links, counts of failures, form tokens."""
+"""Deletes expired sessions, sign-in links, counters of failed sign-ins and used form tokens."""
 
 from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.organizations.throttle import WINDOW_MS
@@ -6,17 +6,17 @@ from agentjobs.store.database import Database, Transaction
 
 _HOUR_MS = 3_600 * SECOND_MS
 _BATCH = 500
-_OVER = (
+_EXPIRED_ROWS = (
     ("sessions", "hash", "expires_at <= :now OR seen_at <= :idle OR created_at <= :oldest"),
     ("sign_in_links", "hash", "expires_at <= :now"),
-    # No session that could send one again is older than this.
+    # Sessions that could submit these again have expired.
     ("used_form_tokens", "hash", "used_at <= :oldest"),
     ("sign_in_failures", "subject", "since <= :window"),
 )
 
 
 async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_days: float) -> int:
-    """Delete what is over, a batch of each kind; returns how many rows that were."""
+    """Delete one batch of expired rows per table; returns the number of deleted rows."""
     bounds = {
         "now": now,
         "idle": now - int(idle_hours * _HOUR_MS),
@@ -24,15 +24,15 @@ async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_d
         "window": now - WINDOW_MS,
     }
     pruned = 0
-    for table, key, is_over in _OVER:
-        # Found by a reader: nobody who writes waits for the scan.
-        needed = {name: bounds[name] for name in bounds if f":{name}" in is_over}
+    for table, key, condition in _EXPIRED_ROWS:
+        # A separate read finds the rows, so that writers do not wait for the scan.
+        values = {name: bounds[name] for name in bounds if f":{name}" in condition}
         rows = await db.fetch_all(
-            f"SELECT {key} AS key FROM {table} WHERE {is_over} LIMIT {_BATCH}", **needed
+            f"SELECT {key} AS key FROM {table} WHERE {condition} LIMIT {_BATCH}", **values
         )
         if rows:
-            statement = f"DELETE FROM {table} WHERE {key} = :key AND ({is_over})"
-            await db.transact(_delete, statement, [{"key": row["key"], **needed} for row in rows])
+            statement = f"DELETE FROM {table} WHERE {key} = :key AND ({condition})"
+            await db.transact(_delete, statement, [{"key": row["key"], **values} for row in rows])
         pruned += len(rows)
     return pruned
 

@@ -7,7 +7,7 @@ import msgspec
 from agentjobs.gateway.upstream import Api
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not forwarded, or could not be; the message says what to do next."""
 
     def __init__(self, status: int, code: str, message: str, *, again: bool = False) -> None:
@@ -31,7 +31,7 @@ _ANTHROPIC_TYPES = {
 _OPENAI_TYPES = {402: "insufficient_quota", 429: "rate_limit_exceeded"}
 
 
-def error_body(api: Api, refused: Refused) -> bytes:
+def error_body(api: Api, refused: RequestRefused) -> bytes:
     said: dict[str, Any] = {"message": refused.message}
     if api == "anthropic":
         said |= {

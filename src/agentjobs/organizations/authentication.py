@@ -1,7 +1,7 @@
-"""Who is calling: a bearer token turned into a Caller, from memory where that is safe.
+"""Authenticates API keys: turns a bearer token into a Caller, from a cache where that is safe.
 
-The memory is dropped whenever a key or an organization changes anywhere, and not used while
-such changes could be missed.
+The cache is cleared whenever a key or an organization changes in any process, and bypassed while
+changes could be missed.
 """
 
 import hmac
@@ -12,13 +12,13 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
-_MOST_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """An organization as seen through one of its keys, or by one of its people.
+    """An organization, accessed with one of its keys or by one of its users.
 
-    `key_id` is the identifier of the key or the user, `name` what people call it.
+    `key_id` is the identifier of the key or the user, `name` its display name.
     """
 
     organization_id: str
@@ -30,24 +30,24 @@ class Caller(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _CachedKey(msgspec.Struct, frozen=True):
     caller: Caller
     expires_at: int | None
 
 
-class KeyRing:
+class ApiKeyAuthenticator:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._known: dict[bytes, _Known] = {}
+        self._cached: dict[bytes, _CachedKey] = {}
         self._generation = 0
         self._used: dict[str, int] = {}
         for topic in ("keys", "organizations"):
-            db.changes.on(topic, self._forget)
+            db.changes.on(topic, self._clear)
 
     async def authenticate(self, token: str) -> Caller | None:
         """None for a token that is malformed, unknown, expired or revoked."""
         hashed = token_hash(token)
-        known = self._known.get(hashed) if self._db.changes.live else None
+        known = self._cached.get(hashed) if self._db.changes.live else None
         if known is None and is_well_formed(token, API_KEY_PREFIX):
             known = await self._read(hashed)
         now = now_ms()
@@ -57,7 +57,7 @@ class KeyRing:
         return known.caller
 
     async def flush_last_used(self) -> None:
-        """Write down when keys were last used; called now and then instead of per request."""
+        """Store when keys were last used. Runs periodically instead of per request."""
         used, self._used = self._used, {}
         if not used:
             return
@@ -67,11 +67,11 @@ class KeyRing:
             self._used = used | self._used
             raise
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._generation += 1
-        self._known.clear()
+        self._cached.clear()
 
-    async def _read(self, hashed: bytes) -> _Known | None:
+    async def _read(self, hashed: bytes) -> _CachedKey | None:
         generation = self._generation
         row = await self._db.fetch_one(
             "SELECT k.id, k.hash, k.name, k.scope, k.git_write, k.expires_at,"
@@ -91,17 +91,17 @@ class KeyRing:
             git_write=bool(row["git_write"]),
             name=row["name"],
         )
-        known = _Known(caller, row["expires_at"])
-        # A change that arrived while we read may be about this very key: do not remember then.
+        known = _CachedKey(caller, row["expires_at"])
+        # A change that arrived during the read may concern this key: do not cache the row then.
         if generation == self._generation:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[hashed] = known
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            self._cached[hashed] = known
         return known
 
 
 async def _record_use(tx: Transaction, used: dict[str, int]) -> None:
-    # In one order for all servers, or two of them could wait for each other.
+    # Every server updates in the same order; otherwise two of them could deadlock.
     for key_id, at_ms in sorted(used.items()):
         await tx.execute(
             "UPDATE api_keys SET last_used_at = :at WHERE id = :id", id=key_id, at=at_ms
