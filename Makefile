@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # Tests share the machine with databases, git and sandboxes of their own, and many wait for a time to pass.
 JOBS   ?= 3
 PYTEST_ARGS ?=
+# Where a machine forbids bytecode files, every process of the tests would compile what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev

@@ -1,99 +1,197 @@
-"""`agentjobs` in a process of its own that needs not load it first: a copy of one that has.
+"""`agentjobs` in a process of its own, forked from a server that has imported it already.
 
-Loading takes nine tenths of a short command's time. Whatever is to be shown of the start itself
-belongs to a real one.
+Importing takes most of the CPU time of a short command and half of a service's start. Tests of the
+start itself run the installed program.
 """
 
+import array
 import atexit
+import gc
 import json
 import os
+import random
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import cache
 from typing import IO, Any
 
-_SECONDS = 60
-_one_after_the_other = threading.Lock()
+_COMMAND_SECONDS = 60
+_HEADER_BYTES = 8
+
+
+class ForkedProcess:
+    """What tests use of `subprocess.Popen`, for a process that is not a child of this one."""
+
+    def __init__(self, server: "_Server", pid: int, stdout: IO[str] | None) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._server = server
+        self._pidfd = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self._has_ended(0):
+            self.returncode = self._server.call({"reap": self.pid})["code"]
+            os.close(self._pidfd)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        if self.returncode is None and not self._has_ended(timeout):
+            raise subprocess.TimeoutExpired("agentjobs", timeout)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _has_ended(self, timeout: float) -> bool:
+        waiting = select.poll()
+        waiting.register(self._pidfd, select.POLLIN)
+        return bool(waiting.poll(timeout * 1_000))
 
 
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], typed: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` of the program would say."""
-    asked = {"arguments": list(arguments), "environment": dict(environment), "typed": typed}
-    with _one_after_the_other:
-        warm = _warm()
-        assert warm.stdin is not None
-        assert warm.stdout is not None
-        warm.stdin.write(json.dumps(asked) + "\n")
-        warm.stdin.flush()
-        told = json.loads(warm.stdout.readline())
-    return subprocess.CompletedProcess(list(arguments), told["code"], told["out"], told["err"])
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, as `subprocess.run` would."""
+    with (
+        tempfile.TemporaryFile() as stdin,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+    ):
+        stdin.write(typed.encode())
+        stdin.seek(0)
+        streams = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
+        server = _server()
+        process = ForkedProcess(server, server.fork(arguments, environment, streams), None)
+        code = process.wait(_COMMAND_SECONDS)
+        return subprocess.CompletedProcess(list(arguments), code, _text(stdout), _text(stderr))
+
+
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str], stderr: IO[str]
+) -> ForkedProcess:
+    """Start a service that leads a process group, as one started from a terminal does."""
+    readable, writable = os.pipe()
+    with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a descriptor, not a path
+        server = _server()
+        streams = [stdin.fileno(), writable, stderr.fileno()]
+        pid = server.fork(arguments, environment, streams, leads_group=True)
+    os.close(writable)
+    return ForkedProcess(server, pid, os.fdopen(readable))
+
+
+class _Server:
+    """The process that forks, at the other end of a socket; one request at a time."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.preloaded_cli", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+            )
+        self._lock = threading.Lock()
+        atexit.register(self._close)
+
+    def fork(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        *,
+        leads_group: bool = False,
+    ) -> int:
+        request = {
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "leads_group": leads_group,
+        }
+        pid: int = self.call({"fork": request}, streams)["pid"]
+        return pid
+
+    def call(self, request: dict[str, Any], streams: Sequence[int] = ()) -> dict[str, Any]:
+        with self._lock:
+            _send(self._socket, request, streams)
+            return _receive(self._socket)[0]
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._process.wait()
 
 
 @cache
-def _warm() -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.preloaded_cli"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    atexit.register(_end, process)
-    return process
+def _server() -> _Server:
+    return _Server()
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    process.communicate()
-
-
-def _serve() -> None:
-    """Reads what is asked, a line each, until there is no more."""
-    # All that an administrative command loads.
+def _serve(connection: socket.socket) -> None:
+    # Everything that an administrative command or a service imports.
+    import agentjobs.app.services
     import agentjobs.cli.admin
     import agentjobs.cli.main
     import agentjobs.organizations.organizations
     import agentjobs.repos.connect
     import agentjobs.store.opening  # noqa: F401
 
-    for line in sys.stdin:
-        sys.stdout.write(json.dumps(_answer(json.loads(line))) + "\n")
-        sys.stdout.flush()
-
-
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
-    with ExitStack() as opened:
-        given, out, err = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-        given.write(asked["typed"].encode())
-        given.seek(0)
+    # The children do not copy pages because a collector touched them.
+    gc.collect()
+    gc.freeze()
+    while True:
+        try:
+            request, streams = _receive(connection)
+        except EOFError:
+            return
+        if "reap" in request:
+            status = os.waitpid(request["reap"], 0)[1]
+            _send(connection, {"code": os.waitstatus_to_exitcode(status)})
+            continue
         pid = os.fork()
         if pid == 0:
-            _become(asked, (given, out, err))
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return {"code": code, "out": _text(out), "err": _text(err)}
+            connection.close()
+            _become(request["fork"], streams)
+        for stream in streams:
+            os.close(stream)
+        _send(connection, {"pid": pid})
 
 
-def _become(asked: dict[str, Any], streams: Sequence[IO[bytes]]) -> None:
-    from signal import alarm
+def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
+    import faulthandler
 
     from agentjobs.cli.main import main
 
     code = 1
     try:
-        alarm(_SECONDS)
+        if request["leads_group"]:
+            os.setpgid(0, 0)
         for number, stream in enumerate(streams):
-            os.dup2(stream.fileno(), number)
+            os.dup2(stream, number)
+            os.close(stream)
         os.environ.clear()
-        os.environ.update(asked["environment"])
-        sys.argv = ["agentjobs", *asked["arguments"]]
+        os.environ.update(request["environment"])
+        random.seed()
+        faulthandler.enable()
+        sys.argv = ["agentjobs", *request["arguments"]]
         # The program calls itself by this, and not by the module that was started.
         sys.modules["__main__"].__package__ = ""
         sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         main()
+    except Exception:  # noqa: BLE001 - the process ends here, whatever it was
+        traceback.print_exc()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
@@ -102,10 +200,28 @@ def _become(asked: dict[str, Any], streams: Sequence[IO[bytes]]) -> None:
         os._exit(code)
 
 
+def _send(connection: socket.socket, message: dict[str, Any], streams: Sequence[int] = ()) -> None:
+    body = json.dumps(message).encode()
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))] if streams else []
+    connection.sendmsg([len(body).to_bytes(_HEADER_BYTES)], rights)
+    connection.sendall(body)
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Raises EOFError when the other end is gone."""
+    header, streams, _, _ = socket.recv_fds(connection, _HEADER_BYTES, 3)
+    body = b""
+    while header and len(body) < int.from_bytes(header):
+        body += connection.recv(int.from_bytes(header) - len(body))
+    if not header:
+        raise EOFError
+    return json.loads(body), list(streams)
+
+
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
     return stream.read().decode("utf-8", "replace")
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -16,6 +16,7 @@ import httpx
 
 from tests.support import preloaded_cli
 
+# Started as an operator starts it, by the tests of the start itself.
 PROGRAM = str(Path(sys.executable).with_name("agentjobs"))
 AGENTS = '''
 [[agents]]
@@ -87,7 +88,7 @@ class Service:
     data_dir: Path
     environment: dict[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ("up",)
-    process: subprocess.Popen[str] | None = None
+    process: preloaded_cli.ForkedProcess | None = None
     base_url: str = ""
     clients: list[httpx.Client] = field(default_factory=list)
 
@@ -102,14 +103,10 @@ class Service:
             config.write_text(AGENTS)
         listening = () if "worker" in self.command else ("--port", "0")
         with (self.data_dir / f"{self.command[0]}.log").open("a") as log:
-            self.process = subprocess.Popen(
-                [PROGRAM, *self.command, "--data-dir", str(self.data_dir), *listening],
-                env=self._environment(),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                # As from a terminal: a group of its own, which Ctrl-C reaches as a whole.
-                process_group=0,
+            self.process = preloaded_cli.start(
+                [*self.command, "--data-dir", str(self.data_dir), *listening],
+                self._environment(),
+                log,
             )
         if listening:
             assert self.process.stdout is not None
