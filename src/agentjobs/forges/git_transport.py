@@ -46,14 +46,14 @@ class GitTransport:
             yield Remote(url, authorization, pinned=pinned)
             return
         async with open_tunnel(
-            host, port, self._allowed, most_bytes=self._most_bytes, lookup=self._lookup
+            host, port, self._allowed, max_bytes=self._most_bytes, lookup=self._lookup
         ) as (tunnel, proxy):
             try:
                 yield Remote(url, authorization, proxy, self._certificates)
             except Exception:
                 if tunnel.refusal is None:
                     raise
-                raise _closed(tunnel.refusal, may_pass=tunnel.may_pass) from None
+                raise _closed(tunnel.refusal, may_pass=tunnel.is_temporary) from None
 
     async def refuse_open_http(self, url: str) -> None:
         """Raises ForgeError if it is plain http to any address that the operator does not list."""
@@ -78,7 +78,7 @@ class GitTransport:
 
     def _refuse_unlisted(self, host: str, address: str) -> None:
         try:
-            filter_permitted(host, [address], self._allowed.alone())
+            filter_permitted(host, [address], self._allowed.without_public())
         except BlockedAddress:
             setting = self._allowed.setting
             raise ForgeError(

@@ -51,7 +51,7 @@ def parse_receiver(
     is_tls = url.scheme == "https"
     # Plain http only goes to networks that the operator listed, and never through the proxy.
     origin = Origin(url.raw_host, url.port, *((tls, proxy) if is_tls else (None, None)))
-    permitted = allowed if is_tls else allowed.alone()
+    permitted = allowed if is_tls else allowed.without_public()
     headers = (("Host", url.host_port_subcomponent or ""), *_base_headers())
     request_start = f"POST {url.raw_path_qs} HTTP/1.1\r\n{_format_headers(headers)}"
     return Receiver(origin, permitted, request_start, headers, _check_host(origin, permitted))

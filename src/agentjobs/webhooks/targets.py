@@ -68,7 +68,7 @@ def _check_permitted(host: str, addresses: Sequence[str], allowed: AllowList) ->
 
 def _check_listed(host: str, addresses: Iterable[str], allowed: AllowList) -> None:
     for address in addresses:
-        if refusal_reason(address, allowed.alone()):
+        if refusal_reason(address, allowed.without_public()):
             reason = address if address == host else f"{host}: {address}"
             raise _only_https(f"{reason} is not among them", allowed)
 
@@ -121,7 +121,7 @@ def _parsed(url: str) -> tuple[str, str, bool]:
     literal = _literal(host)
     written = f"[{host}]" if is_bracketed else host
     _refuse_if(
-        (literal is None and is_bracketed, f"names no host: {host!r} is no IP address"),
+        (literal is None and is_bracketed, f"names no host: {host!r} is not an IP address"),
         (
             literal not in {None, written},
             f"spells an IP address in an unusual way: write {literal} instead of {written}",

@@ -43,7 +43,7 @@ class World:
     async def run(self, *argv: str, bundle: Path | None) -> SandboxReport:
         doors = [
             Door(port=port, protocol=protocol, environment=self._variables(port))
-            for port, protocol in self.egress.doors.items()
+            for port, protocol in self.egress.ports.items()
         ]
         task = self.room.task(
             *argv, doors=tuple(doors), hosts=self.egress.hosts, read_only=python_files()

@@ -327,7 +327,7 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
                 protocol=protocol,
                 environment=egress.environment if port == PROXY_PORT else {},
             )
-            for port, protocol in egress.doors.items()
+            for port, protocol in egress.ports.items()
         ),
     )
     await egress.close()

@@ -307,7 +307,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
         hosts=egress.hosts,
         doors=tuple(
             Door(port=port, protocol=protocol, environment=proxy_at(port, egress))
-            for port, protocol in egress.doors.items()
+            for port, protocol in egress.ports.items()
         ),
     )
     await egress.close()

@@ -89,7 +89,7 @@ async def way_to(handler: Handler, *patterns: str, lookup: Lookup = lookup) -> A
         lookup=lookup,
     )
     loop = asyncio.get_running_loop()
-    door = await loop.create_server(made.doors[PROXY_PORT], "127.0.0.1", 0)
+    door = await loop.create_server(made.ports[PROXY_PORT], "127.0.0.1", 0)
     try:
         yield Way(made, door.sockets[0].getsockname()[1], port, refused)
     finally:
@@ -301,7 +301,7 @@ def test_a_client_that_leaves_without_a_word_leaves_nothing_behind(on_loop: OnLo
                 writer.close()
             _, writer = await way.tunnel()
             writer.transport.abort()
-            await eventually(lambda: not way.egress._conversations)
+            await eventually(lambda: not way.egress._connections)
 
     on_loop(check())
 
@@ -326,7 +326,7 @@ def test_a_host_that_never_answers_is_given_up(
             async with way_to(_hang_up, "silent.test", lookup=names.lookup) as way:
                 answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 504 ")
-                assert way.refused == ["silent.test:443 could not be reached: no answer in time"]
+                assert way.refused == ["silent.test:443 could not be reached: connection timed out"]
 
     on_loop(check())
 
@@ -379,7 +379,7 @@ def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> N
 def test_connections_are_bounded_and_too_many_are_noted_once(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(egress, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(egress, "MAX_CONNECTIONS", 3)
 
     async def check() -> None:
         async with way_to(_echo_at_the_end) as way:
@@ -390,7 +390,7 @@ def test_connections_are_bounded_and_too_many_are_noted_once(
             assert way.refused == ["more than 3 connections at once are refused"]
             for _, writer in held:
                 writer.close()
-            await eventually(lambda: not way.egress._conversations)
+            await eventually(lambda: not way.egress._connections)
             _, writer = await way.tunnel()
             writer.close()
 
@@ -400,7 +400,7 @@ def test_connections_are_bounded_and_too_many_are_noted_once(
 def test_refusals_are_noted_once_each_and_not_without_end(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "MOST_NOTES", 2)
+    monkeypatch.setattr(policy, "MAX_REPORTS", 2)
 
     async def check() -> None:
         async with way_to(_hang_up) as way:
@@ -409,7 +409,7 @@ def test_refusals_are_noted_once_each_and_not_without_end(
             assert way.refused == [
                 "a.evil:443 is not in this agent's network list",
                 "b.evil:443 is not in this agent's network list",
-                "further refused connections are not shown",
+                "further refused connections are not logged",
             ]
 
     on_loop(check())
@@ -426,7 +426,7 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(on_loop: OnLoop) -> No
 
 async def test_without_a_list_there_are_no_doors() -> None:
     made = Egress([], AllowList(), lambda _reason: None)
-    assert (made.doors, made.hosts, made.environment) == ({}, {}, {})
+    assert (made.ports, made.hosts, made.environment) == ({}, {}, {})
     await made.close()
 
 
@@ -438,7 +438,7 @@ async def test_every_host_named_in_full_has_an_address_and_its_ports_have_doors(
         reserved_ports=(8462,),
     )
     assert made.hosts == {"a.test": "127.88.0.1", "b.test": "127.88.0.2", "d.test": "127.88.0.3"}
-    assert sorted(made.doors) == [22, 80, 443, PROXY_PORT, 8443]
+    assert sorted(made.ports) == [22, 80, 443, PROXY_PORT, 8443]
     assert made.environment["https_proxy"] == "http://{address}"
 
 

@@ -43,7 +43,7 @@ class World:
                 protocol=protocol,
                 environment=self.egress.environment if port == PROXY_PORT else {},
             )
-            for port, protocol in self.egress.doors.items()
+            for port, protocol in self.egress.ports.items()
         )
         certificates = "/workspace/authority.pem"
         environment = {

@@ -91,7 +91,7 @@ async def test_a_name_without_an_answer_keeps_no_other_waiting(
             return names.lookup(host) if host == "silent.test" else ["127.0.0.1"]
 
         async with asyncio.timeout(30), new_session(LOOPBACK, lookup=lookup) as session:
-            for _ in range(sessions.LOOKUPS_AT_ONCE + 1):
+            for _ in range(sessions.MAX_LOOKUPS + 1):
                 with pytest.raises(aiohttp.ClientConnectorError, match="was not resolved within"):
                     await session.get("http://silent.test/")
             url = f"http://good.test:{server.http_port}/hello"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agentjobs.outbound.egress.tunnel import MOST_CONNECTIONS, Tunnel, open_tunnel
+from agentjobs.outbound.egress.tunnel import MAX_CONNECTIONS, Tunnel, open_tunnel
 from agentjobs.outbound.guard.addresses import AllowList
 
 HERE = AllowList.parse(["127.0.0.0/8"])
@@ -63,7 +63,7 @@ def connect(proxy: str, target: str, credential: str | None = None) -> bytes:
 async def test_it_leads_to_its_host_and_counts_what_comes_back() -> None:
     async with (
         echoing() as (port, heard),
-        open_tunnel("git.test", port, HERE, most_bytes=100, lookup=to_here) as (tunnel, proxy),
+        open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
     ):
         assert await said(proxy, connect(proxy, f"GIT.test:{port}"), b"hello") == b"hello"
         assert (b"".join(heard), tunnel.received_bytes, tunnel.refusal) == (b"hello", 5, None)
@@ -72,7 +72,7 @@ async def test_it_leads_to_its_host_and_counts_what_comes_back() -> None:
 async def test_a_stranger_on_this_machine_gets_nowhere_and_spoils_nothing() -> None:
     async with (
         echoing() as (port, heard),
-        open_tunnel("git.test", port, HERE, most_bytes=100, lookup=to_here) as (tunnel, proxy),
+        open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
     ):
         for credential in ("", "agentjobs:", "agentjobs:guess", "agentjobs"):
             answer = await said(proxy, connect(proxy, f"git.test:{port}", credential))
@@ -87,7 +87,7 @@ async def test_a_stranger_on_this_machine_gets_nowhere_and_spoils_nothing() -> N
 async def test_it_leads_nowhere_else(target: str) -> None:
     async with (
         echoing() as (port, heard),
-        open_tunnel("git.test", port, HERE, most_bytes=100, lookup=to_here) as (tunnel, proxy),
+        open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
     ):
         answer = await said(proxy, connect(proxy, target.format(port=port)))
         assert answer.startswith(b"HTTP/1.1 403 ")
@@ -98,7 +98,7 @@ async def test_it_leads_nowhere_else(target: str) -> None:
 async def test_a_plain_request_is_not_passed_on() -> None:
     async with (
         echoing() as (port, heard),
-        open_tunnel("git.test", port, HERE, most_bytes=100, lookup=to_here) as (_, proxy),
+        open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (_, proxy),
     ):
         request = connect(proxy, "x").replace(b"CONNECT x", f"GET http://git.test:{port}/".encode())
         assert (await said(proxy, request)).startswith(b"HTTP/1.1 403 ")
@@ -113,7 +113,7 @@ async def refusal_of(tunnel: Tunnel, proxy: str, port: int) -> str:
 async def test_a_private_address_behind_a_name_is_refused_in_words() -> None:
     async with (
         echoing() as (port, heard),
-        open_tunnel("git.test", port, AllowList(), most_bytes=9, lookup=to_here) as (tunnel, proxy),
+        open_tunnel("git.test", port, AllowList(), max_bytes=9, lookup=to_here) as (tunnel, proxy),
     ):
         told = await refusal_of(tunnel, proxy, port)
         assert told == (
@@ -128,7 +128,7 @@ async def test_a_name_that_changes_its_mind_is_judged_each_time() -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel(
-            "git.test", port, HERE, most_bytes=9, lookup=lambda _: next(answers)
+            "git.test", port, HERE, max_bytes=9, lookup=lambda _: next(answers)
         ) as (tunnel, proxy),
     ):  # fmt: skip
         assert await said(proxy, connect(proxy, f"git.test:{port}"), b"one") == b"one"
@@ -139,16 +139,16 @@ async def test_a_name_that_changes_its_mind_is_judged_each_time() -> None:
 async def test_more_than_was_granted_does_not_arrive() -> None:
     async with (
         echoing() as (port, _),
-        open_tunnel("git.test", port, HERE, most_bytes=2**20, lookup=to_here) as (tunnel, proxy),
+        open_tunnel("git.test", port, HERE, max_bytes=2**20, lookup=to_here) as (tunnel, proxy),
     ):
         arrived = await said(proxy, connect(proxy, f"git.test:{port}"), bytes(3 * 2**20))
         assert len(arrived) <= 2**20
-        assert tunnel.refusal == "It is larger than the 1 MiB that may be fetched."
+        assert tunnel.refusal == "It is larger than the limit of 1 MiB."
 
 
 async def test_its_end_ends_all_that_is_under_way() -> None:
     async with echoing() as (port, _):
-        async with open_tunnel("git.test", port, HERE, most_bytes=9, lookup=to_here) as (_, proxy):
+        async with open_tunnel("git.test", port, HERE, max_bytes=9, lookup=to_here) as (_, proxy):
             reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
             writer.write(connect(proxy, f"git.test:{port}"))
             await reader.readuntil(b"\r\n\r\n")
@@ -159,10 +159,10 @@ async def test_its_end_ends_all_that_is_under_way() -> None:
 
 
 async def test_there_is_a_bound_on_connections() -> None:
-    async with open_tunnel("git.test", 1, HERE, most_bytes=9, lookup=to_here) as (_, proxy):
+    async with open_tunnel("git.test", 1, HERE, max_bytes=9, lookup=to_here) as (_, proxy):
         port = urlsplit(proxy).port
         many = [
-            await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 1)
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS + 1)
         ]
         assert await rest_of(many[-1][0]) == b""
         for _, writer in many:

@@ -234,7 +234,7 @@ async def test_http_reaches_listed_addresses_only() -> None:
             attempt = await send(opened, f"http://{host}/")
             assert (attempt.error_class, attempt.address) == ("blocked_address", None)
             assert (attempt.error or "").endswith(
-                "8.8.8.8 is an address that is not listed; AGENTJOBS_WEBHOOKS_ALLOW lists what may "
+                "8.8.8.8 is not a listed address; AGENTJOBS_WEBHOOKS_ALLOW lists what may "
                 "be reached, and http is limited to these"
             )
 

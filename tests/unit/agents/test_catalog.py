@@ -103,7 +103,7 @@ def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) 
         ({"network": [""]}, r"agents\[0\].network"),
         (
             {"network": ["https://packages.test/simple"]},
-            r"agents\[0\].network: .*write only its host",
+            r"agents\[0\].network: .*write only host or host:port",
         ),
         ({"preset": "cursor"}, r"preset: is none of the presets \(claude-code, codex"),
         ({"preset": "codex"}, r"command: is made by the preset"),

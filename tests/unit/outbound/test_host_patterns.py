@@ -51,9 +51,9 @@ def test_it_permits_nothing_else(text: str, host: str, port: int) -> None:
         ("a..test", "not a host"),
         ("a" * 64 + ".test", "not a host"),
         ("a.test\nb.test", "not a host"),
-        ("https://example.com", "write only its host"),
-        ("example.com/path", "write only its host"),
-        ("me@example.com", "write only its host"),
+        ("https://example.com", "write only host or host:port"),
+        ("example.com/path", "write only host or host:port"),
+        ("me@example.com", "write only host or host:port"),
         ("*", "star"),
         ("a.*.test", "star"),
         ("*example.com", "star"),
@@ -70,8 +70,8 @@ def test_it_permits_nothing_else(text: str, host: str, port: int) -> None:
         ("0x7f.1", "not a host"),
         ("127.1", "not a host"),
         ("010.0.0.1", "not a host"),
-        ("localhost", "alone on localhost"),
-        ("a.localhost:80", "alone on localhost"),
+        ("localhost", "own sandbox"),
+        ("a.localhost:80", "own sandbox"),
     ],
 )
 def test_a_mistake_is_named_with_what_would_be_right(text: str, words: str) -> None:

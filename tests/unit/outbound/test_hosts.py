@@ -35,7 +35,10 @@ def test_an_address_is_judged(host: str) -> None:
     ],
 )
 def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) -> None:
-    assert host_refusal_reason(host, EVERYTHING) == f"{host} is no plain IP address: write {plain}"
+    assert (
+        host_refusal_reason(host, EVERYTHING)
+        == f"{host} is not a canonical IP address: write {plain}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.egress.http_head import HeadError, parse_answer, parse_request
+from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
 
 
 def test_a_tunnel_names_host_and_port() -> None:
@@ -36,7 +36,7 @@ def test_the_onward_head_names_the_real_host_and_closes_after_the_answer() -> No
         b"TE: trailers\r\nUpgrade: h2c\r\nconnection: X-One , X-Two\r\nx-one: 1\r\n"
         b"X-Three: \xe9\r\nContent-Length: 3\r\n\r\n"
     )
-    assert request.onward() == (
+    assert request.to_server() == (
         b"POST /x HTTP/1.0\r\nHost: a.test:81\r\nX-Three: \xe9\r\nContent-Length: 3\r\n"
         b"Connection: close\r\n\r\n"
     )
@@ -47,16 +47,16 @@ def test_a_client_cannot_have_the_framing_of_its_body_removed() -> None:
         b"POST http://a.test/ HTTP/1.1\r\nConnection: content-length, transfer-encoding, host\r\n"
         b"Content-Length: 3\r\n\r\n"
     )
-    assert b"Content-Length: 3\r\n" in request.onward()
-    assert b"Host: a.test\r\n" in request.onward()
+    assert b"Content-Length: 3\r\n" in request.to_server()
+    assert b"Host: a.test\r\n" in request.to_server()
 
 
 def test_an_answer_keeps_its_framing_and_its_cookies() -> None:
-    answer = parse_answer(
+    response = parse_response(
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nTransfer-Encoding: chunked\r\n"
         b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n"
     )
-    assert answer.onward() == (
+    assert response.to_client() == (
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nTransfer-Encoding: chunked\r\n"
         b"Connection: close\r\n\r\n"
     )
@@ -64,7 +64,7 @@ def test_an_answer_keeps_its_framing_and_its_cookies() -> None:
 
 @given(st.binary(max_size=200))
 def test_whatever_comes_is_understood_or_refused(garbage: bytes) -> None:
-    for parse in (parse_request, parse_answer):
+    for parse in (parse_request, parse_response):
         try:
             parse(garbage + b"\r\n\r\n")
         except HeadError:
@@ -75,7 +75,7 @@ def test_whatever_comes_is_understood_or_refused(garbage: bytes) -> None:
 def test_whatever_is_asked_for_is_understood_or_refused(target: str) -> None:
     head = f"GET http://{target} HTTP/1.1\r\n\r\n".encode()
     try:
-        onward = parse_request(head).onward()
+        onward = parse_request(head).to_server()
     except HeadError:
         return
     assert onward.startswith(b"GET /")

@@ -75,7 +75,7 @@ async def open_egress(run: RunContext, plan: RunPlan) -> AsyncIterator[AgentNetw
             protocol=protocol,
             environment=egress.environment if port == PROXY_PORT else {},
         )
-        for port, protocol in egress.doors.items()
+        for port, protocol in egress.ports.items()
     )
     try:
         yield AgentNetwork(ports, egress.hosts)

@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.organizations.budgets import nanousd
-from agentjobs.outbound.guard.host_patterns import Pattern, parse_pattern
+from agentjobs.outbound.guard.host_patterns import HostPattern, parse_pattern
 from agentjobs.repos.configuration import (
     Configuration,
     ConfigurationError,
@@ -90,14 +90,14 @@ def _narrow(granted: tuple[str, ...], requested: Iterable[str] | None) -> tuple[
     )
 
 
-def _host_pattern(text: str) -> Pattern:
+def _host_pattern(text: str) -> HostPattern:
     try:
         return parse_pattern(text)
     except ValueError as error:
         raise ConfigurationError(f"network: {error}") from None
 
 
-def _covers(grant: Pattern, host: Pattern) -> bool:
+def _covers(grant: HostPattern, host: HostPattern) -> bool:
     if not set(host.ports) <= set(grant.ports):
         return False
     is_below = grant.subdomains and not host.is_address and host.host.endswith(f".{grant.host}")

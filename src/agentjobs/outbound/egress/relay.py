@@ -1,6 +1,6 @@
-"""Two connections joined: bytes both ways as fast as the slower side takes them, until both end.
+"""Relays bytes between two connections with backpressure, until both sides have ended.
 
-Knows nothing of what the bytes mean. One side's end is passed on; the other may go on speaking.
+The end of one side is passed on; the other side may continue to send.
 """
 
 import asyncio
@@ -10,28 +10,28 @@ from collections.abc import AsyncIterator
 from agentjobs.outbound.guard.dial import Streams
 
 CHUNK_BYTES = 64 * 1024
-# For a side that does not read the last bytes it was sent.
+# How long to wait for a side that does not read its last bytes.
 FLUSH_SECONDS = 5
 
 
-async def relay(one: Streams, other: Streams) -> None:
+async def relay(client: Streams, server: Streams) -> None:
     try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pass_on(one[0], other[1]))
-            both.create_task(_pass_on(other[0], one[1]))
+        async with asyncio.TaskGroup() as directions:
+            directions.create_task(copy_to_end(client[0], server[1]))
+            directions.create_task(copy_to_end(server[0], client[1]))
     except* OSError:
-        pass  # Either side's trouble ends both, and is nobody else's.
+        pass  # A failure of either side ends both.
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while chunk := await reader.read(CHUNK_BYTES):
         writer.write(chunk)
         await writer.drain()
 
 
 @contextlib.asynccontextmanager
-async def ending(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """Closes it: when all that was written has arrived, or at once after an error or a cancel."""
+async def closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Closes the writer once its data is flushed, or at once after an error or cancellation."""
     try:
         yield
         writer.close()
@@ -42,7 +42,7 @@ async def ending(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
         writer.transport.abort()
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await pump(reader, writer)
+async def copy_to_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await copy(reader, writer)
     if not writer.is_closing():
         writer.write_eof()

@@ -1,7 +1,7 @@
-"""A way out for one process of ours to one host: a proxy on loopback that knows who asks.
+"""An authenticated loopback proxy that lets one of our processes reach one host, such as git.
 
-It dials the address it has judged, so a name that changes its mind gets nowhere. It passes no
-request on but CONNECT, counts what comes back, and remembers why it refused.
+Dials exactly the address it has checked, so DNS rebinding has no effect. Only accepts CONNECT,
+limits the bytes received, and remembers why it refused.
 """
 
 import asyncio
@@ -12,134 +12,132 @@ import secrets
 from collections.abc import AsyncIterator
 
 from agentjobs.outbound.egress.http_head import END, HeadError, ProxyRequest, parse_request
-from agentjobs.outbound.egress.relay import CHUNK_BYTES, ending, pump
+from agentjobs.outbound.egress.relay import CHUNK_BYTES, closing, copy_to_end
 from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
 from agentjobs.outbound.guard.dial import Streams, Unreachable, dial
 from agentjobs.outbound.guard.host_patterns import bracket_ipv6
 from agentjobs.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
-MOST_CONNECTIONS = 16
-HEAD_BYTES = 16 * 1024
+MAX_CONNECTIONS = 16
+MAX_HEAD_BYTES = 16 * 1024
 HEAD_SECONDS = 10
 _LOOPBACK = "127.0.0.1"
 _USER = "agentjobs"
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_UNKNOWN = (
+_UNAUTHENTICATED = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=agentjobs\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
 
-class _Closed(Exception):
-    """The way is closed, and why."""
-
-    def __init__(self, reason: str, *, may_pass: bool = False) -> None:
+class _Refused(Exception):
+    def __init__(self, reason: str, *, is_temporary: bool = False) -> None:
         super().__init__(reason)
-        self.may_pass = may_pass
+        self.is_temporary = is_temporary
 
 
 class Tunnel:
-    """`refusal` says why the way was closed, once it was; `host` as `normalize_host` gives it.
+    """`refusal` is the first reason for refusing a connection; `host` must be normalized.
 
-    `may_pass`: nobody answered there, which may be otherwise another time.
+    `is_temporary`: the host did not respond and may respond later.
     """
 
     def __init__(
-        self, host: str, port: int, allowed: AllowList, *, most_bytes: int, lookup: Lookup
+        self, host: str, port: int, allowed: AllowList, *, max_bytes: int, lookup: Lookup
     ) -> None:
         self.received_bytes = 0
         self.refusal: str | None = None
-        self.may_pass = False
+        self.is_temporary = False
         self._target = (host, port)
         self._allowed = allowed
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._resolve = new_job_resolver(lookup).resolve
         self._password = secrets.token_urlsafe(32)
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     def proxy_url(self, port: int) -> str:
         return f"http://{_USER}:{self._password}@{_LOOPBACK}:{port}"
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._conversations) >= MOST_CONNECTIONS:
+        if len(self._connections) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        conversation = asyncio.ensure_future(self._converse((reader, writer)))
-        self._conversations.add(conversation)
-        conversation.add_done_callback(self._conversations.discard)
+        connection = asyncio.ensure_future(self._serve((reader, writer)))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
 
     async def close(self) -> None:
-        """Whatever is under way ends at once."""
-        for conversation in self._conversations:
-            conversation.cancel()
-        if self._conversations:
-            await asyncio.wait(self._conversations)
+        """Aborts all connections."""
+        for connection in self._connections:
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
 
-    async def _converse(self, client: Streams) -> None:
-        async with ending(client[1]):
+    async def _serve(self, client: Streams) -> None:
+        async with closing(client[1]):
             with contextlib.suppress(OSError):
-                request = await _request(client[0])
+                request = await _read_request(client[0])
                 if request is None:
                     return
-                if not self._knows(request):
-                    # Not remembered: a stranger on this machine must not spoil the way.
-                    client[1].write(_UNKNOWN)
+                if not self._is_authenticated(request):
+                    # Not remembered: other users of this machine must not affect the caller.
+                    client[1].write(_UNAUTHENTICATED)
                     return
-                await self._fulfil(request, client)
+                await self._open(request, client)
 
-    def _knows(self, request: ProxyRequest) -> bool:
-        pair = base64.b64encode(f"{_USER}:{self._password}".encode())
-        given = {name.lower(): value for name, value in request.headers}
-        shown = given.get("proxy-authorization", "").encode("latin-1")
-        return hmac.compare_digest(shown, b"Basic " + pair)
+    def _is_authenticated(self, request: ProxyRequest) -> bool:
+        credential = base64.b64encode(f"{_USER}:{self._password}".encode())
+        headers = {name.lower(): value for name, value in request.headers}
+        received = headers.get("proxy-authorization", "").encode("latin-1")
+        return hmac.compare_digest(received, b"Basic " + credential)
 
-    async def _fulfil(self, request: ProxyRequest, client: Streams) -> None:
+    async def _open(self, request: ProxyRequest, client: Streams) -> None:
         try:
-            server = await self._reach(request)
-        except _Closed as closed:
-            self._remember(str(closed), may_pass=closed.may_pass)
+            server = await self._connect(request)
+        except _Refused as refused:
+            self._remember(str(refused), is_temporary=refused.is_temporary)
             client[1].write(_REFUSED)
             return
-        async with ending(server[1]):
+        async with closing(server[1]):
             client[1].write(_ESTABLISHED)
             await self._relay(client, server)
 
-    async def _reach(self, request: ProxyRequest) -> Streams:
+    async def _connect(self, request: ProxyRequest) -> Streams:
         target = f"{bracket_ipv6(request.host)}:{request.port}"
         if not request.is_tunnel or (request.host, request.port) != self._target:
-            raise _Closed(f"It sends us elsewhere, to {target}, which is not followed.")
+            raise _Refused(f"It redirects to {target}, which is not followed.")
         try:
             return await dial(*self._target, self._allowed, self._resolve)
         except BlockedAddress as error:
-            raise _Closed(f"{error}. Ask the operator to allow it.") from None
+            raise _Refused(f"{error}. Ask the operator to allow it.") from None
         except Unreachable as error:
             reason = f"{target} could not be reached: {error}."
-            raise _Closed(reason, may_pass=True) from None
+            raise _Refused(reason, is_temporary=True) from None
 
     async def _relay(self, client: Streams, server: Streams) -> None:
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_send(client[0], server[1]))
-                both.create_task(self._receive(server[0], client[1]))
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(copy_to_end(client[0], server[1]))
+                directions.create_task(self._receive(server[0], client[1]))
         except* OSError:
-            pass  # Either side's trouble ends both; who asked will notice.
+            pass  # A failure of either side ends both, and the client notices.
 
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             self.received_bytes += len(chunk)
-            if self.received_bytes > self._most_bytes:
-                mebibytes = self._most_bytes // 2**20
-                self._remember(f"It is larger than the {mebibytes} MiB that may be fetched.")
+            if self.received_bytes > self._max_bytes:
+                mebibytes = self._max_bytes // 2**20
+                self._remember(f"It is larger than the limit of {mebibytes} MiB.")
                 raise ConnectionAbortedError
             writer.write(chunk)
             await writer.drain()
         if not writer.is_closing():
             writer.write_eof()
 
-    def _remember(self, reason: str, *, may_pass: bool = False) -> None:
+    def _remember(self, reason: str, *, is_temporary: bool = False) -> None:
         if self.refusal is None:
-            self.refusal, self.may_pass = reason, may_pass
+            self.refusal, self.is_temporary = reason, is_temporary
 
 
 @contextlib.asynccontextmanager
@@ -148,12 +146,12 @@ async def open_tunnel(
     port: int,
     allowed: AllowList,
     *,
-    most_bytes: int,
+    max_bytes: int,
     lookup: Lookup = system_lookup,
 ) -> AsyncIterator[tuple[Tunnel, str]]:
-    """The tunnel and its address with the credential that it asks for."""
-    tunnel = Tunnel(host, port, allowed, most_bytes=most_bytes, lookup=lookup)
-    server = await asyncio.start_server(tunnel.accept, _LOOPBACK, 0, limit=HEAD_BYTES)
+    """The tunnel and its proxy URL, with the credential."""
+    tunnel = Tunnel(host, port, allowed, max_bytes=max_bytes, lookup=lookup)
+    server = await asyncio.start_server(tunnel.accept, _LOOPBACK, 0, limit=MAX_HEAD_BYTES)
     try:
         yield tunnel, tunnel.proxy_url(server.sockets[0].getsockname()[1])
     finally:
@@ -161,15 +159,9 @@ async def open_tunnel(
         await tunnel.close()
 
 
-async def _request(reader: asyncio.StreamReader) -> ProxyRequest | None:
+async def _read_request(reader: asyncio.StreamReader) -> ProxyRequest | None:
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             return parse_request(await reader.readuntil(END))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, HeadError):
         return None
-
-
-async def _send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await pump(reader, writer)
-    if not writer.is_closing():
-        writer.write_eof()

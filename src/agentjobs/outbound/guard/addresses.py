@@ -1,6 +1,6 @@
-"""Which addresses the service may dial for somebody else: the deny table and its exceptions.
+"""Which addresses the service may dial on behalf of others: a deny table and an allow list.
 
-Pure: it judges the address really dialled, and knows neither names nor sockets.
+Pure: checks the address that is dialled; knows neither names nor sockets.
 """
 
 import ipaddress
@@ -12,14 +12,14 @@ import msgspec
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Our own table, because `is_global` says yes to multicast, 6to4 and NAT64. The first match names
-# the reason, so that the special ones come before what contains them.
+# `is_global` accepts multicast, 6to4 and NAT64, hence this table. The first match gives the
+# reason, so specific ranges precede the ranges that contain them.
 _DENIED = (
-    ("0.0.0.0/8", "an address of this network"),
+    ("0.0.0.0/8", "an address of the local network"),
     ("10.0.0.0/8", "a private address"),
-    ("100.64.0.0/10", "a carrier's shared address"),
+    ("100.64.0.0/10", "a shared carrier-grade NAT address"),
     ("127.0.0.0/8", "a loopback address"),
-    ("168.63.129.16/32", "a cloud platform's own address"),
+    ("168.63.129.16/32", "a cloud platform's internal address"),
     ("169.254.0.0/16", "a link-local address, as cloud metadata services use"),
     ("172.16.0.0/12", "a private address"),
     ("192.0.0.0/24", "reserved for protocols"),
@@ -52,23 +52,23 @@ _DENIED = (
     ("fe80::/10", "a link-local address"),
     ("fec0::/10", "a site-local address"),
     ("ff00::/8", "a multicast address"),
-    # Only 2000::/3 is given out to anybody.
+    # Only 2000::/3 is allocated.
     ("::/3", "a reserved address"),
     ("4000::/2", "a reserved address"),
     ("8000::/1", "a reserved address"),
 )
 _TABLE = tuple((ipaddress.ip_network(text), reason) for text, reason in _DENIED)
-# Addresses that lead to an IPv4 address written in their last 32 bits.
-_ENDS_IN_IPV4 = tuple(
+# Ranges whose last 32 bits are an IPv4 address.
+_EMBEDS_IPV4 = tuple(
     ipaddress.IPv6Network(text)
     for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 )
 
 
 class AllowList(msgspec.Struct, frozen=True):
-    """What an operator permits in spite of the table, and the setting that says so.
+    """Networks that the operator permits despite the deny table, and the setting they come from.
 
-    `only_listed`: nothing else may be dialled, public addresses neither.
+    `only_listed`: nothing else may be dialled, not even public addresses.
     """
 
     networks: tuple[Network, ...] = ()
@@ -77,10 +77,10 @@ class AllowList(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, texts: Iterable[str], setting: str = "AGENTJOBS_EGRESS_ALLOW") -> Self:
-        """Raises ValueError, which names the text that is no range of addresses."""
-        return cls(tuple(_network(text.strip()) for text in texts if text.strip()), setting)
+        """Raises ValueError, which names the text that is not a CIDR range."""
+        return cls(tuple(_parse_network(text.strip()) for text in texts if text.strip()), setting)
 
-    def alone(self) -> Self:
+    def without_public(self) -> Self:
         return msgspec.structs.replace(self, only_listed=True)
 
     def __contains__(self, address: Address) -> bool:
@@ -88,30 +88,30 @@ class AllowList(msgspec.Struct, frozen=True):
 
 
 class BlockedAddress(OSError):
-    """Dialling was refused; the message names the address and the setting that would permit it."""
+    """The address may not be dialled; the message names the setting that would permit it."""
 
 
 def refusal_reason(address: str, allowed: AllowList) -> str | None:
-    """None: it may be dialled."""
+    """None if the address may be dialled."""
     try:
-        parsed = _as_dialled(ipaddress.ip_address(address.partition("%")[0]))
+        parsed = _unmap(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
-        return f"{address} is no IP address"
-    for judged in (parsed, *_embedded(parsed)):
-        if judged not in allowed and (reason := _denial(judged, allowed)):
-            return (
-                f"{address} is {reason} ({judged})" if judged != parsed else f"{judged} is {reason}"
-            )
+        return f"{address} is not an IP address"
+    for checked in (parsed, *_embedded(parsed)):
+        if checked not in allowed and (reason := _denial_reason(checked, allowed)):
+            if checked == parsed:
+                return f"{checked} is {reason}"
+            return f"{address} is {reason} ({checked})"
     return None
 
 
 def join_host_port(address: str, port: int) -> str:
-    """As a URL writes it: an IPv6 address is in brackets."""
+    """`host:port`, with brackets around an IPv6 address."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def filter_permitted(host: str, addresses: Sequence[str], allowed: AllowList) -> list[str]:
-    """Those that may be dialled; raises BlockedAddress if there are addresses, but none of them."""
+    """The addresses that may be dialled; raises BlockedAddress if none of them may."""
     refusals = {address: refusal_reason(address, allowed) for address in addresses}
     permitted = [address for address, reason in refusals.items() if reason is None]
     if refusals and not permitted:
@@ -121,31 +121,31 @@ def filter_permitted(host: str, addresses: Sequence[str], allowed: AllowList) ->
     return permitted
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        reason = f"{text!r} is not a range of addresses such as 10.1.0.0/16 ({error})"
+        reason = f"{text!r} is not a CIDR range such as 10.1.0.0/16 ({error})"
         raise ValueError(reason) from None
 
 
-def _as_dialled(address: Address) -> Address:
-    """The kernel dials an IPv4-mapped address over IPv4: it is that address."""
+def _unmap(address: Address) -> Address:
+    """The kernel dials an IPv4-mapped IPv6 address over IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def _embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
-    # ::1 lies in ::/96, and is no other address than itself.
+    # ::1 is in ::/96 but embeds no IPv4 address.
     if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
         return ()
-    if any(address in network for network in _ENDS_IN_IPV4):
+    if any(address in network for network in _EMBEDS_IPV4):
         return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
     if address.sixtofour is not None:
         return (address.sixtofour,)
     return address.teredo or ()
 
 
-def _denial(address: Address, allowed: AllowList) -> str | None:
+def _denial_reason(address: Address, allowed: AllowList) -> str | None:
     reason = next((reason for network, reason in _TABLE if address in network), None)
-    return reason or ("an address that is not listed" if allowed.only_listed else None)
+    return reason or ("not a listed address" if allowed.only_listed else None)

@@ -1,7 +1,4 @@
-"""A TCP connection to a named host, through the address guard and within ten seconds.
-
-Gives streams; what is said over them is the caller's.
-"""
+"""Opens a TCP connection to a host through the address guard, within ten seconds."""
 
 import asyncio
 import socket
@@ -12,9 +9,9 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from agentjobs.outbound.guard.addresses import AllowList, filter_permitted
 
 CONNECT_SECONDS = 10
-# The next address is tried as well when one has not answered by then.
+# The next address is also tried if one has not responded by then.
 NEXT_ADDRESS_SECONDS = 0.25
-# A head of an answer may be longer than one of a request.
+# Limit for a response head, which may be longer than a request head.
 STREAM_BYTES = 64 * 1024
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -22,21 +19,21 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Unreachable(OSError):
-    """Nobody answered; `is_late` tells a silence from a refusal."""
+    """No connection; `is_timeout` distinguishes silence from a refused connection."""
 
-    def __init__(self, reason: str, *, is_late: bool = False) -> None:
+    def __init__(self, reason: str, *, is_timeout: bool = False) -> None:
         super().__init__(reason)
-        self.is_late = is_late
+        self.is_timeout = is_timeout
 
 
 async def dial(host: str, port: int, allowed: AllowList, resolve: Resolve) -> Streams:
-    """Raises BlockedAddress if no address may be dialled, Unreachable if none answers."""
+    """Raises BlockedAddress if no address may be dialled, Unreachable if none responds."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            found = await _resolved(host, resolve)
-            sock = await _connect(filter_permitted(host, found, allowed), port)
+            addresses = await _resolve(host, resolve)
+            sock = await _connect(filter_permitted(host, addresses, allowed), port)
     except TimeoutError:
-        raise Unreachable("no answer in time", is_late=True) from None
+        raise Unreachable("connection timed out", is_timeout=True) from None
     try:
         return await asyncio.open_connection(sock=sock, limit=STREAM_BYTES)
     except BaseException:
@@ -44,16 +41,16 @@ async def dial(host: str, port: int, allowed: AllowList, resolve: Resolve) -> St
         raise
 
 
-async def _resolved(host: str, resolve: Resolve) -> Sequence[str]:
+async def _resolve(host: str, resolve: Resolve) -> Sequence[str]:
     try:
         return await resolve(host)
     except (OSError, UnicodeError) as error:
-        raise Unreachable(f"its name cannot be resolved ({error})") from None
+        raise Unreachable(f"the name cannot be resolved ({error})") from None
 
 
 async def _connect(addresses: Sequence[str], port: int) -> socket.socket:
     if not addresses:
-        raise Unreachable("its name has no address")
+        raise Unreachable("the name has no address")
     try:
         return await start_connection(
             [address_info(address, port) for address in addresses],

@@ -1,6 +1,6 @@
-"""The hosts an agent may reach, as its definition writes them: `example.com`, `*.example.com:8443`.
+"""Host patterns for an agent's network access: `example.com`, `*.example.com:8443`.
 
-Pure: reads and compares names. What a name resolves to is judged where it is dialled.
+Pure: parses and compares names. The addresses of a name are checked when it is dialled.
 """
 
 import ipaddress
@@ -11,14 +11,14 @@ import msgspec
 
 DEFAULT_PORTS = (443, 80)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-# What inet_aton takes for an address: the last part is a number, also in octal or hexadecimal.
+# inet_aton accepts a host as an address if its last label is a number, octal and hex included.
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
-_HIGHEST_PORT = 65_535
-_LONGEST_NAME = 253
+_MAX_PORT = 65_535
+_MAX_NAME_LENGTH = 253
 
 
-class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """`host` is lower case and without brackets; with `subdomains` it means those, not itself."""
+class HostPattern(msgspec.Struct, frozen=True, kw_only=True):
+    """`host` is normalized. `subdomains`: matches all subdomains of `host`, not `host` itself."""
 
     host: str
     ports: tuple[int, ...] = DEFAULT_PORTS
@@ -26,28 +26,28 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     is_address: bool = False
 
     def permits(self, host: str, port: int) -> bool:
-        """`host` as `normalize_host` gives it."""
+        """`host` must be normalized."""
         if port not in self.ports:
             return False
         return host.endswith(f".{self.host}") if self.subdomains else host == self.host
 
 
-def parse_pattern(text: str) -> Pattern:
-    """Raises ValueError, which says what is wrong with it and what would be right."""
+def parse_pattern(text: str) -> HostPattern:
+    """Raises ValueError with a message for the author of the pattern."""
     if "/" in text or "@" in text:
-        raise ValueError(f"{text!r} is an address of a page: write only its host, host:port")
+        raise ValueError(f"{text!r} is a URL: write only host or host:port")
     host, port = split_port(text.strip())
     subdomains = host.startswith("*.")
     name = normalize_host(host.removeprefix("*.") if subdomains else host)
     if name is None:
-        raise ValueError(_what_is_wrong(text, host))
+        raise ValueError(_error_message(text, host))
     is_address = _is_address(name)
     if is_address and subdomains:
         raise ValueError(f"{text!r}: an IP address has no subdomains")
     if name == "localhost" or name.endswith(".localhost"):
-        raise ValueError(f"{text!r}: inside its sandbox an agent is alone on localhost")
+        raise ValueError(f"{text!r}: localhost is the agent's own sandbox")
     ports = DEFAULT_PORTS if port is None else (port,)
-    return Pattern(host=name, ports=ports, subdomains=subdomains, is_address=is_address)
+    return HostPattern(host=name, ports=ports, subdomains=subdomains, is_address=is_address)
 
 
 def is_pattern(text: str) -> bool:
@@ -59,24 +59,24 @@ def is_pattern(text: str) -> bool:
 
 
 def split_port(text: str) -> tuple[str, int | None]:
-    """The port is None where none is given; raises ValueError if it is none at all."""
+    """The port is None if the text has none; raises ValueError if it is invalid."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         return text, None
-    if not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= _HIGHEST_PORT):
-        raise ValueError(f"{text!r}: a port is a number from 1 to {_HIGHEST_PORT}")
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= _MAX_PORT):
+        raise ValueError(f"{text!r}: a port is a number from 1 to {_MAX_PORT}")
     return host, int(port)
 
 
 def normalize_host(text: str) -> str | None:
-    """One spelling for each host: lower case, no brackets, no last dot; None: it is no host."""
+    """Lower case, without brackets and trailing dot; None if the text is not a host."""
     if text.startswith("[") and text.endswith("]"):
-        return _plain_address(text[1:-1], ipaddress.IPv6Address)
+        return _normalize_address(text[1:-1], ipaddress.IPv6Address)
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        return _plain_address(name, ipaddress.IPv4Address)
-    is_name = len(name) <= _LONGEST_NAME and all(map(_LABEL.fullmatch, labels))
+        return _normalize_address(name, ipaddress.IPv4Address)
+    is_name = len(name) <= _MAX_NAME_LENGTH and all(map(_LABEL.fullmatch, labels))
     return name if is_name else None
 
 
@@ -84,11 +84,11 @@ def bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def is_permitted(patterns: Iterable[Pattern], host: str, port: int) -> bool:
+def is_permitted(patterns: Iterable[HostPattern], host: str, port: int) -> bool:
     return any(pattern.permits(host, port) for pattern in patterns)
 
 
-def _plain_address(
+def _normalize_address(
     text: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]
 ) -> str | None:
     try:
@@ -101,11 +101,11 @@ def _is_address(name: str) -> bool:
     return ":" in name or name.replace(".", "").isdecimal()
 
 
-def _what_is_wrong(text: str, host: str) -> str:
+def _error_message(text: str, host: str) -> str:
     if not host.isascii():
-        return f"{text!r}: write the name in its ASCII form, which begins with xn--"
+        return f"{text!r}: write the name in its ASCII form (xn--…)"
     if text.count(":") > 1:
         return f"{text!r}: write an IPv6 address in brackets, like [2001:db8::1]:443"
     if "*" in host:
-        return f"{text!r}: a star stands only at the beginning, for all subdomains: *.example.com"
+        return f"{text!r}: a star is only valid at the beginning: *.example.com"
     return f"{text!r} is not a host: write example.com, example.com:8443 or *.example.com"

@@ -1,7 +1,7 @@
-"""The host of a URL, judged before anybody looks it up: only a plain address is one.
+"""Checks the host of a URL before it is resolved: IP addresses must be in canonical form.
 
-Readers disagree about odd spellings, and a proxy is such a reader. Names are judged when their
-addresses are known, where those are dialled.
+Parsers, including a proxy's, disagree about other spellings. Names are checked when they are
+dialled, once their addresses are known.
 """
 
 import ipaddress
@@ -12,57 +12,57 @@ from agentjobs.outbound.guard.addresses import AllowList, refusal_reason
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE | re.ASCII)
-# To one reader or another such a last label makes the host a number, and never a name.
+# Some parsers read a host with such a last label as a number.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 
 
 def host_refusal_reason(host: str, allowed: AllowList) -> str | None:
-    """None: it may be dialled, or is a name. `host` is without brackets."""
+    """None if `host`, without brackets, is a name or may be dialled."""
     try:
-        plain = canonical_address(host)
+        canonical = canonical_address(host)
     except ValueError as error:
         return str(error)
-    if plain is None:
+    if canonical is None:
         return None
-    # An IPv6 address reads the same to everybody, however it is spelled.
-    if plain != host and ":" not in host:
-        return f"{host} is no plain IP address: write {plain}"
+    # All parsers agree on IPv6 addresses, however they are spelled.
+    if canonical != host and ":" not in host:
+        return f"{host} is not a canonical IP address: write {canonical}"
     return refusal_reason(host, allowed)
 
 
 def canonical_address(host: str) -> str | None:
-    """The IP address that somebody might take it for, without brackets; None: it is a name.
+    """The IP address that a parser could read, without brackets; None for a name.
 
-    Raises ValueError if it is neither.
+    Raises ValueError if the host is neither.
     """
     if ":" in host:
-        return _plain_ipv6(host)
+        return _canonical_ipv6(host)
     if not _NAME.fullmatch(host):
         raise ValueError(f"{host!r} is neither a name nor an IP address")
-    return _plain_ipv4(host) if _is_number(host) else None
+    return _canonical_ipv4(host) if _is_number(host) else None
 
 
 def _is_number(host: str) -> bool:
     return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
 
 
-def _plain_ipv4(host: str) -> str:
+def _canonical_ipv4(host: str) -> str:
     try:
         return socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
     except OSError:
-        raise _no_address(host) from None
+        raise _not_an_address(host) from None
 
 
-def _plain_ipv6(host: str) -> str:
+def _canonical_ipv6(host: str) -> str:
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError:
-        raise _no_address(host) from None
+        raise _not_an_address(host) from None
     if address.scope_id is not None:
-        # An interface of this machine is no part of an address.
-        raise _no_address(host)
+        # A zone identifier names an interface of this machine.
+        raise _not_an_address(host)
     return str(address.ipv4_mapped or address)
 
 
-def _no_address(host: str) -> ValueError:
-    return ValueError(f"{host!r} is no IP address")
+def _not_an_address(host: str) -> ValueError:
+    return ValueError(f"{host!r} is not an IP address")

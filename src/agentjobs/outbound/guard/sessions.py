@@ -1,6 +1,6 @@
-"""HTTP sessions of the service that dial only addresses they may, however a name was written.
+"""aiohttp sessions that only dial permitted addresses, and the trusted certificates.
 
-Owns the guard and the trusted certificates; time limits, redirects and bodies are the callers'.
+Timeouts, redirects and bodies are up to the callers.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from agentjobs.outbound.guard.addresses import AllowList, filter_permitted
 from agentjobs.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 
-# Its names are the operator's, one for each provider of models.
-LOOKUPS_AT_ONCE = 32
+# The operator chose these hosts; there are few of them.
+MAX_LOOKUPS = 32
 LOOKUP_SECONDS = 10
-# Of the defaults all but DHE, where the server chooses the group: one of 8,192 bits costs a
-# second of the event loop at each handshake. The suites of TLS 1.3 are not set here, and stay.
+# The defaults without DHE: the server chooses its group, and one of 8,192 bits blocks the event
+# loop for a second per handshake. TLS 1.3 suites are unaffected.
 _CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
 
 
 def new_session(
     allowed: AllowList, ca_file: str = "", *, lookup: Lookup = system_lookup
 ) -> aiohttp.ClientSession:
-    """No proxy of the environment, no cookies kept, no compression undone."""
+    """Ignores proxies of the environment, keeps no cookies and does not decompress."""
     return aiohttp.ClientSession(
         connector=guarded_connector(allowed, ca_file=ca_file, lookup=lookup),
         trust_env=False,
@@ -40,13 +40,13 @@ def new_session(
 def guarded_connector(
     allowed: AllowList, *, ca_file: str = "", lookup: Lookup = system_lookup
 ) -> aiohttp.TCPConnector:
-    """A refusal arrives as ClientConnectorError with a BlockedAddress in `os_error`."""
-    lookups = HostResolver(lookup, LOOKUPS_AT_ONCE, threading.Semaphore(LOOKUPS_AT_ONCE))
+    """A refusal is a ClientConnectorError with a BlockedAddress in `os_error`."""
+    resolver = HostResolver(lookup, MAX_LOOKUPS, threading.Semaphore(MAX_LOOKUPS))
     return aiohttp.TCPConnector(
         ssl=load_tls_context(ca_file),
-        resolver=GuardedResolver(allowed, lookups),
+        resolver=GuardedResolver(allowed, resolver),
         socket_factory=guarded_socket_factory(allowed),
-        # All jobs of a worker share it: each bounds itself, and none may keep the others waiting.
+        # Shared by all jobs of a worker: each limits itself, and none may make others wait.
         limit=0,
     )
 
@@ -54,29 +54,31 @@ def guarded_connector(
 def guarded_socket_factory(
     allowed: AllowList, on_dial: Callable[[socket.socket, str, int], None] | None = None
 ) -> aiohttp.SocketFactoryType:
-    """`on_dial` gets the socket, address and port that are about to be dialled."""
+    """`on_dial` receives the socket, address and port before they are dialled."""
 
     def guarded_socket(info: aiohttp.AddrInfoType) -> socket.socket:
-        # Here and not only at the resolver: an IP literal never passes that.
+        # The resolver is not enough: IP literals bypass it.
         family, kind, protocol, _, sockaddr = info
         address, port = str(sockaddr[0]), int(sockaddr[1])
         filter_permitted(address, [address], allowed)
-        made = socket.socket(family, kind, protocol)
+        sock = socket.socket(family, kind, protocol)
         if on_dial is not None:
-            on_dial(made, address, port)
-        return made
+            on_dial(sock, address, port)
+        return sock
 
     return guarded_socket
 
 
 def load_tls_context(ca_file: str) -> ssl.SSLContext:
-    """The machine's, and the operator's own; raises ValueError if those cannot be read."""
-    return _trusted(ca_file, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    """Trusts the machine's certificates and the operator's; raises ValueError if unreadable."""
+    return _load_tls_context(
+        ca_file, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    )
 
 
 @lru_cache(maxsize=4)
-def _trusted(ca_file: str, *_machines: str | None) -> ssl.SSLContext:
-    """Read once: all who ask at the start of a service are given the same."""
+def _load_tls_context(ca_file: str, *_environment: str | None) -> ssl.SSLContext:
+    """Cached: several parts of a service ask for the same context at startup."""
     context = ssl.create_default_context()
     context.set_ciphers(_CIPHERS)
     if ca_file:
@@ -89,37 +91,35 @@ def _trusted(ca_file: str, *_machines: str | None) -> ssl.SSLContext:
 
 
 class GuardedResolver(AbstractResolver):
-    """Leaves out what would be refused, so that a name with one good address can be reached."""
+    """Omits blocked addresses, so that a host with one permitted address works."""
 
-    def __init__(self, allowed: AllowList, lookups: HostResolver) -> None:
+    def __init__(self, allowed: AllowList, resolver: HostResolver) -> None:
         self._allowed = allowed
-        self._lookups = lookups
+        self._resolver = resolver
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._addresses(host)
-        results = [
-            _result(host, address, port) for address in filter_permitted(host, found, self._allowed)
-        ]
-        usable = [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+        addresses = filter_permitted(host, await self._addresses(host), self._allowed)
+        results = [_result(host, address, port) for address in addresses]
+        usable = [each for each in results if family in (socket.AF_UNSPEC, each["family"])]
         if not usable:
-            raise socket.gaierror(socket.EAI_NONAME, "it has no address")
+            raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
         return usable
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Holds no resources."""
 
     async def _addresses(self, host: str) -> Sequence[str]:
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
-                return await self._lookups.resolve(host)
+                return await self._resolver.resolve(host)
         except TimeoutError:
-            # Not as a TimeoutError, which to the caller could be one of a request already sent.
-            reason = f"its name was not resolved within {LOOKUP_SECONDS} seconds"
+            # A TimeoutError could be mistaken for that of a request already sent.
+            reason = f"the name was not resolved within {LOOKUP_SECONDS} seconds"
             raise socket.gaierror(socket.EAI_AGAIN, reason) from None
         except UnicodeError:
-            raise socket.gaierror(socket.EAI_NONAME, "no name is written like this") from None
+            raise socket.gaierror(socket.EAI_NONAME, "the name is not valid") from None
 
 
 def _result(host: str, address: str, port: int) -> ResolveResult:

@@ -178,7 +178,7 @@ class Imports:
             source.host,
             source.port,
             self._allowed,
-            most_bytes=self._max_bytes,
+            max_bytes=self._max_bytes,
             lookup=self._lookup,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
