@@ -1,4 +1,4 @@
-"""Repositories with an index and findings as the service stores them, without git or a scan."""
+"""Stores indexes and findings of repositories without git or a scan."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +25,7 @@ def package(
     manifest: str = "",
     scope: str = "runtime",
 ) -> Dependency:
-    """Direct unless others ask for it; the manifest is named after the ecosystem."""
+    """Direct unless it has parents; the manifest is named after the ecosystem."""
     is_direct = not parents if direct is None else direct
     return Dependency(
         ecosystem=ecosystem,
@@ -40,14 +40,14 @@ def package(
 
 
 def views(dependencies: Iterable[Dependency]) -> list[DependencyView]:
-    """As they are read back."""
+    """The views of the dependencies once stored."""
     return [
         DependencyView(
             position=at,
-            purl=purl_of(one.ecosystem, one.name, one.version),
-            **{name: getattr(one, name) for name in Dependency.__struct_fields__},
+            purl=purl_of(dependency.ecosystem, dependency.name, dependency.version),
+            **{name: getattr(dependency, name) for name in Dependency.__struct_fields__},
         )
-        for at, one in enumerate(dependencies)
+        for at, dependency in enumerate(dependencies)
     ]
 
 
@@ -103,9 +103,11 @@ def fault(
 async def store_findings(
     db: Database, organization_id: str, repo_id: str, *findings: Finding
 ) -> None:
-    """Each package has a fix unless nobody rated it."""
+    """Each package has a fix unless it has no score."""
     choices = {
-        one.package: Choice(None if one.score is None else "9", "no fix is known", "advisories")
-        for one in findings
+        finding.package: Choice(
+            None if finding.score is None else "9", "no fix is known", "advisories"
+        )
+        for finding in findings
     }
     await db.transact(replace_findings, organization_id, repo_id, findings, choices)

@@ -1,19 +1,19 @@
-"""Graphs of a few files, as the index makes them."""
+"""Graphs of a few files, built as the index builds them."""
 
 from collections.abc import Collection, Mapping
 
 from agentjobs.inventory.graph_data import FlatGraph
 from agentjobs.inventory.graph_merge import join_graphs
 from agentjobs.inventory.imports import resolve
-from agentjobs.inventory.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.model import ParsedManifest, ParsedModule
 
 
 def graph_of(
-    facts: Mapping[str, ModuleFacts],
+    modules: Mapping[str, ParsedModule],
     paths: Collection[str],
-    manifests: Mapping[str, ManifestFacts],
+    manifests: Mapping[str, ParsedManifest],
     configs: Mapping[str, bytes],
 ) -> FlatGraph:
-    every = sorted(paths)
-    numbers = {path: at for at, path in enumerate(every)}
-    return join_graphs([resolve(facts, numbers, manifests, configs)], every)
+    all_paths = sorted(paths)
+    numbers = {path: at for at, path in enumerate(all_paths)}
+    return join_graphs([resolve(modules, numbers, manifests, configs)], all_paths)

@@ -1,4 +1,4 @@
-"""A git repository to be indexed by the real process, for tests."""
+"""A git repository that tests index with the real process."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ TIMEOUT_SECONDS = 60
 
 
 @dataclass
-class IndexHouse:
-    """`seen` is the progress that the last index told."""
+class IndexSetup:
+    """`progress` has the progress messages of the last index."""
 
     repository: Path
     cache_path: Path
-    seen: list[tuple[int, int]] = field(default_factory=list)
+    progress: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def git_dir(self) -> Path:
@@ -38,20 +38,19 @@ class IndexHouse:
         run_git(self.repository, "commit", "-q", "-m", "x", "--allow-empty")
         return run_git(self.repository, "rev-parse", "HEAD")
 
-    def commit_many(self, number: int) -> str:
+    def commit_many(self, count: int) -> str:
         """Files that import each other, written without touching the working directory."""
         parts = [b"commit refs/heads/main\ncommitter A <a@b.c> 1700000000 +0000\ndata 1\nx\n"]
-        for at in range(number):
+        for at in range(count):
             text = b"from pkg import m%d\n\n\nVALUE = %d\n" % (at + 1, at)
             parts.append(b"M 100644 inline pkg/m%d.py\ndata %d\n%s\n" % (at, len(text), text))
-        done = subprocess.run(
+        subprocess.run(
             ["git", "fast-import", "--quiet", "--force"],
             cwd=self.repository,
             env=ENVIRONMENT,
             input=b"".join(parts),
             check=True,
         )
-        assert done.returncode == 0
         return run_git(self.repository, "rev-parse", "main")
 
     def remove_object(self, revision: str) -> Path:
@@ -70,8 +69,8 @@ class IndexHouse:
         timeout_seconds: float = TIMEOUT_SECONDS,
         spare: SpareChild | None = None,
     ) -> Result:
-        """`after` is the commit that the store has the index of."""
-        self.seen.clear()
+        """`after` is the commit of the stored index."""
+        self.progress.clear()
         request = Request(
             "index",
             str(self.git_dir),
@@ -81,11 +80,13 @@ class IndexHouse:
             repo_id="repo_one",
             indexed_commit=after,
         )
-        return await run_child(request, timeout_seconds, lambda *at: self.seen.append(at), spare)
+        return await run_child(
+            request, timeout_seconds, lambda *at: self.progress.append(at), spare
+        )
 
 
-def index_house(place: Path) -> IndexHouse:
-    repository = place / "repository"
+def index_setup(directory: Path) -> IndexSetup:
+    repository = directory / "repository"
     repository.mkdir()
     run_git(repository, "init", "-q", "-b", "main")
-    return IndexHouse(repository, place / "index" / "facts.db")
+    return IndexSetup(repository, directory / "index" / "facts.db")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
-from agentjobs.inventory.dependencies import DependencyView, asked_by
+from agentjobs.inventory.dependencies import DependencyView, find_parents
 from agentjobs.inventory.graph_text import json_list, json_text
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
@@ -123,7 +123,7 @@ def _relations(
 ) -> Iterator[dict[str, Any]]:
     """The repository asks for what is direct. Only what is known: one way to each package."""
     asks_for: dict[str, dict[str, None]] = {root: {}}
-    parents = asked_by(dependencies)
+    parents = find_parents(dependencies)
     for one in dependencies:
         ref = refs[one.position]
         if one.direct:

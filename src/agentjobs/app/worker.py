@@ -7,7 +7,7 @@ from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.gateway.prices import prices_of
-from agentjobs.inventory.repo_facts import FactsCache
+from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.credentials import may_write_branch
 from agentjobs.jobs.run.context import JobTools
@@ -45,7 +45,7 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
-            facts=FactsCache(),
+            facts=CommitSummaryCache(),
             keys=keys,
             prices=prices_of(settings),
             allowed=allowed_of(settings),

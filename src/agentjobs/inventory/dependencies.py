@@ -1,7 +1,4 @@
-"""Reading the dependencies of an indexed repository: in pages, counted, and who asks for whom.
-
-Knows what manifests and lock files say; refuses to know which of it is vulnerable and why.
-"""
+"""Queries for the dependencies of an indexed repository: lists, counts, parents."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +13,7 @@ from agentjobs.store.database import Database, Row
 _INDEXING_RETRY_SECONDS = 5
 _decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
 
-# Only a to z have two cases here: that is all SQLite knows, and both engines shall agree.
+# Ignores case only for a to z, as SQLite does, so that both engines agree.
 _HAS_TEXT = (
     "/*sqlite INSTR(LOWER(d.name), :text) */"
     '/*postgresql STRPOS(LOWER(d.name COLLATE "C"), :text) */ > 0'
@@ -28,7 +25,7 @@ _IS_VULNERABLE = (
 
 
 class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that one manifest leads to; `parents` leads to it from a direct dependency."""
+    """A package that one manifest depends on; `parents` is the path from a direct dependency."""
 
     position: int
     ecosystem: str
@@ -43,15 +40,15 @@ class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DependencyCounts(msgspec.Struct, frozen=True):
-    """`by_ecosystem` has the largest first."""
+    """`by_ecosystem` is sorted by count, largest first."""
 
     total: int
     direct: int
     by_ecosystem: dict[str, int]
 
 
-async def indexed_repo(db: Database, organization_id: str, repo_id: str) -> RepoView:
-    """That of another organization is answered like one that is not there."""
+async def find_indexed_repo(db: Database, organization_id: str, repo_id: str) -> RepoView:
+    """A repository of another organization is reported as not found."""
     row = await db.fetch_one(
         "SELECT * FROM repos WHERE id = :id AND organization_id = :organization_id"
         " AND disconnected_at IS NULL",
@@ -67,7 +64,7 @@ async def indexed_repo(db: Database, organization_id: str, repo_id: str) -> Repo
 def repo_not_found(repo_id: str) -> Problem:
     return Problem(
         "repo_not_found",
-        f"There is no repository {repo_id!r} in this organization; GET /repos lists those it has.",
+        f"There is no repository {repo_id!r} in this organization; GET /repos lists them.",
     )
 
 
@@ -93,29 +90,29 @@ async def list_dependencies(
     limit: int | None = None,
     after: int | None = None,
 ) -> list[DependencyView]:
-    """In the order of the index; `after` is the position of the last one already seen.
+    """In the order of the index; `after` is the last position of the previous page.
 
-    `search` is a part of the name, in any case. `vulnerable`: only those with findings.
+    `search` matches a part of the name, ignoring case. `vulnerable` selects those with findings.
     """
     text = search.strip().encode(errors="replace").lower().decode()
-    given: dict[str, Any] = {"ecosystem": ecosystem, "direct": direct, "manifest": manifest}
+    filters: dict[str, Any] = {"ecosystem": ecosystem, "direct": direct, "manifest": manifest}
     if any("\0" in value for value in (text, ecosystem or "", manifest or "")):
-        # Nothing has such a name, and PostgreSQL would refuse the question.
+        # No name contains NUL, and PostgreSQL would reject the query.
         return []
-    wanted = [
+    conditions = [
         "d.repo_id = :repo_id AND d.position > :after",
-        *(f"d.{name} = :{name}" for name, value in given.items() if value is not None),
+        *(f"d.{name} = :{name}" for name, value in filters.items() if value is not None),
         *([_HAS_TEXT] if text else []),
         *([_IS_VULNERABLE] if vulnerable else []),
     ]
     rows = await db.fetch_all(
-        f"SELECT d.* FROM dependencies d WHERE {' AND '.join(wanted)}"
+        f"SELECT d.* FROM dependencies d WHERE {' AND '.join(conditions)}"
         " ORDER BY d.position LIMIT :limit",
         repo_id=repo_id,
         after=-1 if after is None else after,
         limit=2**62 if limit is None else limit,
         text=text,
-        **given,
+        **filters,
     )
     return [dependency_view(row) for row in rows]
 
@@ -134,28 +131,28 @@ async def count_dependencies(db: Database, repo_id: str) -> DependencyCounts:
     )
 
 
-def asked_by(dependencies: Iterable[DependencyView]) -> dict[int, int]:
-    """For each that only others ask for: the position of the one that does, as far as it is known.
+def find_parents(dependencies: Iterable[DependencyView]) -> dict[int, int]:
+    """Maps the position of each transitive dependency to that of its parent, if it is known.
 
-    Lock files hold several versions of one name. The right one is reached by the same path;
-    without such a one, the first of that name is as good as any.
+    A lock file may have several versions of one name. The parent is the one with a matching path,
+    or else the first one of that name.
     """
     rows = list(dependencies)
     by_path: dict[tuple[str, ...], int] = {}
     by_name: dict[tuple[str, str, str], int] = {}
-    for one in rows:
-        named = (one.manifest, one.ecosystem, one.name)
-        by_path.setdefault((*named, *one.parents), one.position)
-        by_name.setdefault(named, one.position)
-    found: dict[int, int] = {}
-    for one in rows:
-        if one.parents:
-            *before, last = one.parents
-            named = (one.manifest, one.ecosystem, last)
-            at = by_path.get((*named, *before), by_name.get(named))
-            if at is not None and at != one.position:
-                found[one.position] = at
-    return found
+    for row in rows:
+        key = (row.manifest, row.ecosystem, row.name)
+        by_path.setdefault((*key, *row.parents), row.position)
+        by_name.setdefault(key, row.position)
+    parents: dict[int, int] = {}
+    for row in rows:
+        if row.parents:
+            *ancestors, parent = row.parents
+            key = (row.manifest, row.ecosystem, parent)
+            position = by_path.get((*key, *ancestors), by_name.get(key))
+            if position is not None and position != row.position:
+                parents[row.position] = position
+    return parents
 
 
 def dependency_view(row: Row) -> DependencyView:

@@ -1,4 +1,4 @@
-"""The stored index of a repository: its module graph, its languages, and what went wrong."""
+"""Loads the stored module graph, languages and warnings of a repository."""
 
 import msgspec
 

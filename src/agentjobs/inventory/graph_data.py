@@ -1,6 +1,6 @@
-"""How a module graph is packed to be stored, and unpacked again.
+"""Packs a module graph for storage, and unpacks it.
 
-Flat columns of numbers: a graph of a hundred thousand edges is patched without making them.
+Uses flat columns of numbers, so that a large graph is patched without an object per edge.
 """
 
 import sys
@@ -15,13 +15,13 @@ from agentjobs.inventory.model import ModuleGraph
 _LEVEL = 1
 _NUMBER = "I"
 _NUMBER_OF_EDGE = "Q"
-# An edge as one number, its start above its end: sooner sorted than a pair.
+# An edge as one number, with its start in the upper half: faster to sort than a pair.
 START = 1 << 32
 _START_HALF = int(sys.byteorder == "little")
 
 
 class Edges(msgspec.Struct):
-    """Sorted by start, then by end; a column of each."""
+    """Columns of starts and ends, sorted by start, then by end."""
 
     starts: "array[int]"
     ends: "array[int]"
@@ -42,7 +42,7 @@ class FlatGraph(msgspec.Struct):
 
 
 class PathGraph(msgspec.Struct):
-    """The imports of some sources. A file is the number of its path among all paths, in order."""
+    """The imports of some sources. Files are numbered by their position among all sorted paths."""
 
     sources: "array[int]"
     edges: Edges
@@ -51,7 +51,7 @@ class PathGraph(msgspec.Struct):
 
 
 class PathColumns(msgspec.Struct, frozen=True, array_like=True):
-    """What such a graph is between processes."""
+    """A PathGraph encoded for another process."""
 
     sources: bytes = b""
     starts: bytes = b""
@@ -62,7 +62,7 @@ class PathColumns(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Columns(msgspec.Struct, frozen=True, array_like=True):
-    """What a graph is when it is stored."""
+    """A graph encoded for storage."""
 
     files: str = ""
     starts: bytes = b""
@@ -73,7 +73,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True):
 
 
 def edges_of(numbers: Sequence[int]) -> Edges:
-    """Of edges in order, each as one number."""
+    """From sorted edges, each as one number."""
     halves = array(_NUMBER, array(_NUMBER_OF_EDGE, numbers).tobytes())
     return Edges(halves[_START_HALF::2], halves[1 - _START_HALF :: 2])
 
@@ -90,7 +90,7 @@ def numbers(values: Iterable[int]) -> "array[int]":
     return array(_NUMBER, values)
 
 
-def renumbered(column: "array[int]", new: Sequence[int]) -> "array[int]":
+def renumber(column: "array[int]", new: Sequence[int]) -> "array[int]":
     return array(_NUMBER, map(new.__getitem__, column))
 
 
@@ -110,14 +110,14 @@ def unpack_graph(data: bytes) -> ModuleGraph:
 
 
 def pack_flat(graph: FlatGraph) -> bytes:
-    edges, outward = graph.edges, graph.external_edges
+    edges, external_edges = graph.edges, graph.external_edges
     columns = _Columns(
-        _joined(graph.files),
+        _join_names(graph.files),
         edges.starts.tobytes(),
         edges.ends.tobytes(),
-        _joined(graph.externals),
-        outward.starts.tobytes(),
-        outward.ends.tobytes(),
+        _join_names(graph.externals),
+        external_edges.starts.tobytes(),
+        external_edges.ends.tobytes(),
     )
     return zlib.compress(msgspec.msgpack.encode(columns), _LEVEL)
 
@@ -125,22 +125,22 @@ def pack_flat(graph: FlatGraph) -> bytes:
 def unpack_flat(data: bytes) -> FlatGraph:
     columns = msgspec.msgpack.decode(zlib.decompress(data), type=_Columns)
     return FlatGraph(
-        _names(columns.files),
+        _split_names(columns.files),
         _edges(columns.starts, columns.ends),
-        _names(columns.externals),
+        _split_names(columns.externals),
         _edges(columns.external_starts, columns.external_ends),
     )
 
 
 def to_columns(graph: PathGraph) -> PathColumns:
-    edges, outward = graph.edges, graph.external_edges
+    edges, external_edges = graph.edges, graph.external_edges
     return PathColumns(
         graph.sources.tobytes(),
         edges.starts.tobytes(),
         edges.ends.tobytes(),
-        _joined(graph.externals),
-        outward.starts.tobytes(),
-        outward.ends.tobytes(),
+        _join_names(graph.externals),
+        external_edges.starts.tobytes(),
+        external_edges.ends.tobytes(),
     )
 
 
@@ -148,7 +148,7 @@ def from_columns(columns: PathColumns) -> PathGraph:
     return PathGraph(
         array(_NUMBER, columns.sources),
         _edges(columns.starts, columns.ends),
-        _names(columns.externals),
+        _split_names(columns.externals),
         _edges(columns.external_starts, columns.external_ends),
     )
 
@@ -161,13 +161,13 @@ def _flat_edges(pairs: Sequence[tuple[int, int]]) -> Edges:
     return edges_of([start * START + end for start, end in pairs])
 
 
-def _joined(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     text = "\0".join(names)
     if text.count("\0") < max(len(names), 1):
         return text
-    # A name out of a stranger's quotes may hold what divides names here.
+    # A quoted name in a source file may contain the separator.
     return "\0".join([name.replace("\0", "\ufffd") for name in names])
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return text.split("\0") if text else []

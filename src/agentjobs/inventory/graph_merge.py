@@ -1,6 +1,6 @@
-"""Module graphs put together: those of different files, or an old one and what changed. Pure.
+"""Merges module graphs: those of different files, or an old graph and changes. Pure.
 
-A graph names first the files whose imports it has, its sources, and then others they lead to.
+The files of a graph are its sources, whose imports it has, followed by other imported files.
 """
 
 from array import array
@@ -15,64 +15,64 @@ from agentjobs.inventory.graph_data import (
     PathGraph,
     edges_of,
     numbers_of,
-    renumbered,
+    renumber,
 )
 
 
 def join_graphs(parts: Sequence[PathGraph], paths: Sequence[str]) -> FlatGraph:
-    """The graph of all sources; `paths` are all there are."""
+    """The graph of all sources; `paths` are all paths of the commit."""
     sources = sorted({number for part in parts for number in part.sources})
-    edges = _interleaved([part.edges for part in parts])
-    led_to = sorted(set(edges.ends).difference(sources))
-    numbered = [*sources, *led_to]
-    at = [0] * len(paths)
-    for position, number in enumerate(numbered):
-        at[number] = position
-    edges = Edges(renumbered(edges.starts, at), renumbered(edges.ends, at))
+    edges = _merge_sorted([part.edges for part in parts])
+    targets = sorted(set(edges.ends).difference(sources))
+    files = [*sources, *targets]
+    positions = [0] * len(paths)
+    for position, number in enumerate(files):
+        positions[number] = position
+    edges = Edges(renumber(edges.starts, positions), renumber(edges.ends, positions))
     externals = sorted({name for part in parts for name in part.externals})
-    outward = _interleaved([_outward(part, externals) for part in parts])
-    outward = Edges(renumbered(outward.starts, at), outward.ends)
-    # Two names that are no text may be shown as the same, and then one source is in two parts.
-    is_one_twice = len(sources) < sum(len(part.sources) for part in parts)
-    if led_to or is_one_twice:
-        # What was led to stood among the sources, and is behind them now.
-        edges, outward = _sorted(edges), _sorted(outward)
-    return FlatGraph([paths[number] for number in numbered], edges, externals, outward)
+    external_edges = _merge_sorted([_renumber_externals(part, externals) for part in parts])
+    external_edges = Edges(renumber(external_edges.starts, positions), external_edges.ends)
+    # Paths that are not UTF-8 may have the same displayed form, so one source may be in two parts.
+    has_duplicates = len(sources) < sum(len(part.sources) for part in parts)
+    if targets or has_duplicates:
+        # Targets were numbered among the sources and now follow them.
+        edges, external_edges = _sort(edges), _sort(external_edges)
+    return FlatGraph([paths[number] for number in files], edges, externals, external_edges)
 
 
-def _outward(part: PathGraph, externals: Sequence[str]) -> Edges:
+def _renumber_externals(part: PathGraph, externals: Sequence[str]) -> Edges:
     number = {name: at for at, name in enumerate(externals)}
     edges = part.external_edges
-    return Edges(edges.starts, renumbered(edges.ends, [number[name] for name in part.externals]))
+    return Edges(edges.starts, renumber(edges.ends, [number[name] for name in part.externals]))
 
 
-def _sorted(edges: Edges) -> Edges:
+def _sort(edges: Edges) -> Edges:
     return edges_of(sorted(set(numbers_of(edges.starts, edges.ends))))
 
 
-def _interleaved(parts: Sequence[Edges]) -> Edges:
-    """All edges by their starts; a part has many neighbours, which are taken together."""
-    whole = edges_of(())
-    left = [(part.starts[0], at, 0) for at, part in enumerate(parts) if part.starts]
-    heapify(left)
-    while left:
-        _, at, begin = left[0]
+def _merge_sorted(parts: Sequence[Edges]) -> Edges:
+    """All edges by their starts. Copies runs, because a part has many consecutive starts."""
+    merged = edges_of(())
+    heap = [(part.starts[0], at, 0) for at, part in enumerate(parts) if part.starts]
+    heapify(heap)
+    while heap:
+        _, at, begin = heap[0]
         starts, ends = parts[at].starts, parts[at].ends
         end = bisect_right(starts, starts[begin], begin)
-        # The next of the others is one of the two behind the first.
-        others = left[1:3]
+        # In a heap, the second smallest is one of the two items after the first.
+        others = heap[1:3]
         end = bisect_left(starts, min(others)[0], end) if others else len(starts)
-        whole.starts += starts[begin:end]
-        whole.ends += ends[begin:end]
+        merged.starts += starts[begin:end]
+        merged.ends += ends[begin:end]
         if end < len(starts):
-            heapreplace(left, (starts[end], at, end))
+            heapreplace(heap, (starts[end], at, end))
         else:
-            heappop(left)
-    return whole
+            heappop(heap)
+    return merged
 
 
-def _renumbered(edges: Edges, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    return numbers_of(renumbered(edges.starts, starts), renumbered(edges.ends, ends))
+def _renumber_edges(edges: Edges, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+    return numbers_of(renumber(edges.starts, starts), renumber(edges.ends, ends))
 
 
 def patch_graph(
@@ -82,68 +82,70 @@ def patch_graph(
     changed: Collection[str],
     removed: Collection[str] = (),
 ) -> FlatGraph | None:
-    """`old`, of so many sources, with what `new` says of those that changed or are new.
+    """Replace the imports of changed and added sources in `old`, which has `sources` sources.
 
-    None if something still leads to a file that was removed.
+    None if a file still imports a removed file.
     """
     position = {path: at for at, path in enumerate(old.files[:sources])}
     outdated = sorted(position[path] for path in {*changed, *removed} if path in position)
-    edges = _spliced(old.edges, outdated, [])
-    outward = _spliced(old.external_edges, outdated, [])
-    own = with_and_without(old.files[:sources], set(changed).difference(position), removed)
+    edges = _replace_edges(old.edges, outdated, [])
+    external_edges = _replace_edges(old.external_edges, outdated, [])
+    own = update_sorted(old.files[:sources], set(changed).difference(position), removed)
     ends = set(edges.ends)
-    led_to = {old.files[end] for end in ends if end >= sources}.union(new.files).difference(own)
-    if any(position.get(path) in ends or path in led_to for path in removed):
+    targets = {old.files[end] for end in ends if end >= sources}.union(new.files).difference(own)
+    if any(position.get(path) in ends or path in targets for path in removed):
         return None
-    files = [*own, *sorted(led_to)]
-    place = {path: at for at, path in enumerate(files)}
+    files = [*own, *sorted(targets)]
+    new_position = {path: at for at, path in enumerate(files)}
     if files != old.files:
-        at = [place.get(path, 0) for path in old.files]
-        # Their order stays, and so does that of the edges.
-        edges = Edges(renumbered(edges.starts, at), renumbered(edges.ends, at))
-        outward = Edges(renumbered(outward.starts, at), outward.ends)
-    fresh = sorted(place[path] for path in changed)
-    start = [place[path] for path in new.files]
-    number = {name: to for to, name in enumerate(old.externals)}
-    outside = [number.setdefault(name, len(number)) for name in new.externals]
-    edges = _spliced(edges, fresh, _renumbered(new.edges, start, start))
-    outward = _spliced(outward, fresh, _renumbered(new.external_edges, start, outside))
-    return FlatGraph(files, edges, *_in_order(list(number), outward))
+        moved = [new_position.get(path, 0) for path in old.files]
+        # The order of files is unchanged, so the edges stay sorted.
+        edges = Edges(renumber(edges.starts, moved), renumber(edges.ends, moved))
+        external_edges = Edges(renumber(external_edges.starts, moved), external_edges.ends)
+    fresh = sorted(new_position[path] for path in changed)
+    start = [new_position[path] for path in new.files]
+    number = {name: at for at, name in enumerate(old.externals)}
+    ends_outside = [number.setdefault(name, len(number)) for name in new.externals]
+    edges = _replace_edges(edges, fresh, _renumber_edges(new.edges, start, start))
+    external_edges = _replace_edges(
+        external_edges, fresh, _renumber_edges(new.external_edges, start, ends_outside)
+    )
+    return FlatGraph(files, edges, *_sort_externals(list(number), external_edges))
 
 
-def with_and_without(names: list[str], new: Iterable[str], gone: Collection[str]) -> list[str]:
-    """Names that are in order, some more and some less."""
-    found = names.copy()
-    for name in gone:
-        at = bisect_left(found, name)
-        del found[at : at + (found[at : at + 1] == [name])]
-    for name in new:
-        insort(found, name)
-    return found
+def update_sorted(names: list[str], added: Iterable[str], removed: Collection[str]) -> list[str]:
+    """A copy of the sorted list with names added and removed."""
+    updated = names.copy()
+    for name in removed:
+        at = bisect_left(updated, name)
+        del updated[at : at + (updated[at : at + 1] == [name])]
+    for name in added:
+        insort(updated, name)
+    return updated
 
 
-def _spliced(old: Edges, replaced: Sequence[int], new: Sequence[int]) -> Edges:
-    """The old edges, but those of the replaced files as they are now."""
-    now: dict[int, list[int]] = {}
+def _replace_edges(old: Edges, replaced: Sequence[int], new: Sequence[int]) -> Edges:
+    """The old edges, with those of the replaced files taken from `new`."""
+    new_ends: dict[int, list[int]] = {}
     for edge in sorted(new):
-        now.setdefault(edge // START, []).append(edge % START)
+        new_ends.setdefault(edge // START, []).append(edge % START)
     starts, ends, at = array(old.starts.typecode), array(old.ends.typecode), 0
     for start in replaced:
         low = bisect_left(old.starts, start, at)
         starts += old.starts[at:low]
         ends += old.ends[at:low]
-        own = now.get(start, [])
+        own = new_ends.get(start, [])
         starts.extend([start] * len(own))
         ends.extend(own)
         at = bisect_right(old.starts, start, low)
     return Edges(starts + old.starts[at:], ends + old.ends[at:])
 
 
-def _in_order(names: list[str], edges: Edges) -> tuple[list[str], Edges]:
-    """The names that edges lead to, sorted, and the edges with their new numbers."""
-    kept = sorted(names[end] for end in set(edges.ends))
-    if kept == names:
-        return kept, edges
-    number = {name: at for at, name in enumerate(kept)}
-    to = [number.get(name, 0) for name in names]
-    return kept, edges_of(sorted(numbers_of(edges.starts, renumbered(edges.ends, to))))
+def _sort_externals(names: list[str], edges: Edges) -> tuple[list[str], Edges]:
+    """The imported names, sorted, and the edges with the numbers of that order."""
+    imported = sorted(names[end] for end in set(edges.ends))
+    if imported == names:
+        return imported, edges
+    number = {name: at for at, name in enumerate(imported)}
+    new_numbers = [number.get(name, 0) for name in names]
+    return imported, edges_of(sorted(numbers_of(edges.starts, renumber(edges.ends, new_numbers))))

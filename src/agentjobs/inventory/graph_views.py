@@ -1,7 +1,4 @@
-"""Looking at a module graph from one place: neighbours, what is imported most, names by a part.
-
-Pure: a graph comes in. Refuses to know where it is stored and how it is drawn.
-"""
+"""Views of a module graph: neighborhood of a module, most imported modules, search. Pure."""
 
 import heapq
 from collections import Counter
@@ -11,25 +8,22 @@ import msgspec
 
 from agentjobs.inventory.model import ModuleGraph
 
-MAX_NEIGHBOURS = 100
-_FARTHEST = 10
+MAX_NEIGHBORS = 100
+_MAX_DEPTH = 10
 
 _Pairs = Sequence[tuple[int, int]]
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A file of the repository or, if external, a name that none of its files answers to.
-
-    `importers` is how many files import it.
-    """
+    """A file of the repository or an external name; `importers` counts the importing files."""
 
     name: str
     external: bool
     importers: int
 
 
-class Neighbour(msgspec.Struct, frozen=True):
-    """`through` is the module one step nearer to the centre by which it was found."""
+class Neighbor(msgspec.Struct, frozen=True):
+    """`through` is the module on the shortest path that is one step nearer to the center."""
 
     name: str
     external: bool
@@ -37,10 +31,10 @@ class Neighbour(msgspec.Struct, frozen=True):
     through: str
 
 
-class Neighbours(msgspec.Struct, frozen=True):
+class Neighbors(msgspec.Struct, frozen=True):
     """The nearest `shown` of `total`, by distance and name."""
 
-    shown: tuple[Neighbour, ...] = ()
+    shown: tuple[Neighbor, ...] = ()
     total: int = 0
 
     @property
@@ -48,52 +42,54 @@ class Neighbours(msgspec.Struct, frozen=True):
         return self.total - len(self.shown)
 
 
-class Neighbourhood(msgspec.Struct, frozen=True):
-    """`imported` are files; what is imported from elsewhere is in `externals`."""
+class Neighborhood(msgspec.Struct, frozen=True):
+    """`imported` are files of the repository; `externals` are external names."""
 
     name: str
     external: bool
-    importers: Neighbours
-    imported: Neighbours
-    externals: Neighbours
+    importers: Neighbors
+    imported: Neighbors
+    externals: Neighbors
 
 
-def around(
+def find_neighborhood(
     graph: ModuleGraph,
     node: str,
     *,
     external: bool | None = None,
     depth: int = 1,
-    most: int = MAX_NEIGHBOURS,
-) -> Neighbourhood | None:
-    """None if nothing has that name. A file comes before an external of the same name, unless
-    `external` says which is meant; `most` is for each of the three lists."""
-    depth = max(1, min(depth, _FARTHEST))
+    limit: int = MAX_NEIGHBORS,
+) -> Neighborhood | None:
+    """None if there is no such module. A file takes precedence over an external of the same name
+    unless `external` is given; `limit` applies to each of the three lists."""
+    depth = max(1, min(depth, _MAX_DEPTH))
     if external is not True and node in graph.files:
-        return _around_file(graph, node, depth, most)
+        return _file_neighborhood(graph, node, depth, limit)
     if external is not False and node in graph.externals:
-        return _around_external(graph, node, depth, most)
+        return _external_neighborhood(graph, node, depth, limit)
     return None
 
 
 def most_imported(graph: ModuleGraph, number: int, *, external: bool = False) -> list[Module]:
-    """Files, or what they import from elsewhere; without those that nobody imports."""
+    """Files or external names, without those that no file imports."""
     counts, names = _importers(graph, external)
     ranked = heapq.nsmallest(number, counts, key=lambda at: (-counts[at], names[at]))
     return [Module(names[at], external, counts[at]) for at in ranked]
 
 
-def search_modules(graph: ModuleGraph, text: str, *, most: int = MAX_NEIGHBOURS) -> list[Module]:
-    """Those with the text in their name, in any case; the most imported first."""
-    wanted = text.strip().lower()
-    found = [
+def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_NEIGHBORS) -> list[Module]:
+    """Modules whose name contains the text, ignoring case, the most imported first."""
+    needle = text.strip().lower()
+    modules = [
         Module(name, external, counts[at])
         for external in (False, True)
         for counts, names in [_importers(graph, external)]
         for at, name in enumerate(names)
-        if wanted in name.lower()
+        if needle in name.lower()
     ]
-    return heapq.nsmallest(most, found, key=lambda one: (-one.importers, one.external, one.name))
+    return heapq.nsmallest(
+        limit, modules, key=lambda found: (-found.importers, found.external, found.name)
+    )
 
 
 def _importers(graph: ModuleGraph, external: bool) -> tuple[Counter[int], tuple[str, ...]]:
@@ -102,38 +98,38 @@ def _importers(graph: ModuleGraph, external: bool) -> tuple[Counter[int], tuple[
     return counts, graph.externals if external else graph.files
 
 
-def _around_file(graph: ModuleGraph, node: str, depth: int, most: int) -> Neighbourhood:
-    centre = graph.files.index(node)
-    importers = _walk(graph.edges, {centre: centre}, depth, backwards=True)
-    imported = _walk(graph.edges, {centre: centre}, depth, backwards=False)
-    within = {centre, *(at for at, step in imported.items() if step.distance < depth)}
+def _file_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
+    center = graph.files.index(node)
+    importers = _search_breadth_first(graph.edges, {center: center}, depth, backwards=True)
+    imported = _search_breadth_first(graph.edges, {center: center}, depth, backwards=False)
+    within = {center, *(at for at, step in imported.items() if step.distance < depth)}
     externals: dict[int, _Step] = {}
     for importer, at in _steps_from(within, graph.external_edges, backwards=False):
-        distance = 1 + (0 if importer == centre else imported[importer].distance)
+        distance = 1 + (0 if importer == center else imported[importer].distance)
         if at not in externals or distance < externals[at].distance:
             externals[at] = _Step(distance, importer)
     name = graph.files.__getitem__
-    return Neighbourhood(
+    return Neighborhood(
         node,
         False,
-        _neighbours(importers, name, name, most),
-        _neighbours(imported, name, name, most),
-        _neighbours(externals, graph.externals.__getitem__, name, most, external=True),
+        _nearest(importers, name, name, limit),
+        _nearest(imported, name, name, limit),
+        _nearest(externals, graph.externals.__getitem__, name, limit, external=True),
     )
 
 
-def _around_external(graph: ModuleGraph, node: str, depth: int, most: int) -> Neighbourhood:
-    centre = graph.externals.index(node)
-    first = {importer: centre for importer, at in graph.external_edges if at == centre}
-    found = {at: _Step(1, -1) for at in first}
-    for at, step in _walk(graph.edges, first, depth - 1, backwards=True).items():
-        found[at] = _Step(step.distance + 1, step.through)
+def _external_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
+    center = graph.externals.index(node)
+    first = {importer: center for importer, at in graph.external_edges if at == center}
+    steps = {at: _Step(1, -1) for at in first}
+    for at, step in _search_breadth_first(graph.edges, first, depth - 1, backwards=True).items():
+        steps[at] = _Step(step.distance + 1, step.through)
 
     def through(at: int) -> str:
         return node if at == -1 else graph.files[at]
 
-    importers = _neighbours(found, graph.files.__getitem__, through, most)
-    return Neighbourhood(node, True, importers, Neighbours(), Neighbours())
+    importers = _nearest(steps, graph.files.__getitem__, through, limit)
+    return Neighborhood(node, True, importers, Neighbors(), Neighbors())
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -141,40 +137,42 @@ class _Step(msgspec.Struct, frozen=True):
     through: int
 
 
-def _walk(edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool) -> dict[int, _Step]:
-    """What lies around the start, by the shortest way; the start itself is left out."""
-    seen, layer = set(start), set(start)
-    found: dict[int, _Step] = {}
+def _search_breadth_first(
+    edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool
+) -> dict[int, _Step]:
+    """All nodes within `depth` by their shortest path, without the start."""
+    visited, layer = set(start), set(start)
+    steps: dict[int, _Step] = {}
     for distance in range(1, depth + 1):
-        reached: dict[int, int] = {}
-        for here, there in _steps_from(layer, edges, backwards):
-            if there not in seen:
-                reached[there] = min(here, reached.get(there, here))
-        found.update({at: _Step(distance, through) for at, through in reached.items()})
-        seen.update(reached)
-        layer = set(reached)
-    return found
+        next_layer: dict[int, int] = {}
+        for node, neighbor in _steps_from(layer, edges, backwards):
+            if neighbor not in visited:
+                next_layer[neighbor] = min(node, next_layer.get(neighbor, node))
+        steps.update({node: _Step(distance, through) for node, through in next_layer.items()})
+        visited.update(next_layer)
+        layer = set(next_layer)
+    return steps
 
 
 def _steps_from(layer: Set[int], edges: _Pairs, backwards: bool) -> _Pairs:
-    # Graphs have many edges and a look has few: nothing but the test is done for all of them.
+    # A graph has many edges and a layer few nodes, so only the test runs for every edge.
     if backwards:
         return [(imported, importer) for importer, imported in edges if imported in layer]
     return [edge for edge in edges if edge[0] in layer]
 
 
-def _neighbours(
+def _nearest(
     steps: Mapping[int, _Step],
     name: Callable[[int], str],
     through: Callable[[int], str],
-    most: int,
+    limit: int,
     *,
     external: bool = False,
-) -> Neighbours:
-    nearest = heapq.nsmallest(most, steps, key=lambda at: (steps[at].distance, name(at)))
-    return Neighbours(
+) -> Neighbors:
+    nearest = heapq.nsmallest(limit, steps, key=lambda at: (steps[at].distance, name(at)))
+    return Neighbors(
         tuple(
-            Neighbour(name(at), external, steps[at].distance, through(steps[at].through))
+            Neighbor(name(at), external, steps[at].distance, through(steps[at].through))
             for at in nearest
         ),
         len(steps),

@@ -1,6 +1,6 @@
-"""When a repository is indexed: due times are queue, lease and backoff.
+"""Indexes repositories that are due. `index_due_at` serves as queue, lease and backoff.
 
-What an index finds is stored by `index_rows`; how it is found is `index`'s business.
+`rows` stores the result; `index` produces it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
 from agentjobs.inventory.index.wire import Request
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.inventory.rows import prepare, store_ahead, store_result, store_unchanged
+from agentjobs.inventory.rows import prepare, store_in_batches, store_result, store_unchanged
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import backoff_ms, run_renewing
@@ -37,7 +37,7 @@ _PROGRESS_SECONDS = 0.5
 
 
 class DueRepo(msgspec.Struct, frozen=True):
-    """What is to be indexed, and what the last index was of."""
+    """A claimed repository, and the commit and analyzers of its last index."""
 
     id: str
     default_branch: str
@@ -48,25 +48,25 @@ class DueRepo(msgspec.Struct, frozen=True):
     dependencies_digest: str | None = None
 
 
-class Indexed(msgspec.Struct, frozen=True):
-    """`file_count` is None when nothing was to do: the same analyzers know the commit already."""
+class IndexedCommit(msgspec.Struct, frozen=True):
+    """`file_count` is None if the stored index was already that of the commit."""
 
     commit: str
     file_count: int | None
 
 
-class DependencyReading(msgspec.Struct, frozen=True):
+class CommitDependencies(msgspec.Struct, frozen=True):
     dependencies: tuple[Dependency, ...]
     warnings: tuple[IndexWarning, ...]
 
 
 async def claim_due(db: Database) -> DueRepo | None:
-    """The repository that has waited longest; it is due again if we are never heard of."""
+    """Claim the repository that has been due longest; it is due again when the lease expires."""
     return await db.transact(_claim_due)
 
 
 async def make_outdated_due(db: Database) -> None:
-    """What an older version of the analyzers found is found anew."""
+    """Make repositories due that were indexed by other versions of the analyzers."""
     await db.transact(_make_outdated_due)
 
 
@@ -76,31 +76,31 @@ async def index_repository(
     git_dir: Path,
     settings: Settings,
     spare: SpareChild | None = None,
-) -> Indexed:
-    """Raises IndexFailure in words for the repository's owner."""
+) -> IndexedCommit:
+    """Raises IndexFailure, whose message is shown to the repository's owner."""
     commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
     if commit is None:
-        raise IndexFailure(f"The repository has no branch {repo.default_branch!r} any more.")
+        raise IndexFailure(f"The branch {repo.default_branch!r} no longer exists.")
     if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
         await db.transact(store_unchanged, repo.id, repo.head_commit, commit)
-        return Indexed(commit, None)
+        return IndexedCommit(commit, None)
     request = _request("index", git_dir, commit, settings, repo)
     running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
     result = await run_renewing(
         running, lambda: _renew_with_progress(db, repo.id, progress), _PROGRESS_SECONDS
     )
-    # Thousands of rows are made where nobody waits for them.
+    # Building thousands of rows would block the event loop.
     rows = await asyncio.to_thread(prepare, repo.id, result)
-    rows = await store_ahead(db, repo.id, rows)
+    rows = await store_in_batches(db, repo.id, rows)
     await db.transact(store_result, repo.id, repo.head_commit, commit, rows)
-    return Indexed(commit, result.file_count)
+    return IndexedCommit(commit, result.file_count)
 
 
-async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> DependencyReading:
-    """What the manifests of any commit lead to; nothing else of it is read, nothing stored."""
+async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> CommitDependencies:
+    """The dependencies of any commit, read from its manifests only; stores nothing."""
     request = _request("dependencies", git_dir, commit, settings)
     result = await run_child(request, settings.index_timeout_seconds, lambda *_: None)
-    return DependencyReading(result.dependencies or (), result.warnings)
+    return CommitDependencies(result.dependencies or (), result.warnings)
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
@@ -123,13 +123,13 @@ def _request(
         memory_mib=settings.index_memory_mib,
         repo_id="" if repo is None else repo.id,
     )
-    # What other analyzers found is no help.
+    # Results of other analyzer versions cannot be reused.
     if repo is None or repo.fingerprint != fingerprint():
         return request
     return msgspec.structs.replace(
         request,
         indexed_commit=repo.indexed_commit or "",
-        known_dependencies=repo.dependencies_digest or "",
+        stored_digest=repo.dependencies_digest or "",
     )
 
 
@@ -142,7 +142,7 @@ class _Progress:
 
 
 async def _renew_with_progress(db: Database, repo_id: str, progress: _Progress) -> bool:
-    """Storing the progress extends the lease, too."""
+    """Storing the progress also renews the lease."""
     await db.transact(_store_progress, repo_id, progress.done, progress.total)
     return True
 

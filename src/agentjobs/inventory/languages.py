@@ -1,4 +1,4 @@
-"""Which programming language a file is written in, told by its name alone."""
+"""Determines a file's programming language from its path."""
 
 from functools import lru_cache
 
@@ -66,27 +66,27 @@ _FILE_NAMES = {
     "Ruby": "gemfile rakefile",
     "Starlark": "build.bazel workspace.bazel",
 }
-# What lies there was written elsewhere.
-_FOREIGN_DIRECTORIES = frozenset({b"node_modules", b"vendor", b"third_party", b"dist", b".yarn"})
+# Third-party code.
+_VENDORED_DIRECTORIES = frozenset({b"node_modules", b"vendor", b"third_party", b"dist", b".yarn"})
 
 
-def _by_word(table: dict[str, str]) -> dict[bytes, str]:
+def _invert(table: dict[str, str]) -> dict[bytes, str]:
     return {word.encode(): name for name, words in table.items() for word in words.split()}
 
 
-_BY_EXTENSION = _by_word(_EXTENSIONS)
-_BY_FILE_NAME = _by_word(_FILE_NAMES)
+_BY_EXTENSION = _invert(_EXTENSIONS)
+_BY_FILE_NAME = _invert(_FILE_NAMES)
 
 
 def language_of(path: bytes) -> str | None:
-    """None for prose, data and what was only copied in."""
+    """None for prose, data and third-party code."""
     directory, _, name = path.lower().rpartition(b"/")
     stem, _, extension = name.rpartition(b".")
     language = _BY_FILE_NAME.get(name) or (_BY_EXTENSION.get(extension) if stem else None)
-    return None if language is None or _is_foreign(directory) else language
+    return None if language is None or _is_vendored(directory) else language
 
 
 @lru_cache
-def _is_foreign(directory: bytes) -> bool:
-    """Neighbours follow each other."""
-    return not _FOREIGN_DIRECTORIES.isdisjoint(directory.split(b"/"))
+def _is_vendored(directory: bytes) -> bool:
+    """Cached because consecutive paths share directories."""
+    return not _VENDORED_DIRECTORIES.isdisjoint(directory.split(b"/"))

@@ -1,24 +1,27 @@
-"""What the index of a commit consists of: plain values that analyzers make and stores keep.
+"""Values of an index: what analyzers produce and the store keeps.
 
-Imported by the child process that reads repositories: nothing heavy may come in here.
+The index process imports this module, so it must not import anything heavy.
 """
 
 from typing import Literal
 
 import msgspec
 
+# More names would take more memory than the source itself; no hand-written file has as many.
+MAX_IMPORTS = 20_000
+
 Scope = Literal["runtime", "dev", "optional"]
 
 
 class IndexWarning(msgspec.Struct, frozen=True):
-    """What could not be read, and why, in words for the repository's owner."""
+    """A file that could not be read, and the reason shown to the repository's owner."""
 
     path: str
     reason: str
 
 
 class Requirement(msgspec.Struct, frozen=True, array_like=True):
-    """What a manifest asks for. `version` is the one exact version it admits, if it does that."""
+    """A requirement of a manifest. `version` is set if exactly one version satisfies it."""
 
     name: str
     specifier: str
@@ -27,7 +30,7 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Locked(msgspec.Struct, frozen=True, array_like=True):
-    """What a lock file fixes; `requires` are positions in the same list of packages."""
+    """A package in a lock file; `requires` are positions in the same list of packages."""
 
     name: str
     version: str
@@ -36,20 +39,20 @@ class Locked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Root(msgspec.Struct, frozen=True, array_like=True):
-    """A project of a lock file and the positions of what it asks for itself.
+    """A project of a lock file and the positions of its direct dependencies.
 
-    `directory` is relative to the lock file's, empty for its own.
+    `directory` is relative to the lock file's directory, empty for the same.
     """
 
     directory: str
     packages: tuple[int, ...]
 
 
-class ManifestFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What one manifest or lock file says by itself, whatever lies beside it.
+class ParsedManifest(msgspec.Struct, frozen=True, array_like=True):
+    """The content of one manifest or lock file, independent of other files.
 
-    `project` is the name it gives its own project. `members` are directories (or patterns) of a
-    workspace. `notes` are what other files of the ecosystem need of it (a Maven parent, say).
+    `project` is the name of its project. `members` are directories (or patterns) of a workspace.
+    `notes` are values that other files of the ecosystem need, such as a Maven parent.
     """
 
     ecosystem: str
@@ -63,11 +66,11 @@ class ManifestFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """A package in one version (None: not fixed by anything) that one manifest leads to.
+    """A package that one manifest depends on. `version` is None if nothing pins it.
 
-    `manifest` is the file that fixes the version: the lock file, if there is one. `requirement` is
-    what the project itself asks for, empty for what only others ask for. `parents` leads from a
-    direct dependency down to the one that asks for this; empty for a direct one.
+    `manifest` is the file that pins the version: the lock file, if there is one. `requirement` is
+    the project's own requirement, empty for a transitive dependency. `parents` is the path from a
+    direct dependency to the one that requires this package; empty for a direct dependency.
     """
 
     ecosystem: str
@@ -80,16 +83,16 @@ class Dependency(msgspec.Struct, frozen=True):
     parents: tuple[str, ...] = ()
 
 
-class ModuleFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What one source file says by itself: its own package, if it names one, and its imports."""
+class ParsedModule(msgspec.Struct, frozen=True, array_like=True):
+    """The imports of one source file, and the package that it declares."""
 
     imports: tuple[str, ...] = ()
     declares: str = ""
 
 
 class ModuleGraph(msgspec.Struct, frozen=True):
-    """Files and what they import. `edges` are pairs of positions in `files`, `external_edges` of a
-    position in `files` and one in `externals`; both in order and without repetition."""
+    """Files and their imports. `edges` are pairs of positions in `files`, `external_edges` of a
+    position in `files` and one in `externals`; both are sorted and without duplicates."""
 
     files: tuple[str, ...] = ()
     edges: tuple[tuple[int, int], ...] = ()

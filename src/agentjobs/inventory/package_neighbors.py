@@ -1,6 +1,6 @@
-"""A package among the others of a repository: who asks for it, and what it asks for.
+"""The packages of a repository that depend on a package, and those that it depends on.
 
-As far as lock files tell by the shortest way to each: knows one path to a package, not all.
+Knows only the shortest path from a manifest to each package, not all paths.
 """
 
 import msgspec
@@ -12,35 +12,35 @@ from agentjobs.store.like_pattern import escaped
 _MAX_ROWS = 1_000
 
 
-class PackageNeighbours(msgspec.Struct, frozen=True):
-    """`itself` are its rows, in every version and manifest. Names are in order and told once;
-    `manifests` are the projects that ask for it themselves."""
+class PackageNeighbors(msgspec.Struct, frozen=True):
+    """`itself` has its rows in every version and manifest; `manifests` require it directly. Names
+    are sorted and distinct."""
 
     itself: tuple[DependencyView, ...]
     manifests: tuple[str, ...]
-    askers: tuple[str, ...]
-    asked: tuple[DependencyView, ...]
+    dependents: tuple[str, ...]
+    dependencies: tuple[DependencyView, ...]
 
 
-async def package_neighbours(
+async def find_package_neighbors(
     db: Database, repo_id: str, ecosystem: str, name: str
-) -> PackageNeighbours | None:
-    """None if no manifest leads to it."""
+) -> PackageNeighbors | None:
+    """None if no manifest depends on it."""
     if "\0" in ecosystem or "\0" in name:
         return None
     own = await _rows(db, "d.name = :text", repo_id, ecosystem, name)
     if not own:
         return None
-    # The end of a JSON list; what looks like it by chance is left out below.
+    # The end of a JSON list; accidental matches are filtered out below.
     tail = msgspec.json.encode(name).decode() + "]"
     pattern = f"%{escaped(tail)}"
     ending = await _rows(db, "d.parents LIKE :text ESCAPE '!'", repo_id, ecosystem, pattern)
-    asked = {one.name: one for one in reversed(ending) if one.parents[-1:] == (name,)}
-    return PackageNeighbours(
+    children = {row.name: row for row in reversed(ending) if row.parents[-1:] == (name,)}
+    return PackageNeighbors(
         itself=tuple(own),
-        manifests=tuple(sorted({one.manifest for one in own if one.direct})),
-        askers=tuple(sorted({one.parents[-1] for one in own if one.parents})),
-        asked=tuple(sorted(asked.values(), key=lambda one: one.name)),
+        manifests=tuple(sorted({row.manifest for row in own if row.direct})),
+        dependents=tuple(sorted({row.parents[-1] for row in own if row.parents})),
+        dependencies=tuple(sorted(children.values(), key=lambda row: row.name)),
     )
 
 

@@ -1,4 +1,4 @@
-"""A package's name in the form that tools of all ecosystems understand (package URL)."""
+"""Package URLs (purl): package identifiers that tools of all ecosystems understand."""
 
 import re
 
@@ -13,21 +13,21 @@ _TYPES = {
     "RubyGems": "gem",
     "Packagist": "composer",
 }
-# Of these, a name and a version of nothing but such characters stand in the form as they are.
+# In these ecosystems, names and versions of only these characters need no escaping.
 _SIMPLE = frozenset({"PyPI", "npm", "crates.io", "RubyGems"})
 _is_simple = re.compile(r"[a-z0-9.-]+@[A-Za-z0-9.-]+").fullmatch
 
 
 def purl_of(ecosystem: str, name: str, version: str | None) -> str:
-    """Without a version when none is fixed; empty for a name that the form cannot hold."""
+    """Without a version if none is pinned; empty for a name that a purl cannot express."""
     if version and ecosystem in _SIMPLE and _is_simple(text := f"{name}@{version}"):
-        # Nearly all are: taking them apart would be a third of what dependencies cost.
+        # Nearly all are simple; the general way would take a third of the time for dependencies.
         return f"pkg:{_TYPES[ecosystem]}/{text}"
     separator = ":" if ecosystem == "Maven" else "/"
-    namespace, _, own = name.rpartition(separator)
+    namespace, _, base_name = name.rpartition(separator)
     kind = _TYPES.get(ecosystem, "generic")
     try:
-        return PackageURL(kind, namespace or None, own, version or None).to_string()
+        return PackageURL(kind, namespace or None, base_name, version or None).to_string()
     except (ValueError, TypeError):
-        # It says the one of no name at all, and the other of a name of nothing but blanks.
+        # ValueError for an empty name, TypeError for a name of only blanks.
         return ""

@@ -1,6 +1,6 @@
-"""What an index found, as rows: lines, languages, warnings, dependencies, the graph.
+"""Stores the result of an index: the index columns of `repos`, `dependencies` and `repo_graphs`.
 
-Knows the tables; refuses to know when a repository is indexed, or how.
+Does not know when a repository is indexed, or how.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,11 @@ from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.repos.configuration import FILE_NAME, ConfigurationError, parse_configuration
+from agentjobs.repos.rows import correct_head, request_scan
 from agentjobs.store.batch_insert import ManyRows
 from agentjobs.store.database import Database, Transaction
 
-# What one transaction may take; more would keep others waiting.
+# More rows in one transaction would block other writers for too long.
 ROWS_AT_ONCE = 1_000
 
 _COLUMNS = {
@@ -33,19 +34,19 @@ _COLUMNS = {
     "purl": "TEXT",
 }
 _KEY = ("repo_id", "position")
-_INTO = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
-_OVER = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
+_INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
+_ON_CONFLICT = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY
 )
-_PUT = ManyRows(
+_UPSERT = ManyRows(
     _COLUMNS,
-    one=f"{_INTO} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_OVER}",
-    many=f"{_INTO} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_OVER}",
+    one=f"{_INSERT} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_ON_CONFLICT}",
+    many=f"{_INSERT} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_ON_CONFLICT}",
 )
 
 
 class IndexRows(msgspec.Struct, frozen=True):
-    """None stands for what is the same as what is stored."""
+    """None means unchanged since the stored index."""
 
     repo: Mapping[str, Any]
     dependencies: Sequence[Mapping[str, Any]] | None
@@ -67,66 +68,67 @@ def prepare(repo_id: str, result: Result) -> IndexRows:
     if result.dependencies is None:
         return IndexRows(repo, None, result.graph)
     pairs = zip(result.dependencies, result.purls, strict=True)
-    rows = [_row(repo_id, at, one, purl) for at, (one, purl) in enumerate(pairs)]
+    rows = [_row(repo_id, position, *pair) for position, pair in enumerate(pairs)]
     return IndexRows(repo, rows, result.graph)
 
 
-async def store_ahead(db: Database, repo_id: str, rows: IndexRows) -> IndexRows:
-    """Writes many dependencies in portions, between which others have their turn; what is left
-    to store. Until that is done nobody takes them for known."""
-    every = rows.dependencies or ()
-    if len(every) <= ROWS_AT_ONCE:
+async def store_in_batches(db: Database, repo_id: str, rows: IndexRows) -> IndexRows:
+    """Store many dependencies in several transactions, so that other writers are not blocked.
+
+    Returns the rows that are left to store. Clears the digest first: until `store_result`, the
+    stored dependencies may be incomplete.
+    """
+    dependencies = rows.dependencies or ()
+    if len(dependencies) <= ROWS_AT_ONCE:
         return rows
-    await db.transact(_forget_digest, repo_id)
-    for start in range(0, len(every), ROWS_AT_ONCE):
-        await db.transact(_PUT.run, every[start : start + ROWS_AT_ONCE])
-    while await db.transact(_drop_from, repo_id, len(every)):
+    await db.transact(_clear_digest, repo_id)
+    for start in range(0, len(dependencies), ROWS_AT_ONCE):
+        await db.transact(_UPSERT.run, dependencies[start : start + ROWS_AT_ONCE])
+    while await db.transact(_delete_batch_from, repo_id, len(dependencies)):
         pass
     return msgspec.structs.replace(rows, dependencies=None)
 
 
 async def store_result(
-    tx: Transaction, repo_id: str, seen_head: str, commit: str, rows: IndexRows
+    tx: Transaction, repo_id: str, claimed_head: str, commit: str, rows: IndexRows
 ) -> None:
-    # A head that moved while we read makes the repository due again at once. One that did not
-    # is set to what was read: a crash between a push and its note left it behind.
+    # A head that moved during the index makes the repository due again immediately.
     stored = await tx.execute(
         "UPDATE repos SET index_status = 'ready', line_count = :line_count,"
         " languages = :languages, index_warnings = :index_warnings,"
         " index_fingerprint = :index_fingerprint, dependencies_digest = :dependencies_digest,"
-        " configured_trigger = :configured_trigger, scan_due_at = :now,"
+        " configured_trigger = :configured_trigger,"
         " indexed_commit = :commit, index_error = NULL, index_failures = 0,"
         " index_done = :files, index_total = :files,"
-        " head_commit = CASE WHEN head_commit = :seen THEN :commit ELSE head_commit END,"
-        " index_due_at = CASE WHEN head_commit = :seen THEN NULL ELSE CAST(:now AS BIGINT) END"
+        " index_due_at = CASE WHEN head_commit = :head THEN NULL ELSE CAST(:now AS BIGINT) END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
-        seen=seen_head,
+        head=claimed_head,
         commit=commit,
         now=now_ms(),
         **rows.repo,
     )
     if not stored:
         return
+    await correct_head(tx, repo_id, claimed_head, commit)
     await _store_graph(tx, repo_id, commit, rows.graph)
     if rows.dependencies is not None:
         await _store_dependencies(tx, repo_id, rows.dependencies)
     await tx.invalidate("repos")
-    tx.announce("scan")
+    await request_scan(tx, repo_id)
 
 
-async def store_unchanged(tx: Transaction, repo_id: str, seen_head: str, commit: str) -> None:
-    """The index that is stored is the one of this commit."""
+async def store_unchanged(tx: Transaction, repo_id: str, claimed_head: str, commit: str) -> None:
+    """Clear the due time of a repository whose stored index is already that of the commit."""
     await tx.execute(
         "UPDATE repos SET index_status = 'ready', index_error = NULL, index_failures = 0,"
-        " head_commit = CASE WHEN head_commit = :seen THEN :commit ELSE head_commit END,"
-        " index_due_at = CASE WHEN head_commit = :seen THEN NULL ELSE CAST(:now AS BIGINT) END"
+        " index_due_at = CASE WHEN head_commit = :head THEN NULL ELSE CAST(:now AS BIGINT) END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
-        seen=seen_head,
-        commit=commit,
+        head=claimed_head,
         now=now_ms(),
     )
+    await correct_head(tx, repo_id, claimed_head, commit)
     await tx.invalidate("repos")
 
 
@@ -151,15 +153,15 @@ async def _store_dependencies(
     tx: Transaction, repo_id: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     await tx.execute("DELETE FROM dependencies WHERE repo_id = :repo_id", repo_id=repo_id)
-    await _PUT.run(tx, rows)
+    await _UPSERT.run(tx, rows)
 
 
-async def _forget_digest(tx: Transaction, repo_id: str) -> None:
+async def _clear_digest(tx: Transaction, repo_id: str) -> None:
     await tx.execute("UPDATE repos SET dependencies_digest = NULL WHERE id = :id", id=repo_id)
 
 
-async def _drop_from(tx: Transaction, repo_id: str, position: int) -> int:
-    """Some of those that are there no more; how many."""
+async def _delete_batch_from(tx: Transaction, repo_id: str, position: int) -> int:
+    """Delete a batch of rows from `position` on, and return how many were deleted."""
     return await tx.execute(
         "DELETE FROM dependencies WHERE repo_id = :repo_id AND position IN (SELECT position"
         " FROM dependencies WHERE repo_id = :repo_id AND position >= :position LIMIT :limit)",
@@ -169,24 +171,24 @@ async def _drop_from(tx: Transaction, repo_id: str, position: int) -> int:
     )
 
 
-def _row(repo_id: str, position: int, one: Dependency, purl: str) -> dict[str, Any]:
+def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[str, Any]:
     return {
         "repo_id": repo_id,
         "position": position,
-        "ecosystem": one.ecosystem,
-        "name": one.name,
-        "version": one.version,
-        "requirement": one.requirement,
-        "direct": one.direct,
-        "scope": one.scope,
-        "manifest": one.manifest,
-        "parents": msgspec.json.encode(one.parents).decode(),
+        "ecosystem": package.ecosystem,
+        "name": package.name,
+        "version": package.version,
+        "requirement": package.requirement,
+        "direct": package.direct,
+        "scope": package.scope,
+        "manifest": package.manifest,
+        "parents": msgspec.json.encode(package.parents).decode(),
         "purl": purl,
     }
 
 
 def _configured_trigger(content: bytes | None) -> tuple[str | None, IndexWarning | None]:
-    """What the repository's own file says, or why it says nothing."""
+    """The severity set in `.agentjobs.toml`, or a warning if the file is invalid."""
     if content is None:
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""Guesses how a repository's tests are run, from the files at its root. A guess, not a promise."""
+"""Guesses a repository's test command from the files at its root."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-# Only these are read; the rest of the guess is made from names.
+# Only the content of these files is read; other guesses rely on names.
 READ_FILES = frozenset(
     {
         "GNUmakefile",
@@ -54,7 +54,7 @@ _BY_NAME = (
 
 @dataclass(frozen=True, slots=True)
 class RootFiles:
-    """The names at the root of a tree, directories too, and what stands in READ_FILES."""
+    """The names of files and directories at the root, and the contents of READ_FILES."""
 
     names: Collection[str]
     contents: Mapping[str, bytes]
@@ -71,7 +71,7 @@ class _Package(msgspec.Struct):
 
 
 def guess_test_command(root: RootFiles) -> str | None:
-    """What a newcomer would try first: a target made for it before a tool's default."""
+    """Prefers a dedicated target, such as `make test`, over a tool's default command."""
     guesses: tuple[Callable[[RootFiles], str | None], ...]
     guesses = (_make, _node, _python, _by_name, _ruby, _php, _dotnet)
     return next((command for guess in guesses if (command := guess(root))), None)
@@ -79,8 +79,8 @@ def guess_test_command(root: RootFiles) -> str | None:
 
 def _make(root: RootFiles) -> str | None:
     for name in ("GNUmakefile", "makefile", "Makefile"):
-        if found := _MAKE_TARGET.search(root.text(name)):
-            return f"make {found[1].decode('ascii')}"
+        if target := _MAKE_TARGET.search(root.text(name)):
+            return f"make {target[1].decode('ascii')}"
     return None
 
 
@@ -125,12 +125,12 @@ def _php(root: RootFiles) -> str | None:
 
 
 def _dotnet(root: RootFiles) -> str | None:
-    is_one = any(name.endswith((".sln", ".slnx", ".csproj", ".fsproj")) for name in root.names)
-    return "dotnet test" if is_one else None
+    has_project = any(name.endswith((".sln", ".slnx", ".csproj", ".fsproj")) for name in root.names)
+    return "dotnet test" if has_project else None
 
 
 def _test_script(package: bytes) -> str:
-    """The script `test` of a package.json or composer.json; empty when there is none."""
+    """The script `test` of a package.json or composer.json; empty if there is none."""
     try:
         return str(msgspec.json.decode(package, type=_Package).scripts.get("test", ""))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

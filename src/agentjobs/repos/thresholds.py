@@ -14,6 +14,7 @@ from agentjobs.organizations.organizations import find_organization, update_auto
 from agentjobs.problems import Problem
 from agentjobs.repos.configuration import SEVERITY_ALIASES, Severity
 from agentjobs.repos.queries import find_repo
+from agentjobs.repos.rows import SCAN_TOPIC
 from agentjobs.store.database import Database, Row, Transaction
 
 LEVELS: tuple[str, ...] = get_args(Severity)
@@ -117,7 +118,7 @@ async def _store_for_repo(
     )
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
-    tx.announce("scan")
+    tx.announce(SCAN_TOPIC)
 
 
 async def _store_for_organization(
@@ -131,4 +132,4 @@ async def _store_for_organization(
         organization_id=organization_id,
     )
     await audit.write(tx, organization_id, entry)
-    tx.announce("scan")
+    tx.announce(SCAN_TOPIC)

@@ -1,11 +1,15 @@
-"""Dependencies and what is known against them, as they are read from both stores."""
+"""Dependencies and their advisories, read from both stores."""
 
 from typing import Any
 
 import pytest
 
 from agentjobs.advisories.dependency_advisories import advisories_of
-from agentjobs.inventory.dependencies import count_dependencies, indexed_repo, list_dependencies
+from agentjobs.inventory.dependencies import (
+    count_dependencies,
+    find_indexed_repo,
+    list_dependencies,
+)
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index, views
@@ -36,7 +40,7 @@ async def repo_id(database: Database) -> str:
     return repo_id
 
 
-WANTED: list[tuple[dict[str, Any], list[str]]] = [
+FILTERS: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["requests", "urllib3", "100%_\\Name", "Übung"]),
     ({"limit": 2, "after": 0}, ["urllib3", "100%_\\Name"]),
     ({"after": 3}, []),
@@ -50,7 +54,7 @@ WANTED: list[tuple[dict[str, Any], list[str]]] = [
     ({"search": "%"}, ["100%_\\Name"]),
     ({"search": "_\\n"}, ["100%_\\Name"]),
     ({"search": "Übung"}, ["Übung"]),
-    # Beyond a to z the stores would not agree, so case counts there.
+    # The stores would disagree about other letters, so their case matters.
     ({"search": "übung"}, []),
     ({"search": "'; --"}, []),
     ({"search": "a\0"}, []),
@@ -58,15 +62,13 @@ WANTED: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_dependencies_are_found_by_what_is_wanted_of_them(
-    database: Database, repo_id: str
-) -> None:
-    for wanted, names in WANTED:
-        found = await list_dependencies(database, repo_id, **wanted)
-        assert [one.name for one in found] == names, wanted
+async def test_dependencies_are_filtered(database: Database, repo_id: str) -> None:
+    for filters, names in FILTERS:
+        rows = await list_dependencies(database, repo_id, **filters)
+        assert [row.name for row in rows] == names, filters
 
 
-async def test_a_dependency_is_read_back_as_it_was_stored(database: Database, repo_id: str) -> None:
+async def test_dependencies_are_read_back_as_stored(database: Database, repo_id: str) -> None:
     assert await list_dependencies(database, repo_id) == views(DEPENDENCIES)
     counts = await count_dependencies(database, repo_id)
     assert (counts.total, counts.direct) == (4, 3)
@@ -74,13 +76,11 @@ async def test_a_dependency_is_read_back_as_it_was_stored(database: Database, re
     assert (await count_dependencies(database, "repo_none")).total == 0
 
 
-async def test_each_row_has_its_own_advisories_the_worst_first(
-    database: Database, repo_id: str
-) -> None:
+async def test_each_row_has_its_advisories_worst_first(database: Database, repo_id: str) -> None:
     rows = await list_dependencies(database, repo_id)
-    found = await advisories_of(database, repo_id, rows)
-    assert list(found) == [1], "what another repository has is not found here"
-    worst, minor, unrated = found[1]
+    advisories = await advisories_of(database, repo_id, rows)
+    assert list(advisories) == [1], "advisories of another repository are left out"
+    worst, minor, unrated = advisories[1]
     assert (worst.id, worst.aliases, worst.score) == ("GHSA-1", ("CVE-of-GHSA-1",), 7.5)
     assert worst.fix_version == unrated.fix_version
     assert [minor.severity, unrated.severity] == ["low", "unknown"]
@@ -88,11 +88,11 @@ async def test_each_row_has_its_own_advisories_the_worst_first(
     assert await advisories_of(database, repo_id, []) == {}
 
 
-async def test_a_repository_is_found_only_by_its_own_organization_and_once_indexed(
+async def test_a_repository_is_found_only_in_its_organization(
     database: Database, repo_id: str
 ) -> None:
-    assert (await indexed_repo(database, ORGANIZATION, repo_id)).indexed_commit == COMMIT
-    for organization, wanted in ((ORGANIZATION, "repo_none"), ("org_other", repo_id)):
-        with pytest.raises(Problem) as refused:
-            await indexed_repo(database, organization, wanted)
-        assert refused.value.code == "repo_not_found"
+    assert (await find_indexed_repo(database, ORGANIZATION, repo_id)).indexed_commit == COMMIT
+    for organization, wanted_id in ((ORGANIZATION, "repo_none"), ("org_other", repo_id)):
+        with pytest.raises(Problem) as caught:
+            await find_indexed_repo(database, organization, wanted_id)
+        assert caught.value.code == "repo_not_found"

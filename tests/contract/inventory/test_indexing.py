@@ -1,4 +1,4 @@
-"""When repositories are indexed and what is stored, on both stores."""
+"""Claiming, indexing and storing, on both stores."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from agentjobs.inventory.graph import load_graph, load_summary
 from agentjobs.inventory.indexing import (
     DueRepo,
-    Indexed,
+    IndexedCommit,
     IndexFailure,
     claim_due,
     index_repository,
@@ -23,7 +23,7 @@ from agentjobs.settings import load
 from agentjobs.settings.model import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from tests.support.indexing import IndexHouse, index_house
+from tests.support.indexing import IndexSetup, index_setup
 from tests.support.workspace import run_git
 
 REPO = "repo_x"
@@ -35,8 +35,8 @@ FILES: dict[str | bytes, bytes] = {
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> IndexHouse:
-    return index_house(tmp_path)
+def setup(tmp_path: Path) -> IndexSetup:
+    return index_setup(tmp_path)
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def db(database: Database, house: IndexHouse) -> Database:
+async def db(database: Database, setup: IndexSetup) -> Database:
     await ensure_default(database, Plans(DEFAULT_PLANS))
     owner = await find_organization(database, "default")
-    head = house.commit(FILES)
+    head = setup.commit(FILES)
 
     async def insert(tx: Transaction) -> None:
         await tx.execute(
@@ -77,16 +77,16 @@ async def change(db: Database, assignments: str) -> None:
     await db.transact(execute)
 
 
-async def claimed(db: Database) -> DueRepo:
+async def claim(db: Database) -> DueRepo:
     repo = await claim_due(db)
     assert repo is not None
     return repo
 
 
-async def index(db: Database, house: IndexHouse, settings: Settings) -> Indexed:
-    """As the loop does it, after a push."""
+async def index(db: Database, setup: IndexSetup, settings: Settings) -> IndexedCommit:
+    """Index as the loop does after a push."""
     await change(db, "index_due_at = 1")
-    return await index_repository(db, await claimed(db), house.git_dir, settings)
+    return await index_repository(db, await claim(db), setup.git_dir, settings)
 
 
 async def dependencies(db: Database) -> list[tuple[object, ...]]:
@@ -94,11 +94,11 @@ async def dependencies(db: Database) -> list[tuple[object, ...]]:
     return [(row["name"], row["version"], row["direct"], row["purl"]) for row in rows]
 
 
-async def test_an_index_is_stored_as_a_whole(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_an_index_is_stored_completely(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
     with db.changes.listen("scan") as scan:
-        done = await index(db, house, settings)
+        done = await index(db, setup, settings)
         assert await scan.wait(5)
     row = await row_of(db)
     assert done.file_count == 3
@@ -122,82 +122,82 @@ async def test_an_index_is_stored_as_a_whole(
     assert summary.warnings == ()
 
 
-async def test_what_was_indexed_by_the_same_analyzers_is_not_read_again(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_a_commit_indexed_by_the_same_analyzers_is_not_read_again(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    await index(db, house, settings)
+    await index(db, setup, settings)
     await change(db, "scan_due_at = NULL, index_failures = 3, index_error = 'x'")
-    (house.cache_path).unlink()
-    again = await index(db, house, settings)
+    (setup.cache_path).unlink()
+    result = await index(db, setup, settings)
     row = await row_of(db)
-    assert again.file_count is None
-    assert not house.cache_path.exists()
+    assert result.file_count is None
+    assert not setup.cache_path.exists()
     assert (row["scan_due_at"], row["index_failures"], row["index_error"]) == (None, 0, None)
 
 
-async def test_other_analyzers_make_what_is_indexed_due_again(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_repositories_indexed_by_other_analyzers_become_due(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    await index(db, house, settings)
+    await index(db, setup, settings)
     await make_outdated_due(db)
     assert await claim_due(db) is None
     await change(db, "index_fingerprint = 'old', dependencies_digest = 'old'")
     await make_outdated_due(db)
-    assert (await index_repository(db, await claimed(db), house.git_dir, settings)).file_count == 3
+    assert (await index_repository(db, await claim(db), setup.git_dir, settings)).file_count == 3
     assert len(await dependencies(db)) == 2
 
 
-async def test_dependencies_that_are_the_same_are_not_written_again(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_unchanged_dependencies_are_not_written_again(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    await index(db, house, settings)
+    await index(db, setup, settings)
 
     async def mark(tx: Transaction) -> None:
         await tx.execute("UPDATE dependencies SET purl = 'mark'")
 
     await db.transact(mark)
-    house.commit({"shop.py": b"import os\n", "new.md": b"x\n"})
-    await index(db, house, settings)
+    setup.commit({"shop.py": b"import os\n", "new.md": b"x\n"})
+    await index(db, setup, settings)
     assert {purl for *_, purl in await dependencies(db)} == {"mark"}
-    house.commit({"requirements.txt": b"requests==2.31.0\n"})
-    await index(db, house, settings)
+    setup.commit({"requirements.txt": b"requests==2.31.0\n"})
+    await index(db, setup, settings)
     assert await dependencies(db) == [
         ("requests", "2.31.0", True, "pkg:pypi/requests@2.31.0"),
     ]
 
 
-async def test_a_head_that_moves_meanwhile_is_indexed_next(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_a_head_that_moves_during_the_index_is_indexed_next(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    repo = await claimed(db)
+    repo = await claim(db)
     await change(db, "head_commit = 'moved'")
-    await index_repository(db, repo, house.git_dir, settings)
+    await index_repository(db, repo, setup.git_dir, settings)
     row = await row_of(db)
     assert (row["index_status"], row["head_commit"]) == ("ready", "moved")
     assert await claim_due(db) is not None
 
 
-async def test_a_repository_disconnected_meanwhile_gets_no_index(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_a_repository_disconnected_during_the_index_gets_no_index(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    repo = await claimed(db)
+    repo = await claim(db)
     await change(db, "disconnected_at = 1")
-    await index_repository(db, repo, house.git_dir, settings)
+    await index_repository(db, repo, setup.git_dir, settings)
     assert (await row_of(db))["indexed_commit"] is None
     assert await dependencies(db) == []
     assert await load_graph(db, REPO) is None
 
 
-async def test_a_failure_is_told_and_tried_again_later_and_what_was_ready_stays_so(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_a_failure_is_stored_and_retried_and_a_ready_repository_stays_ready(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    await index(db, house, settings)
-    house.commit({"more": b"1\n"})
-    house.remove_object("HEAD^{tree}")
+    await index(db, setup, settings)
+    setup.commit({"more": b"1\n"})
+    setup.remove_object("HEAD^{tree}")
     await change(db, "index_due_at = 1")
-    repo = await claimed(db)
+    repo = await claim(db)
     with pytest.raises(IndexFailure) as failure:
-        await index_repository(db, repo, house.git_dir, settings)
+        await index_repository(db, repo, setup.git_dir, settings)
     await store_failure(db, repo, str(failure.value))
     row = await row_of(db)
     assert (row["index_status"], row["index_failures"], row["line_count"]) == ("ready", 1, 4)
@@ -206,53 +206,53 @@ async def test_a_failure_is_told_and_tried_again_later_and_what_was_ready_stays_
 
 
 async def test_a_bad_configuration_is_a_warning_and_sets_no_threshold(
-    db: Database, house: IndexHouse, settings: Settings
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    await index(db, house, settings)
-    house.commit({".agentjobs.toml": b"auto_trigger_on_cve_severity = 'loud'\n"})
-    await index(db, house, settings)
+    await index(db, setup, settings)
+    setup.commit({".agentjobs.toml": b"auto_trigger_on_cve_severity = 'loud'\n"})
+    await index(db, setup, settings)
     (warning,) = (await load_summary(db, REPO)).warnings
     assert (await row_of(db))["configured_trigger"] is None
     assert warning.path == ".agentjobs.toml"
     assert "must be one of low" in warning.reason
 
 
-async def test_a_branch_that_is_gone_is_a_failure(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_a_deleted_branch_is_a_failure(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    run_git(house.repository, "branch", "-m", "main", "other")
-    with pytest.raises(IndexFailure, match="no branch 'main'"):
-        await index_repository(db, await claimed(db), house.git_dir, settings)
+    run_git(setup.repository, "branch", "-m", "main", "other")
+    with pytest.raises(IndexFailure, match="branch 'main' no longer exists"):
+        await index_repository(db, await claim(db), setup.git_dir, settings)
 
 
 async def test_the_dependencies_of_any_commit_can_be_read(
-    house: IndexHouse, settings: Settings
+    setup: IndexSetup, settings: Settings
 ) -> None:
-    first = house.commit({"requirements.txt": b"a==1\n", "b.py": b"import a\n"})
-    house.commit({"requirements.txt": b"a==2\n", "sub/package.json": b"no JSON"})
+    first = setup.commit({"requirements.txt": b"a==1\n", "b.py": b"import a\n"})
+    setup.commit({"requirements.txt": b"a==2\n", "sub/package.json": b"no JSON"})
     for commit, version, broken in ((first, "1", []), ("HEAD", "2", ["sub/package.json"])):
-        reading = await read_dependencies(house.git_dir, commit, settings)
-        assert [(one.name, one.version) for one in reading.dependencies] == [("a", version)]
-        assert [warning.path for warning in reading.warnings] == broken
+        result = await read_dependencies(setup.git_dir, commit, settings)
+        assert [(row.name, row.version) for row in result.dependencies] == [("a", version)]
+        assert [warning.path for warning in result.warnings] == broken
 
 
-async def test_warnings_and_languages_are_stored_as_they_are_documented(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_warnings_and_languages_are_stored_as_documented(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
-    house.commit({"go.mod": b"\xff\xff"})
-    await index(db, house, settings)
+    setup.commit({"go.mod": b"\xff\xff"})
+    await index(db, setup, settings)
     row = await row_of(db)
     assert msgspec.json.decode(row["languages"]) == [["Python", 1, 1]]
     (warning,) = msgspec.json.decode(row["index_warnings"])
     assert set(warning) == {"path", "reason"}
 
 
-async def test_many_dependencies_are_stored_in_portions_and_leave_nothing_of_those_before(
-    db: Database, house: IndexHouse, settings: Settings
+async def test_many_dependencies_are_stored_in_batches_and_replace_all_earlier_ones(
+    db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
     for number in (4_500, 2_100, 3):
-        house.commit({"requirements.txt": b"".join(b"p%d==1.%d\n" % (n, n) for n in range(number))})
-        await index(db, house, settings)
+        setup.commit({"requirements.txt": b"".join(b"p%d==1.%d\n" % (n, n) for n in range(number))})
+        await index(db, setup, settings)
         rows = await db.fetch_all(
             "SELECT position, name, purl FROM dependencies WHERE repo_id = :id ORDER BY position",
             id=REPO,

@@ -1,4 +1,4 @@
-"""How the process that reads a repository may end, and what the service then says."""
+"""How the index process may end, and how the service reports it."""
 
 import os
 import signal
@@ -8,79 +8,79 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.inventory.index.cache import FactsCache
+from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.process import IndexFailure, SpareChild
-from tests.support.indexing import IndexHouse, index_house
+from tests.support.indexing import IndexSetup, index_setup
 from tests.support.service import wait_until
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> IndexHouse:
-    return index_house(tmp_path)
+def setup(tmp_path: Path) -> IndexSetup:
+    return index_setup(tmp_path)
 
 
-def put_git_on_the_path(place: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repositories cannot run programs here; a git of the test's own stands for what they do."""
-    directory = place / "bin"
-    directory.mkdir()
-    (directory / "git").write_text(f"#!/bin/sh\n{script}\n")
-    (directory / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+def put_fake_git_on_path(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script in directory of git simulates what hostile repositories cause."""
+    bin_directory = directory / "bin"
+    bin_directory.mkdir()
+    (bin_directory / "git").write_text(f"#!/bin/sh\n{script}\n")
+    (bin_directory / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_directory}:{os.environ['PATH']}")
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
         ("kill -KILL $PPID", "ran out of memory; AGENTJOBS_INDEX_MEMORY_MIB"),
-        ("kill -SEGV $PPID", "ended by SIGSEGV"),
+        ("kill -SEGV $PPID", "crashed with SIGSEGV"),
         ("echo 'fatal: object file is empty' >&2; exit 128", "object file is empty"),
     ],
 )
-async def test_a_process_that_dies_is_a_failure_in_words(
-    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+async def test_a_process_that_dies_is_reported_as_a_failure(
+    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
-    commit = house.commit({"a": b"1\n"})
-    put_git_on_the_path(tmp_path, script, monkeypatch)
-    with pytest.raises(IndexFailure, match=words):
-        await house.index(commit)
+    commit = setup.commit({"a": b"1\n"})
+    put_fake_git_on_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match=message):
+        await setup.index(commit)
 
 
-async def test_a_share_that_dies_ends_the_whole_index(
-    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_worker_process_that_dies_ends_the_whole_index(
+    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = house.commit_many(1_600)
+    commit = setup.commit_many(1_600)
     script = f'[ "$1" = cat-file ] && kill -SEGV $PPID; PATH={os.environ["PATH"]}; exec git "$@"'
-    put_git_on_the_path(tmp_path, script, monkeypatch)
-    with pytest.raises(IndexFailure, match="ended by SIGSEGV"):
-        await house.index(commit)
+    put_fake_git_on_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match="crashed with SIGSEGV"):
+        await setup.index(commit)
 
 
-async def test_an_index_without_end_is_ended_with_all_it_started(
-    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_index_that_times_out_is_killed_with_its_child_processes(
+    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = house.commit({"a": b"1\n"})
-    put_git_on_the_path(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000", monkeypatch)
+    commit = setup.commit({"a": b"1\n"})
+    put_fake_git_on_path(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000", monkeypatch)
     with pytest.raises(IndexFailure, match=r"longer than 1 seconds; AGENTJOBS_INDEX_TIMEOUT"):
-        await house.index(commit, timeout_seconds=1)
+        await setup.index(commit, timeout_seconds=1)
     wait_until(lambda: _is_dead(int((tmp_path / "pid").read_text())), "the end of git")
 
 
-async def test_who_is_left_alone_in_the_middle_ends_too(
-    house: IndexHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_worker_processes_end_when_their_parent_is_killed(
+    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = house.commit_many(1_600)
-    # Two parents up is the process that the service talks to: only it is killed.
+    commit = setup.commit_many(1_600)
+    # Kills only the grandparent, the process that the service talks to.
     script = (
         f'PATH={os.environ["PATH"]}; [ "$1" = cat-file ] || exec git "$@"\n'
-        # One that starts late may find its share dead already, and another parent in its place.
-        f"[ $PPID -gt 1 ] || exit 1; echo $PPID >> {tmp_path}/shares\n"
+        # If git starts late, its parent may already be dead and replaced by init.
+        f"[ $PPID -gt 1 ] || exit 1; echo $PPID >> {tmp_path}/workers\n"
         "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 30"
     )
-    put_git_on_the_path(tmp_path, script, monkeypatch)
-    with pytest.raises(IndexFailure, match="killed from outside"):
-        await house.index(commit)
-    shares = [int(pid) for pid in (tmp_path / "shares").read_text().split()]
-    wait_until(lambda: all(map(_is_dead, shares)), "the end of the shares")
+    put_fake_git_on_path(tmp_path, script, monkeypatch)
+    with pytest.raises(IndexFailure, match="process was killed"):
+        await setup.index(commit)
+    workers = [int(pid) for pid in (tmp_path / "workers").read_text().split()]
+    wait_until(lambda: all(map(_is_dead, workers)), "the end of the worker processes")
 
 
 def _is_dead(pid: int) -> bool:
@@ -90,60 +90,60 @@ def _is_dead(pid: int) -> bool:
         return True
 
 
-async def test_an_index_that_needs_more_memory_than_it_may_have_is_a_failure_in_words(
-    house: IndexHouse,
+async def test_an_index_that_exceeds_its_memory_limit_is_reported_as_a_failure(
+    setup: IndexSetup,
 ) -> None:
-    commit = house.commit({"a": b"1\n"})
+    commit = setup.commit({"a": b"1\n"})
     with pytest.raises(IndexFailure, match=r"more than 8 MiB of memory; AGENTJOBS_INDEX_MEMORY"):
-        await house.index(commit, memory_mib=8)
+        await setup.index(commit, memory_mib=8)
 
 
-async def test_a_manifest_that_needs_more_memory_than_there_is_does_not_end_the_index(
-    house: IndexHouse,
+async def test_a_manifest_that_exceeds_the_memory_limit_is_only_a_warning(
+    setup: IndexSetup,
 ) -> None:
     packages = b",".join(b'"node_modules/p%d": {"version": "1.0"}' % at for at in range(400_000))
     lock = b'{"lockfileVersion": 3, "packages": {%s}}' % packages
-    commit = house.commit({"package-lock.json": lock, "a": b"1\n"})
-    result = await house.index(commit, memory_mib=150)
+    commit = setup.commit({"package-lock.json": lock, "a": b"1\n"})
+    result = await setup.index(commit, memory_mib=150)
     assert result.line_count == 2
     assert [warning.path for warning in result.warnings] == ["package-lock.json"]
 
 
-async def test_a_process_that_waited_serves_one_request_and_a_dead_one_is_replaced(
-    house: IndexHouse,
+async def test_a_spare_process_serves_one_request_and_a_dead_one_is_replaced(
+    setup: IndexSetup,
 ) -> None:
-    commit, spare = house.commit({"a": b"1\n"}), SpareChild()
+    commit, spare = setup.commit({"a": b"1\n"}), SpareChild()
     await spare.prepare()
     waiting = spare._waiting
     assert waiting is not None
     os.killpg(waiting.pid, signal.SIGKILL)
     await waiting.wait()
     for _ in range(2):
-        assert (await house.index(commit, spare=spare)).line_count == 1
+        assert (await setup.index(commit, spare=spare)).line_count == 1
     await spare.prepare()
     await spare.close()
 
 
-async def test_the_next_index_finds_what_the_last_one_kept_after_its_answer(
-    house: IndexHouse,
+async def test_the_next_index_uses_the_state_saved_after_the_last_response(
+    setup: IndexSetup,
 ) -> None:
-    first, spare = house.commit({"a.py": b"import os\n"}), SpareChild()
-    await house.index(first, spare=spare)
-    await house.index(house.commit({"b.py": b"import a\n"}), after=first, spare=spare)
-    # Whoever begins anew says how far it is.
-    assert house.seen == []
+    first, spare = setup.commit({"a.py": b"import os\n"}), SpareChild()
+    await setup.index(first, spare=spare)
+    await setup.index(setup.commit({"b.py": b"import a\n"}), after=first, spare=spare)
+    # Only a scan of the whole commit reports progress.
+    assert setup.progress == []
     await spare.close()
 
 
-async def test_what_is_still_being_kept_ends_with_the_service(house: IndexHouse) -> None:
-    commit, spare = house.commit({"a.py": b"import os\n"}), SpareChild()
+async def test_a_process_that_is_saving_its_state_ends_with_the_service(setup: IndexSetup) -> None:
+    commit, spare = setup.commit({"a.py": b"import os\n"}), SpareChild()
     await spare.prepare()
     waiting = spare._waiting
     assert waiting is not None
-    FactsCache(house.cache_path).close()
-    with closing(sqlite3.connect(house.cache_path)) as other:
+    AnalysisCache(setup.cache_path).close()
+    with closing(sqlite3.connect(setup.cache_path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert (await house.index(commit, spare=spare)).line_count == 1
+        assert (await setup.index(commit, spare=spare)).line_count == 1
         assert waiting.returncode is None
         await spare.close()
     assert waiting.returncode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""An index after another: the same as one from nothing, and read from only what is new."""
+"""Updated indexes equal new ones and read only new blobs."""
 
 import os
 import random
@@ -11,7 +11,7 @@ import pytest
 from agentjobs.inventory.graph_data import unpack_graph
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import ModuleGraph
-from tests.support.indexing import IndexHouse, index_house
+from tests.support.indexing import IndexSetup, index_setup
 from tests.support.workspace import run_git
 
 FILES: dict[str | bytes, bytes] = {
@@ -39,42 +39,42 @@ FILES: dict[str | bytes, bytes] = {
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> IndexHouse:
-    return index_house(tmp_path)
+def setup(tmp_path: Path) -> IndexSetup:
+    return index_setup(tmp_path)
 
 
-def edit(**files: bytes) -> Callable[[IndexHouse], None]:
-    return lambda house: house.write(
+def edit(**files: bytes) -> Callable[[IndexSetup], None]:
+    return lambda setup: setup.write(
         {name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
     )
 
 
-def change(house: IndexHouse, changes: Mapping[str, bytes | None]) -> None:
-    """Writes files, and removes those that have no content."""
+def change(setup: IndexSetup, changes: Mapping[str, bytes | None]) -> None:
+    """Write files, and remove those whose content is None."""
     for name, text in changes.items():
         if text is None:
-            (house.repository / name).unlink(missing_ok=True)
+            (setup.repository / name).unlink(missing_ok=True)
         else:
-            house.write({name: text})
+            setup.write({name: text})
 
 
-def move(old: str, new: str) -> Callable[[IndexHouse], None]:
-    return lambda house: (house.repository / old).rename(house.repository / new) and None
+def move(old: str, new: str) -> Callable[[IndexSetup], None]:
+    return lambda setup: (setup.repository / old).rename(setup.repository / new) and None
 
 
-def remove(name: str) -> Callable[[IndexHouse], None]:
-    return lambda house: (house.repository / name).unlink()
+def remove(name: str) -> Callable[[IndexSetup], None]:
+    return lambda setup: (setup.repository / name).unlink()
 
 
-def link(name: str) -> Callable[[IndexHouse], None]:
-    def replace(house: IndexHouse) -> None:
-        (house.repository / name).unlink()
-        (house.repository / name).symlink_to("cart.py")
+def link(name: str) -> Callable[[IndexSetup], None]:
+    def replace(setup: IndexSetup) -> None:
+        (setup.repository / name).unlink()
+        (setup.repository / name).symlink_to("cart.py")
 
     return replace
 
 
-PUSHES: dict[str, Callable[[IndexHouse], None]] = {
+PUSHES: dict[str, Callable[[IndexSetup], None]] = {
     "nothing": edit(),
     "lines": edit(shop__cart_dot_py=b"import requests\nfrom shop import price\n\nx = 1\n"),
     "imports": edit(shop__cart_dot_py=b"import os, flask\nfrom shop.price import x\n"),
@@ -84,9 +84,9 @@ PUSHES: dict[str, Callable[[IndexHouse], None]] = {
     "a project's name": edit(package_dot_json=b'{"name": "other"}'),
     "a broken manifest": edit(package_dot_json=b'{"name": '),
     "a configuration of paths": edit(tsconfig_dot_json=b'{"compilerOptions": {}}'),
-    "the repository's own settings": lambda house: house.write({".agentjobs.toml": b"draft = no"}),
+    "the repository's own settings": lambda setup: setup.write({".agentjobs.toml": b"draft = no"}),
     "binary now": edit(shop__price_dot_py=b"\0"),
-    "text now": lambda house: house.write({"image.png": b"text\n"}),
+    "text now": lambda setup: setup.write({"image.png": b"text\n"}),
     "a new file": edit(shop__new_dot_py=b"from shop import cart\n"),
     "a file less": remove("shop/price.py"),
     "a rename": move("shop/price.py", "shop/cost.py"),
@@ -96,7 +96,7 @@ PUSHES: dict[str, Callable[[IndexHouse], None]] = {
         shop__plain__other_dot_py=b"", shop__plain__more_dot_py=b"from shop import cart\n"
     ),
     "a module in place of one outside": edit(requests__api_dot_py=b"", shop__decimal_dot_py=b""),
-    "a package": lambda house: house.write(
+    "a package": lambda setup: setup.write(
         {"requests/__init__.py": b"", "shop/plain/__init__.py": b""}
     ),
     "a package less": remove("shop/__init__.py"),
@@ -112,10 +112,10 @@ PUSHES: dict[str, Callable[[IndexHouse], None]] = {
     "a manifest less": remove("go.mod"),
     "a configuration more": edit(web__tsconfig_dot_json=b"{}"),
     "a configuration less": remove("tsconfig.json"),
-    "a directory in place of a file": lambda house: change(
-        house, {"shop/price.py": None, "shop/price.py/__init__.py": b"", "shop/price/x.py": b""}
+    "a directory in place of a file": lambda setup: change(
+        setup, {"shop/price.py": None, "shop/price.py/__init__.py": b"", "shop/price/x.py": b""}
     ),
-    "executable now": lambda house: (house.repository / "shop/cart.py").chmod(0o755),
+    "executable now": lambda setup: (setup.repository / "shop/cart.py").chmod(0o755),
     "too large now": edit(web__b_dot_ts=b"import x from 'x'\n" * 120_000),
 }
 
@@ -126,23 +126,23 @@ def comparable(result: Result, graph_before: ModuleGraph) -> tuple[Result, Modul
 
 
 @pytest.mark.parametrize("push", PUSHES.values(), ids=PUSHES)
-async def test_an_index_after_another_is_the_same_as_one_from_nothing(
-    house: IndexHouse, push: Callable[[IndexHouse], None]
+async def test_an_updated_index_equals_a_new_one(
+    setup: IndexSetup, push: Callable[[IndexSetup], None]
 ) -> None:
-    before = house.commit(FILES)
-    first = await house.index(before)
+    before = setup.commit(FILES)
+    first = await setup.index(before)
     assert first.graph is not None
     graph = unpack_graph(first.graph)
-    push(house)
-    commit = house.commit()
-    after = comparable(await house.index(commit, after=before), graph)
-    # What the update left for the next one is as good.
-    house.write({"shop/__init__.py": b"# A line.\n"})
-    last = comparable(await house.index(house.commit(), after=commit), after[1])
-    for found, at in ((after, commit), (last, "HEAD")):
-        house.cache_path.unlink()
-        fresh = await house.index(run_git(house.repository, "rev-parse", at))
-        assert found == comparable(fresh, ModuleGraph())
+    push(setup)
+    commit = setup.commit()
+    after = comparable(await setup.index(commit, after=before), graph)
+    # The state that the update saved is valid, too.
+    setup.write({"shop/__init__.py": b"# A line.\n"})
+    last = comparable(await setup.index(setup.commit(), after=commit), after[1])
+    for updated, revision in ((after, commit), (last, "HEAD")):
+        setup.cache_path.unlink()
+        fresh = await setup.index(run_git(setup.repository, "rev-parse", revision))
+        assert updated == comparable(fresh, ModuleGraph())
 
 
 _DIRECTORIES = ("", "shop/", "shop/plain/", "lib/", "web/", "store/", "src/inner/", "b/")
@@ -161,23 +161,23 @@ _SOURCES = {
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_any_pushes_one_after_another_leave_the_index_of_the_last(
-    house: IndexHouse, seed: int, tmp_path: Path
+async def test_updates_after_random_pushes_equal_a_new_index(
+    setup: IndexSetup, seed: int, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    before = house.commit(FILES)
-    first = await house.index(before)
+    before = setup.commit(FILES)
+    first = await setup.index(before)
     assert first.graph is not None
     graph = unpack_graph(first.graph)
     for _ in range(8):
         for _ in range(chance.randint(1, 4)):
             name = chance.choice(sorted(_SOURCES))
             text = chance.choice((None, *_SOURCES[name]))
-            change(house, {chance.choice(_DIRECTORIES) + name: text})
-        commit = house.commit()
-        found, graph = comparable(await house.index(commit, after=before), graph)
-        fresh = IndexHouse(house.repository, tmp_path / f"{commit}.db")
-        assert (found, graph) == comparable(await fresh.index(commit), ModuleGraph())
+            change(setup, {chance.choice(_DIRECTORIES) + name: text})
+        commit = setup.commit()
+        updated, graph = comparable(await setup.index(commit, after=before), graph)
+        fresh = IndexSetup(setup.repository, tmp_path / f"{commit}.db")
+        assert (updated, graph) == comparable(await fresh.index(commit), ModuleGraph())
         before = commit
 
 
@@ -190,21 +190,21 @@ async def test_any_pushes_one_after_another_leave_the_index_of_the_last(
     ],
     ids=["files more", "a file less", "a rename"],
 )
-async def test_files_that_come_and_go_need_no_survey(
-    house: IndexHouse, push: Callable[[IndexHouse], None]
+async def test_added_and_removed_files_need_no_full_scan(
+    setup: IndexSetup, push: Callable[[IndexSetup], None]
 ) -> None:
-    before = house.commit(FILES)
-    await house.index(before)
-    assert house.seen
-    push(house)
-    result = await house.index(house.commit(), after=before)
-    assert (house.seen, result.graph is None) == ([], False)
+    before = setup.commit(FILES)
+    await setup.index(before)
+    assert setup.progress
+    push(setup)
+    result = await setup.index(setup.commit(), after=before)
+    assert (setup.progress, result.graph is None) == ([], False)
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many blobs were asked for since the last time: a git in front of git counts them."""
-    log = tmp_path / "asked"
+def count_read_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Returns the number of blobs read since the last call, counted by a wrapper of git."""
+    log = tmp_path / "blobs"
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "git"
     script.write_text(
@@ -222,44 +222,44 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return count
 
 
-async def test_only_blobs_that_are_new_are_read(
-    house: IndexHouse, asked: Callable[[], int]
+async def test_only_new_blobs_are_read(
+    setup: IndexSetup, count_read_blobs: Callable[[], int]
 ) -> None:
-    first = house.commit({**FILES, "copy.py": FILES["shop/price.py"]})
-    await house.index(first)
-    assert asked() == len(FILES)
-    house.write({"shop/cart.py": b"import new\n", "shop/price.py": b"import newer\n"})
-    second = house.commit()
-    await house.index(second, after=first)
-    assert asked() == 2
-    # A force-push back, a rename, and another repository with the same files: all known.
-    await house.index(first, after=second)
-    move("shop/price.py", "shop/cost.py")(house)
-    await house.index(house.commit(), after=second)
-    assert asked() == 0
+    first = setup.commit({**FILES, "copy.py": FILES["shop/price.py"]})
+    await setup.index(first)
+    assert count_read_blobs() == len(FILES)
+    setup.write({"shop/cart.py": b"import new\n", "shop/price.py": b"import newer\n"})
+    second = setup.commit()
+    await setup.index(second, after=first)
+    assert count_read_blobs() == 2
+    # A force-push back and a rename: all blobs are cached.
+    await setup.index(first, after=second)
+    move("shop/price.py", "shop/cost.py")(setup)
+    await setup.index(setup.commit(), after=second)
+    assert count_read_blobs() == 0
 
 
-async def test_after_a_force_push_the_old_commit_may_be_gone(house: IndexHouse) -> None:
-    old = house.commit(FILES)
-    await house.index(old)
-    run_git(house.repository, "checkout", "-q", "--orphan", "other")
-    remove("web/b.ts")(house)
-    new = house.commit()
-    run_git(house.repository, "branch", "-D", "main")
-    run_git(house.repository, "reflog", "expire", "--expire=now", "--all")
-    run_git(house.repository, "gc", "-q", "--prune=now")
-    result = await house.index(new, after=old)
+async def test_the_old_commit_may_be_gone_after_a_force_push(setup: IndexSetup) -> None:
+    old = setup.commit(FILES)
+    await setup.index(old)
+    run_git(setup.repository, "checkout", "-q", "--orphan", "other")
+    remove("web/b.ts")(setup)
+    new = setup.commit()
+    run_git(setup.repository, "branch", "-D", "main")
+    run_git(setup.repository, "reflog", "expire", "--expire=now", "--all")
+    run_git(setup.repository, "gc", "-q", "--prune=now")
+    result = await setup.index(new, after=old)
     assert (result.file_count, result.graph is not None) == (len(FILES) - 1, True)
 
 
 async def test_a_shallow_repository_is_indexed_before_and_after_a_push(
-    house: IndexHouse, tmp_path: Path
+    setup: IndexSetup, tmp_path: Path
 ) -> None:
-    house.commit(FILES)
-    house.commit({"notes": b"1\n"})
+    setup.commit(FILES)
+    setup.commit({"notes": b"1\n"})
     shallow = tmp_path / "shallow"
-    run_git(tmp_path, "clone", "-q", "--depth=1", f"file://{house.repository}", str(shallow))
-    copy = IndexHouse(shallow, house.cache_path)
+    run_git(tmp_path, "clone", "-q", "--depth=1", f"file://{setup.repository}", str(shallow))
+    copy = IndexSetup(shallow, setup.cache_path)
     head = run_git(shallow, "rev-parse", "HEAD")
     assert (await copy.index(head)).file_count == len(FILES) + 1
     assert (await copy.index(copy.commit({"notes": b"2\n"}), after=head)).graph is None
@@ -268,20 +268,20 @@ async def test_a_shallow_repository_is_indexed_before_and_after_a_push(
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: path.write_bytes(b"no database"),
+        lambda path: path.write_bytes(b"not a database"),
         lambda path: path.write_bytes(path.read_bytes()[:5_000]),
         lambda path: path.write_bytes(path.read_bytes()[:4_096] + os.urandom(100_000)),
         lambda path: (path.unlink(), path.mkdir()),
     ],
     ids=["other bytes", "cut off", "other pages", "a directory"],
 )
-async def test_a_cache_that_is_broken_is_made_anew(
-    house: IndexHouse, damage: Callable[[Path], object]
+async def test_a_damaged_cache_is_recreated(
+    setup: IndexSetup, damage: Callable[[Path], object]
 ) -> None:
-    commit = house.commit(FILES)
-    first = await house.index(commit)
-    damage(house.cache_path)
-    assert comparable(await house.index(commit, after=commit), ModuleGraph()) == comparable(
+    commit = setup.commit(FILES)
+    first = await setup.index(commit)
+    damage(setup.cache_path)
+    assert comparable(await setup.index(commit, after=commit), ModuleGraph()) == comparable(
         first, ModuleGraph()
     )
-    assert comparable(await house.index(commit), ModuleGraph()) == comparable(first, ModuleGraph())
+    assert comparable(await setup.index(commit), ModuleGraph()) == comparable(first, ModuleGraph())

@@ -1,16 +1,16 @@
-"""A module graph seen from one place, and as text for other programs."""
+"""A module graph progress from one place, and as text for other programs."""
 
 import json
 import re
 
 import pytest
 
-from agentjobs.inventory.dependencies import asked_by
+from agentjobs.inventory.dependencies import find_parents
 from agentjobs.inventory.graph_text import dot_lines, json_pieces
 from agentjobs.inventory.graph_views import (
     Module,
-    Neighbours,
-    around,
+    Neighbors,
+    find_neighborhood,
     most_imported,
     search_modules,
 )
@@ -27,12 +27,12 @@ GRAPH = ModuleGraph(
 HOSTILE = 'a"; } \\" \\\n\x1b[31m\x9b\u202e&amp;\\N end\\'
 
 
-def steps(neighbours: Neighbours) -> list[tuple[str, int, str]]:
+def steps(neighbours: Neighbors) -> list[tuple[str, int, str]]:
     return [(one.name, one.distance, one.through) for one in neighbours.shown]
 
 
 def test_a_file_is_shown_with_who_imports_it_and_what_it_imports() -> None:
-    near = around(GRAPH, "core.py")
+    near = find_neighborhood(GRAPH, "core.py")
     assert near is not None
     assert steps(near.importers) == [("cli.py", 1, "core.py"), ("shop.py", 1, "core.py")]
     assert steps(near.imported) == [("base.py", 1, "core.py")], "an import of itself says nothing"
@@ -41,7 +41,7 @@ def test_a_file_is_shown_with_who_imports_it_and_what_it_imports() -> None:
 
 
 def test_farther_neighbours_are_reached_through_nearer_ones_by_the_shortest_way() -> None:
-    near = around(GRAPH, "shop.py", depth=2)
+    near = find_neighborhood(GRAPH, "shop.py", depth=2)
     assert near is not None
     assert steps(near.importers) == [("app.py", 1, "shop.py")]
     assert steps(near.imported) == [("core.py", 1, "shop.py"), ("base.py", 2, "core.py")]
@@ -49,7 +49,7 @@ def test_farther_neighbours_are_reached_through_nearer_ones_by_the_shortest_way(
 
 
 def test_an_external_is_shown_with_the_files_that_import_it() -> None:
-    near = around(GRAPH, "requests", depth=2)
+    near = find_neighborhood(GRAPH, "requests", depth=2)
     assert near is not None
     assert near.external
     assert steps(near.importers) == [
@@ -61,10 +61,10 @@ def test_an_external_is_shown_with_the_files_that_import_it() -> None:
 
 
 def test_a_file_comes_before_an_external_of_its_name_unless_that_is_meant() -> None:
-    told = [around(GRAPH, "three.js", external=which) for which in (None, False, True)]
+    told = [find_neighborhood(GRAPH, "three.js", external=which) for which in (None, False, True)]
     assert [one and one.external for one in told] == [False, False, True]
-    assert around(GRAPH, "os", external=False) is None
-    assert around(GRAPH, "none.py") is None
+    assert find_neighborhood(GRAPH, "os", external=False) is None
+    assert find_neighborhood(GRAPH, "none.py") is None
 
 
 def test_what_is_too_much_to_show_is_counted() -> None:
@@ -72,7 +72,7 @@ def test_what_is_too_much_to_show_is_counted() -> None:
         files=tuple(f"f{at:03}.py" for at in range(300)),
         edges=tuple((at, 0) for at in range(1, 300)),
     )
-    near = around(star, "f000.py", most=20)
+    near = find_neighborhood(star, "f000.py", limit=20)
     assert near is not None
     assert (near.importers.shown[0].name, len(near.importers.shown)) == ("f001.py", 20)
     assert (near.importers.total, near.importers.more) == (299, 279)
@@ -84,7 +84,7 @@ def test_modules_are_ranked_by_how_many_import_them() -> None:
     assert most_imported(ModuleGraph(), 5) == []
     found = [(one.name, one.external) for one in search_modules(GRAPH, " THREE")]
     assert found == [("three.js", True), ("three.js", False)]
-    assert len(search_modules(GRAPH, "", most=4)) == 4
+    assert len(search_modules(GRAPH, "", limit=4)) == 4
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_modules_are_ranked_by_how_many_import_them() -> None:
     ],
 )
 def test_who_asks_for_a_package_is_found_by_its_parents(dependencies, expected) -> None:
-    assert asked_by(views(dependencies)) == expected
+    assert find_parents(views(dependencies)) == expected
 
 
 def test_a_hostile_name_stays_within_its_string_in_dot() -> None:

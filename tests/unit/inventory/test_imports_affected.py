@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentjobs.inventory.graph_data import FlatGraph
-from agentjobs.inventory.imports import reached
-from agentjobs.inventory.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.imports import affected_sources
+from agentjobs.inventory.model import ParsedManifest, ParsedModule
 from tests.support.graphs import graph_of
 
-Facts = dict[str, ModuleFacts]
+Facts = dict[str, ParsedModule]
 
 _WORDS = ("a", "b", "src", "c")
 _words = st.sampled_from(_WORDS)
@@ -87,11 +87,11 @@ _ASKING = {
 }
 
 
-def _manifests(paths: Collection[str]) -> Mapping[str, ManifestFacts]:
+def _manifests(paths: Collection[str]) -> Mapping[str, ParsedManifest]:
     found = {}
     for path in paths:
         ecosystem = "crates.io" if "Cargo" in path else _ECOSYSTEMS["." + path.rpartition(".")[2]]
-        found[path] = ManifestFacts(ecosystem, project="pkg")
+        found[path] = ParsedManifest(ecosystem, project="pkg")
     return found
 
 
@@ -114,7 +114,7 @@ def _led(graph: FlatGraph, facts: Facts) -> dict[str, set[str]]:
 def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data) -> None:
     paths, names, projects = language
     sources = data.draw(st.dictionaries(paths, st.lists(names, max_size=4), max_size=8))
-    facts = {path: ModuleFacts(tuple(own)) for path, own in sources.items()}
+    facts = {path: ParsedModule(tuple(own)) for path, own in sources.items()}
     facts = {path: own for path, own in facts.items() if not path.endswith((".css", ".inc"))}
     manifests = _manifests(data.draw(st.sets(st.sampled_from(projects))))
     configs = data.draw(st.sampled_from(({}, {"tsconfig.json": _CONFIG})))
@@ -125,7 +125,7 @@ def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data)
     after = (before | came) - went
     graph = graph_of(facts, before, manifests, configs)
     staying = before & after
-    found = reached(came | went, sorted(staying), manifests, configs, graph, len(facts))
+    found = affected_sources(came | went, sorted(staying), manifests, configs, graph, len(facts))
     left = {path: own for path, own in facts.items() if path in after and path not in found}
     was, now = _led(graph, facts), _led(graph_of(left, after, manifests, configs), left)
     assert {path: was[path] for path in left} == now
@@ -133,22 +133,30 @@ def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data)
 
 def test_a_module_in_a_package_reaches_those_who_asked_the_package_for_it():
     facts = {
-        "p/__init__.py": ModuleFacts(()),
-        "p/x.py": ModuleFacts((".:new",)),
-        "q.py": ModuleFacts(("p:new", "os")),
-        "r.py": ModuleFacts(("p.x", "news")),
+        "p/__init__.py": ParsedModule(()),
+        "p/x.py": ParsedModule((".:new",)),
+        "q.py": ParsedModule(("p:new", "os")),
+        "r.py": ParsedModule(("p.x", "news")),
     }
     graph = graph_of(facts, facts, {}, {})
-    assert reached({"p/new.py"}, facts, {}, {}, graph, 4) == {"p/__init__.py", "p/x.py", "q.py"}
+    assert affected_sources({"p/new.py"}, facts, {}, {}, graph, 4) == {
+        "p/__init__.py",
+        "p/x.py",
+        "q.py",
+    }
 
 
 def test_a_new_directory_reaches_those_who_took_its_name_for_something_outside():
-    facts = {name: ModuleFacts(names) for name, names in _ASKING.items()}
+    facts = {name: ParsedModule(names) for name, names in _ASKING.items()}
     graph = graph_of(facts, facts, {}, {})
-    assert reached({"added/x.py"}, facts, {}, {}, graph, 4) == {"m/a.py", "m/b.py", "m/c.py"}
+    assert affected_sources({"added/x.py"}, facts, {}, {}, graph, 4) == {
+        "m/a.py",
+        "m/b.py",
+        "m/c.py",
+    }
 
 
 def test_a_file_that_nobody_can_ask_for_reaches_nobody():
-    facts = {"p/__init__.py": ModuleFacts(("os",)), "p/x.py": ModuleFacts(("p", "readme"))}
+    facts = {"p/__init__.py": ParsedModule(("os",)), "p/x.py": ParsedModule(("p", "readme"))}
     graph = graph_of(facts, facts, {}, {})
-    assert reached({"p/readme.md", "p/x.json"}, facts, {}, {}, graph, 2) == set()
+    assert affected_sources({"p/readme.md", "p/x.json"}, facts, {}, {}, graph, 2) == set()

@@ -6,7 +6,7 @@ A quadratic reader would take minutes for these and run into the suite's time li
 import pytest
 
 from agentjobs.inventory.imports import LANGUAGES, VERSION, find
-from agentjobs.inventory.imports.limits import MAX_IMPORTS
+from agentjobs.inventory.model import MAX_IMPORTS
 
 SIZE = 1 << 19
 FOR_ALL = ['"', "\\", "/*", "import a,"]

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.inventory.imports import is_config, is_full, module_graph, resolve
-from agentjobs.inventory.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.model import ParsedManifest, ParsedModule
 from tests.support.graphs import graph_of
 
 Names = dict[str, list[str]]
@@ -12,11 +12,11 @@ Names = dict[str, list[str]]
 def leads(
     files: Names,
     others: tuple[str, ...] = (),
-    manifests: dict[str, ManifestFacts] | None = None,
+    manifests: dict[str, ParsedManifest] | None = None,
     configs: dict[str, bytes] | None = None,
 ) -> dict[str, list[str]]:
     """For each file that imports something, where to; what is outside stands in brackets."""
-    facts = {path: ModuleFacts(tuple(names)) for path, names in files.items()}
+    facts = {path: ParsedModule(tuple(names)) for path, names in files.items()}
     graph = graph_of(facts, {*files, *others}, manifests or {}, configs or {})
     found: dict[str, list[str]] = {}
     for start, end in graph.edges.pairs:
@@ -26,8 +26,8 @@ def leads(
     return found
 
 
-def project(ecosystem: str, name: str, **notes: str) -> ManifestFacts:
-    return ManifestFacts(ecosystem, project=name, notes=notes)
+def project(ecosystem: str, name: str, **notes: str) -> ParsedManifest:
+    return ParsedManifest(ecosystem, project=name, notes=notes)
 
 
 @pytest.mark.parametrize(
@@ -275,10 +275,10 @@ def test_rust_paths_lead_to_modules(path, name, place):
 
 def test_files_stand_in_order_and_edges_are_named_once():
     facts = {
-        "b.py": ModuleFacts(("a", "a:x", "os", "os:path")),
-        "a.py": ModuleFacts(("b", "a")),
-        "c.ts": ModuleFacts(("./z.json", "./y.json")),
-        "d.c": ModuleFacts(("unknown",)),
+        "b.py": ParsedModule(("a", "a:x", "os", "os:path")),
+        "a.py": ParsedModule(("b", "a")),
+        "c.ts": ParsedModule(("./z.json", "./y.json")),
+        "d.c": ParsedModule(("unknown",)),
     }
     graph = graph_of(facts, {*facts, "y.json", "z.json"}, {}, {})
     assert graph.files == ["a.py", "b.py", "c.ts", "d.c", "y.json", "z.json"]
@@ -307,7 +307,7 @@ def test_paths_of_great_depth_are_resolved():
 @pytest.mark.parametrize(("limit", "kept", "full"), [(3, 3, True), (5, 5, True), (7, 6, False)])
 def test_a_graph_tells_when_edges_are_left_out(monkeypatch, limit, kept, full):
     monkeypatch.setattr(module_graph, "MAX_EDGES", limit)
-    files = {f"{name}.py": ModuleFacts(("a", "b", "c", "os")) for name in "ab"}
+    files = {f"{name}.py": ParsedModule(("a", "b", "c", "os")) for name in "ab"}
     graph = resolve(files, {path: at for at, path in enumerate(files)}, {}, {})
     assert len(graph.edges) + len(graph.external_edges) == kept
     assert is_full(graph) is full

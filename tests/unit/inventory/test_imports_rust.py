@@ -1,4 +1,4 @@
-"""Rust modules and paths, as seen from their file."""
+"""Rust modules and paths, as progress from their file."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from agentjobs.inventory.manifests.combine import MAX_DEPENDENCIES
 from agentjobs.inventory.manifests.kinds import READERS
 from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
 from agentjobs.inventory.manifests.text import MAX_WARNINGS, Warnings
-from agentjobs.inventory.model import Locked, ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import Locked, ParsedManifest, Requirement, Root
 
 DEEP = 100_000
 FIRST = Root("", (0,))
@@ -115,7 +115,7 @@ def test_a_parent_that_is_named_over_and_over_counts_once():
 
 def test_more_packages_than_anybody_has_are_left_out_before_they_are_made():
     asked = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
-    facts = {f"d{at}/package.json": ManifestFacts("npm", requirements=asked) for at in range(200)}
+    facts = {f"d{at}/package.json": ParsedManifest("npm", requirements=asked) for at in range(200)}
     combined = combine(facts)
     assert len(combined.dependencies) == MAX_DEPENDENCIES
     assert combined.warnings[0].reason == "more than 100000 packages: the rest was left out"
@@ -124,7 +124,7 @@ def test_more_packages_than_anybody_has_are_left_out_before_they_are_made():
 def test_ways_of_long_names_are_bounded_too():
     names = [f"{'n' * 240}{number}" for number in range(6_000)]
     chain = tuple(Locked(name, "1.0.0", (at + 1,)) for at, name in enumerate(names[:-1]))
-    lock = ManifestFacts("npm", packages=(*chain, Locked(names[-1], "1.0.0")), roots=(FIRST,))
+    lock = ParsedManifest("npm", packages=(*chain, Locked(names[-1], "1.0.0")), roots=(FIRST,))
     combined = combine({"package-lock.json": lock})
     assert 0 < len(combined.dependencies) < len(names)
     assert "the rest was left out" in combined.warnings[0].reason
@@ -132,18 +132,18 @@ def test_ways_of_long_names_are_bounded_too():
 
 def test_workspaces_within_workspaces_are_looked_at_only_so_often(monkeypatch):
     monkeypatch.setattr("agentjobs.inventory.manifests.coverage._MAX_COMPARISONS", 10_000)
-    inner = ManifestFacts("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
+    inner = ParsedManifest("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
     combined = combine({f"{'d/' * depth}package.json": inner for depth in range(100)})
     assert "too many patterns" in combined.warnings[0].reason
 
 
 def test_words_of_many_projects_for_one_package_are_cut_and_do_not_cost_the_package():
     members = {
-        f"d{at}/package.json": ManifestFacts("npm", requirements=(Requirement("p", f"^1.0.{at}"),))
+        f"d{at}/package.json": ParsedManifest("npm", requirements=(Requirement("p", f"^1.0.{at}"),))
         for at in range(300)
     }
-    lock = ManifestFacts("npm", packages=(Locked("p", "1.0.0"),))
-    root = ManifestFacts("npm", members=("*",))
+    lock = ParsedManifest("npm", packages=(Locked("p", "1.0.0"),))
+    root = ParsedManifest("npm", members=("*",))
     combined = combine({"yarn.lock": lock, "package.json": root, **members})
     assert [(each.name, each.direct) for each in combined.dependencies] == [("p", True)]
     assert len(combined.dependencies[0].requirement) < 1000

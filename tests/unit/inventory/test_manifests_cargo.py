@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.inventory.manifests import combine, read
 from agentjobs.inventory.manifests.cargo.manifest import complete, read_cargo_lock, read_cargo_toml
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 CARGO_TOML = b"""\
 [package]
@@ -43,11 +43,11 @@ unused = "1"
 """
 
 
-def asked(facts: ManifestFacts) -> dict[str, tuple[str, str | None, str]]:
+def asked(facts: ParsedManifest) -> dict[str, tuple[str, str | None, str]]:
     return {r.name: (r.specifier, r.version, r.scope) for r in facts.requirements}
 
 
-def graph(facts: ManifestFacts) -> dict[str, list[str]]:
+def graph(facts: ParsedManifest) -> dict[str, list[str]]:
     """What each locked crate requires; what the repository's own ask for stands under no name."""
     names = [f"{package.name} {package.version}" for package in facts.packages]
     found = {names[i]: [names[j] for j in p.requires] for i, p in enumerate(facts.packages)}

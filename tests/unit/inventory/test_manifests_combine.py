@@ -9,7 +9,7 @@ from agentjobs.inventory.model import (
     Dependency,
     IndexWarning,
     Locked,
-    ManifestFacts,
+    ParsedManifest,
     Requirement,
     Root,
 )
@@ -35,15 +35,15 @@ def test_a_file_is_known_by_its_name_and_what_others_wrote_is_passed_over(path, 
     assert kind_of(path) == kind
 
 
-def _lock(*packages: Locked, roots: tuple[Root, ...] = (), **more) -> ManifestFacts:
-    return ManifestFacts("npm", packages=packages, roots=roots, **more)
+def _lock(*packages: Locked, roots: tuple[Root, ...] = (), **more) -> ParsedManifest:
+    return ParsedManifest("npm", packages=packages, roots=roots, **more)
 
 
-def _manifest(*requirements: Requirement, **more) -> ManifestFacts:
-    return ManifestFacts("npm", requirements=requirements, **more)
+def _manifest(*requirements: Requirement, **more) -> ParsedManifest:
+    return ParsedManifest("npm", requirements=requirements, **more)
 
 
-def _lines(facts: dict[str, ManifestFacts]) -> list[str]:
+def _lines(facts: dict[str, ParsedManifest]) -> list[str]:
     return [_line(each) for each in combine(facts).dependencies]
 
 
@@ -172,10 +172,10 @@ def test_what_the_pipfile_asks_for_goes_before_the_hint_in_its_lock_file():
 
 
 def test_crates_below_a_lock_file_are_covered_by_the_nearest_one():
-    def crate(name: str) -> ManifestFacts:
-        return ManifestFacts("crates.io", requirements=(Requirement(name, "1"),))
+    def crate(name: str) -> ParsedManifest:
+        return ParsedManifest("crates.io", requirements=(Requirement(name, "1"),))
 
-    lock = ManifestFacts("crates.io", packages=(Locked("a", "1.0.0"),), roots=(Root("", (0,)),))
+    lock = ParsedManifest("crates.io", packages=(Locked("a", "1.0.0"),), roots=(Root("", (0,)),))
     facts = {
         "Cargo.lock": lock,
         "Cargo.toml": crate("a"),

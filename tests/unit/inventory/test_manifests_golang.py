@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.inventory.manifests import combine
 from agentjobs.inventory.manifests.golang import read_go_mod
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 GO_MOD = b"""\
 module "example.com/shop" // the shop
@@ -34,7 +34,7 @@ tool golang.org/x/tools/cmd/stringer
 """
 
 
-def locked(facts: ManifestFacts) -> dict[str, tuple[str, bool]]:
+def locked(facts: ParsedManifest) -> dict[str, tuple[str, bool]]:
     """Name: version, and whether the project asks for it itself."""
     direct = {place for root in facts.roots for place in root.packages}
     return {p.name: (p.version, place in direct) for place, p in enumerate(facts.packages)}

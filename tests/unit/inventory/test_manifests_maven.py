@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.inventory.manifests import combine
 from agentjobs.inventory.manifests.maven.pom import complete, read_pom
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 
 def pom(body: str, artifact: str = "app", parent: str = "", version: str = "1.0") -> bytes:
@@ -41,7 +41,7 @@ def managed(*each: str) -> str:
     return f"<dependencyManagement>{dependencies(*each)}</dependencyManagement>"
 
 
-def asked(facts: ManifestFacts) -> dict[str, tuple[str | None, str]]:
+def asked(facts: ParsedManifest) -> dict[str, tuple[str | None, str]]:
     return {r.name: (r.version, r.scope) for r in facts.requirements}
 
 
@@ -218,7 +218,7 @@ def test_a_name_nobody_can_know_is_a_warning():
 
 
 def test_facts_of_other_ecosystems_pass_unchanged():
-    facts = {"go.mod": ManifestFacts("Go", project="example.com/a")}
+    facts = {"go.mod": ParsedManifest("Go", project="example.com/a")}
     assert complete(facts) == facts
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from agentjobs.inventory.manifests import read
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 
-def _graph(facts: ManifestFacts) -> dict[str, list[str]]:
+def _graph(facts: ParsedManifest) -> dict[str, list[str]]:
     packages = facts.packages
     return {
         f"{p.name} {p.version}": [
@@ -18,7 +18,7 @@ def _graph(facts: ManifestFacts) -> dict[str, list[str]]:
     }
 
 
-def _roots(facts: ManifestFacts) -> dict[str, list[str]]:
+def _roots(facts: ParsedManifest) -> dict[str, list[str]]:
     packages = facts.packages
     return {
         root.directory: sorted(
@@ -28,7 +28,7 @@ def _roots(facts: ManifestFacts) -> dict[str, list[str]]:
     }
 
 
-def _asked(facts: ManifestFacts) -> list[tuple[str, str, str | None, str]]:
+def _asked(facts: ParsedManifest) -> list[tuple[str, str, str | None, str]]:
     return [(r.name, r.specifier, r.version, r.scope) for r in facts.requirements]
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from agentjobs.inventory.manifests import read
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
 
-def _graph(facts: ManifestFacts) -> dict[str, list[str]]:
+def _graph(facts: ParsedManifest) -> dict[str, list[str]]:
     packages = facts.packages
     return {
         f"{p.name} {p.version}": [
@@ -16,7 +16,7 @@ def _graph(facts: ManifestFacts) -> dict[str, list[str]]:
     }
 
 
-def _asked(facts: ManifestFacts) -> list[tuple[str, str, str | None, str]]:
+def _asked(facts: ParsedManifest) -> list[tuple[str, str, str | None, str]]:
     return [(r.name, r.specifier, r.version, r.scope) for r in facts.requirements]
 
 
@@ -52,7 +52,7 @@ def test_options_paths_and_comments_are_no_requirements_and_no_fault():
     text = (
         "# top\n-r base.txt\n-c limits.txt\n--index-url https://pypi.example/simple\n./near\n-e .\n"
     )
-    assert read("requirements.txt", text.encode()) == ManifestFacts("PyPI")
+    assert read("requirements.txt", text.encode()) == ParsedManifest("PyPI")
 
 
 def test_prose_is_one_warning_and_costs_no_requirement():

@@ -1,4 +1,4 @@
-"""The parts of an index: portions that add up, graphs that are patched, names of packages."""
+"""Parts of an index: partial indexes, graph patches, package URLs, the cache."""
 
 import sqlite3
 from contextlib import closing
@@ -19,26 +19,26 @@ from agentjobs.inventory.graph_data import (
 )
 from agentjobs.inventory.graph_merge import join_graphs, patch_graph
 from agentjobs.inventory.index import scan
-from agentjobs.inventory.index.analysis import BlobFacts, fingerprint, place_of
+from agentjobs.inventory.index.analysis import BlobAnalysis, classify, fingerprint
 from agentjobs.inventory.index.assembly import dependencies_of, digest_of, languages_of, warnings_of
-from agentjobs.inventory.index.cache import FactsCache
-from agentjobs.inventory.index.partial_index import TOO_MANY_IMPORTS, Portion, merge
+from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.partial_index import TOO_MANY_IMPORTS, PartialIndex, merge
 from agentjobs.inventory.model import (
     IndexWarning,
     LanguageLines,
-    ManifestFacts,
-    ModuleFacts,
     ModuleGraph,
+    ParsedManifest,
+    ParsedModule,
     Requirement,
 )
 from agentjobs.inventory.purl import purl_of
 
 _facts = st.one_of(
-    st.builds(BlobFacts, st.none()),
-    st.builds(BlobFacts, st.integers(0, 9)),
-    st.builds(BlobFacts, st.integers(0, 9), module=st.just(ModuleFacts(("a",)))),
-    st.builds(BlobFacts, st.integers(0, 9), manifest=st.just(ManifestFacts("npm"))),
-    st.builds(BlobFacts, st.integers(0, 9), warning=st.just("odd")),
+    st.builds(BlobAnalysis, st.none()),
+    st.builds(BlobAnalysis, st.integers(0, 9)),
+    st.builds(BlobAnalysis, st.integers(0, 9), module=st.just(ParsedModule(("a",)))),
+    st.builds(BlobAnalysis, st.integers(0, 9), manifest=st.just(ParsedManifest("npm"))),
+    st.builds(BlobAnalysis, st.integers(0, 9), warning=st.just("odd")),
     st.none(),
 )
 _files = st.dictionaries(
@@ -48,42 +48,42 @@ _files = st.dictionaries(
 )
 
 
-def portion_of(files: dict[str, tuple[str | None, BlobFacts | None]]) -> Portion:
-    portion = Portion()
+def partial_index_of(files: dict[str, tuple[str | None, BlobAnalysis | None]]) -> PartialIndex:
+    partial = PartialIndex()
     for path, (language, facts) in files.items():
-        portion.paths.append(path)
-        portion.put(path, language, facts)
-    return portion
+        partial.paths.append(path)
+        partial.add_file(path, language, facts)
+    return partial
 
 
 @given(_files, st.sets(st.integers(0, 99).map(str)))
-def test_portions_add_up_to_the_whole(
-    files: dict[str, tuple[str | None, BlobFacts | None]], chosen: set[str]
+def test_partial_indexes_merge_into_the_index_of_all_files(
+    files: dict[str, tuple[str | None, BlobAnalysis | None]], chosen: set[str]
 ) -> None:
     parts = [
-        portion_of({path: file for path, file in files.items() if (path in chosen) is side})
+        partial_index_of({path: file for path, file in files.items() if (path in chosen) is side})
         for side in (True, False)
     ]
-    added, whole = merge(parts, sorted(files)), portion_of(files)
-    added.paths.sort()
-    whole.paths.sort()
-    assert added == whole
+    merged, expected = merge(parts, sorted(files)), partial_index_of(files)
+    merged.paths.sort()
+    expected.paths.sort()
+    assert merged == expected
 
 
 @given(_files, _facts, _facts)
-def test_what_is_taken_from_a_portion_leaves_no_trace(
-    files: dict[str, tuple[str | None, BlobFacts | None]],
-    was: BlobFacts | None,
-    now: BlobFacts | None,
+def test_a_removed_file_leaves_no_trace(
+    files: dict[str, tuple[str | None, BlobAnalysis | None]],
+    before: BlobAnalysis | None,
+    after: BlobAnalysis | None,
 ) -> None:
-    portion = portion_of(files | {"x": ("Go", was)})
-    if was is not None:
-        portion.take("x", "Go", was)
-        portion.put("x", "Go", now)
-        expected = portion_of(files | {"x": ("Go", now)})
-        assert languages_of(portion) == languages_of(expected)
-        portion.languages = expected.languages
-        assert portion == expected
+    partial = partial_index_of(files | {"x": ("Go", before)})
+    if before is not None:
+        partial.remove_file("x", "Go", before)
+        partial.add_file("x", "Go", after)
+        expected = partial_index_of(files | {"x": ("Go", after)})
+        assert languages_of(partial) == languages_of(expected)
+        partial.languages = expected.languages
+        assert partial == expected
 
 
 _NAMES = [f"f{number}" for number in range(6)]
@@ -93,7 +93,7 @@ _imports = st.dictionaries(
 
 
 def graph_of(imports: dict[str, set[str]]) -> ModuleGraph:
-    """As a resolver makes it, of files of which every one is there."""
+    """As the resolver builds it if every file exists."""
     files = _NAMES
     externals = sorted({name for names in imports.values() for name in names} - set(files))
     pairs = sorted((files.index(path), name) for path, names in imports.items() for name in names)
@@ -120,43 +120,43 @@ def test_a_patched_graph_is_the_graph_of_the_patched_files(
     assert unpack_graph(pack_flat(patched)) == graph_of(before | changed)
 
 
-def test_a_name_that_holds_what_divides_names_moves_no_other() -> None:
+def test_a_name_with_the_separator_does_not_shift_other_names() -> None:
     graph = ModuleGraph(("a.js",), (), ("b\0c", "d"), ((0, 0), (0, 1)))
     assert unpack_graph(pack_graph(graph)).externals == ("b\ufffdc", "d")
 
 
-def test_files_that_appear_or_disappear_beside_the_sources_are_patched_too() -> None:
+def test_targets_that_are_not_sources_are_patched() -> None:
     old = ModuleGraph(("a", "data"), ((0, 1),))
     for new in (ModuleGraph(("a", "more"), ((0, 1),)), ModuleGraph(("a",)), old):
         assert patch_graph(flat(old), 1, flat(new), ["a"]) == flat(new)
 
 
 @given(_imports, st.lists(st.sets(st.sampled_from(_NAMES)), max_size=3), st.sampled_from([0, 4]))
-def test_graphs_of_parts_are_joined_to_the_graph_of_all(
+def test_graphs_of_parts_join_into_the_graph_of_all_files(
     sources: dict[str, set[str]], others: list[set[str]], common: int
 ) -> None:
-    """Also if a part has a source of another, or leads to what is no source at all."""
+    """Even if two parts share a source, or an imported file is not a source."""
     paths = [f"{name}.py" for name in _NAMES]
     numbers = {path: at for at, path in enumerate(paths)}
-    facts = {f"{name}.py": ModuleFacts(tuple(names)) for name, names in sources.items()}
-    left, shares = dict(facts), []
+    modules = {f"{name}.py": ParsedModule(tuple(names)) for name, names in sources.items()}
+    rest, splits = dict(modules), []
     for other in others:
-        shares.append({path: own for path, own in left.items() if path[:-3] in other})
-        left = {path: own for path, own in left.items() if path[:-3] not in list(other)[common:]}
-    parts = [imports.resolve(share, numbers, {}, {}) for share in [*shares, left]]
-    whole = imports.resolve(facts, numbers, {}, {})
+        splits.append({path: own for path, own in rest.items() if path[:-3] in other})
+        rest = {path: own for path, own in rest.items() if path[:-3] not in list(other)[common:]}
+    parts = [imports.resolve(split, numbers, {}, {}) for split in [*splits, rest]]
+    whole = imports.resolve(modules, numbers, {}, {})
     assert join_graphs(parts, paths) == join_graphs([whole], paths)
 
 
-def test_a_graph_names_its_sources_first_and_then_what_they_lead_to() -> None:
-    facts = {"b.py": ModuleFacts(("a", "c", "os")), "d.py": ModuleFacts(("b",))}
+def test_the_sources_of_a_graph_precede_other_imported_files() -> None:
+    modules = {"b.py": ParsedModule(("a", "c", "os")), "d.py": ParsedModule(("b",))}
     paths = ["a.py", "b.py", "c.py", "d.py"]
     numbers = {path: at for at, path in enumerate(paths)}
-    found = join_graphs([imports.resolve(facts, numbers, {}, {})], paths)
-    whole = ModuleGraph(
+    joined = join_graphs([imports.resolve(modules, numbers, {}, {})], paths)
+    expected = ModuleGraph(
         ("b.py", "d.py", "a.py", "c.py"), ((0, 2), (0, 3), (1, 0)), ("os",), ((0, 0),)
     )
-    assert found == flat(whole)
+    assert joined == flat(expected)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_a_graph_names_its_sources_first_and_then_what_they_lead_to() -> None:
         ("README.md", None, "lines"),
     ],
 )
-def test_a_path_tells_what_is_to_be_found_out(path: str, language: str | None, task: str) -> None:
-    place = place_of(path.encode(), path)
-    assert (place.language, place.analyzer.task) == (language, task)
+def test_the_path_determines_language_and_task(path: str, language: str | None, task: str) -> None:
+    kind = classify(path.encode(), path)
+    assert (kind.language, kind.analyzer.task) == (language, task)
 
 
 def test_analyzers_of_different_subjects_have_different_keys() -> None:
@@ -192,7 +192,7 @@ def test_analyzers_of_different_subjects_have_different_keys() -> None:
         "a",
         "uv.lock",
     ]
-    assert len({place_of(path.encode(), path).analyzer.key for path in paths}) == len(paths)
+    assert len({classify(path.encode(), path).analyzer.key for path in paths}) == len(paths)
     assert len(fingerprint()) == 16
 
 
@@ -212,7 +212,7 @@ def test_analyzers_of_different_subjects_have_different_keys() -> None:
         ("PyPI", "a/", "1", ""),
     ],
 )
-def test_a_package_has_a_name_that_every_tool_reads(
+def test_packages_have_package_urls(
     ecosystem: str, name: str, version: str | None, purl: str
 ) -> None:
     assert purl_of(ecosystem, name, version) == purl
@@ -223,89 +223,89 @@ def test_a_package_has_a_name_that_every_tool_reads(
     st.text("abzAZ09.-_@/+~ é", min_size=1, max_size=6),
     st.text("abZ09.-_+! :", min_size=1, max_size=5),
 )
-def test_simple_names_are_written_as_the_library_writes_them(
+def test_simple_names_are_formatted_like_the_library(
     ecosystem: str, name: str, version: str
 ) -> None:
     with mock.patch("agentjobs.inventory.purl._SIMPLE", frozenset()):
-        written = purl_of(ecosystem, name, version)
-    assert purl_of(ecosystem, name, version) == written
+        expected = purl_of(ecosystem, name, version)
+    assert purl_of(ecosystem, name, version) == expected
 
 
-def test_packages_whose_names_are_no_names_are_left_out_with_a_warning() -> None:
+def test_packages_with_invalid_names_are_left_out_with_a_warning() -> None:
     names = ("good", "nul\0", "line\n", "x" * 2_000, "")
-    facts = ManifestFacts(
+    manifest = ParsedManifest(
         "PyPI", requirements=tuple(Requirement(name, "==1", "1") for name in names)
     )
-    combined = dependencies_of(Portion(manifests={"requirements.txt": facts}))
-    assert [one.name for one in combined.dependencies] == ["good"]
+    combined = dependencies_of(PartialIndex(manifests={"requirements.txt": manifest}))
+    assert [package.name for package in combined.dependencies] == ["good"]
     assert "4 packages" in combined.warnings[-1].reason
     assert digest_of(combined.dependencies) != digest_of(())
 
 
-def test_warnings_are_bounded_and_languages_are_sorted() -> None:
-    portion = Portion(
+def test_warnings_are_limited_and_languages_are_sorted() -> None:
+    partial = PartialIndex(
         warnings={str(number): "odd" for number in range(300)},
         languages={"C": (1, 5), "Go": (2, 7), "Gone": (0, 0)},
     )
-    assert len(warnings_of(portion, ())) == 201
-    assert warnings_of(portion, ())[-1].reason == "and 100 more"
-    assert languages_of(portion) == (LanguageLines("Go", 2, 7), LanguageLines("C", 1, 5))
+    assert len(warnings_of(partial, ())) == 201
+    assert warnings_of(partial, ())[-1].reason == "and 100 more"
+    assert languages_of(partial) == (LanguageLines("Go", 2, 7), LanguageLines("C", 1, 5))
 
 
-def test_the_cache_gives_back_what_it_got_and_forgets_when_it_is_too_large(
+def test_the_cache_returns_what_was_put_and_is_recreated_when_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "sub" / "facts.db"
-    facts = {bytes([number]) * 24: BlobFacts(number) for number in range(200)}
-    cache = FactsCache(path)
+    facts = {bytes([number]) * 24: BlobAnalysis(number) for number in range(200)}
+    cache = AnalysisCache(path)
     cache.put(facts)
     assert cache.get([*facts, b"unknown"]) == facts
     cache.close()
     monkeypatch.setattr("agentjobs.inventory.index.cache.MAX_BYTES", 1)
-    cache = FactsCache(path)
+    cache = AnalysisCache(path)
     assert cache.get(facts) == {}
     cache.put(facts)
     assert cache.get(facts) == facts
     cache.close()
 
 
-def test_a_cache_of_another_layout_is_made_anew(tmp_path: Path) -> None:
+def test_a_cache_with_another_schema_is_recreated(tmp_path: Path) -> None:
     path = tmp_path / "facts.db"
     with closing(sqlite3.connect(path)) as older:
         older.execute("CREATE TABLE facts (key BLOB PRIMARY KEY, found TEXT, since TEXT)")
-    with closing(FactsCache(path)) as cache:
-        cache.put({b"key": BlobFacts(1)})
+    with closing(AnalysisCache(path)) as cache:
+        cache.put({b"key": BlobAnalysis(1)})
         assert cache.get([b"key"]) == {}
-    with closing(FactsCache(path)) as cache:
-        cache.put({b"key": BlobFacts(1)})
-        assert cache.get([b"key"]) == {b"key": BlobFacts(1)}
+    with closing(AnalysisCache(path)) as cache:
+        cache.put({b"key": BlobAnalysis(1)})
+        assert cache.get([b"key"]) == {b"key": BlobAnalysis(1)}
 
 
-def test_who_looks_for_a_key_does_not_read_the_large_facts_beside_it(tmp_path: Path) -> None:
+def test_a_lookup_does_not_read_large_values_of_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "facts.db"
-    with closing(FactsCache(path)) as cache:
-        cache.put({b"m" * 24: BlobFacts(1, content=bytes(1_000_000))})
+    with closing(AnalysisCache(path)) as cache:
+        cache.put({b"m" * 24: BlobAnalysis(1, content=bytes(1_000_000))})
     with closing(sqlite3.connect(path)) as reading:
         (plan,) = reading.execute("EXPLAIN QUERY PLAN SELECT facts FROM facts WHERE key = ''")
         assert "INDEX" in plan[3]
         assert "PRIMARY KEY" not in plan[3]
 
 
-def test_a_cache_that_cannot_be_written_keeps_nobody_from_working(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    cache = FactsCache(tmp_path / "file" / "facts.db")
-    cache.put({b"key": BlobFacts(1)})
+    cache = AnalysisCache(tmp_path / "file" / "facts.db")
+    cache.put({b"key": BlobAnalysis(1)})
     assert cache.get([b"key"]) == {}
     assert cache.get_state("repo_x") is None
     cache.close()
 
 
-@pytest.mark.parametrize(("limit", "is_told"), [(1, True), (9, False)])
-def test_a_graph_that_lacks_imports_is_a_warning(monkeypatch, limit: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("limit", "is_warned"), [(1, True), (9, False)])
+def test_an_incomplete_graph_is_a_warning(monkeypatch, limit: int, is_warned: bool) -> None:
     monkeypatch.setattr(imports.module_graph, "MAX_EDGES", limit)
-    plan = [scan.planned(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
-    facts = BlobFacts(lines=1, module=ModuleFacts(("a", "b", "os")))
-    around = scan.Surroundings({"a.py": 0, "b.py": 1}, {}, {})
-    portion = scan._portion(plan, {one.key: facts for one in plan}, around)
-    told = warnings_of(portion, ())
-    assert told == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_told else ())
+    plan = [scan.plan_file(path, path[:1].hex().encode()) for path in (b"a.py", b"b.py")]
+    analysis = BlobAnalysis(lines=1, module=ParsedModule(("a", "b", "os")))
+    context = scan.ResolutionContext({"a.py": 0, "b.py": 1}, {}, {})
+    partial = scan._build_partial_index(plan, {file.key: analysis for file in plan}, context)
+    warnings = warnings_of(partial, ())
+    assert warnings == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_warned else ())

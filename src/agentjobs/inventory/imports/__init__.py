@@ -1,32 +1,31 @@
-"""Which modules a source file asks for, and which files of the repository they are.
+"""Finds the imports of source files and resolves them to files of the repository.
 
-`find` knows one file's bytes, `resolve` only names and paths: neither touches git or a store.
+`find` reads one file's bytes; `resolve` uses only names and paths. Neither touches git or a store.
 """
 
 from collections.abc import Callable, Mapping
 
-from agentjobs.inventory.imports.affected import reached
+from agentjobs.inventory.imports.affected import affected_sources
 from agentjobs.inventory.imports.golang.imports import find_go
 from agentjobs.inventory.imports.java.imports import find_java
 from agentjobs.inventory.imports.javascript.imports import find_javascript
 from agentjobs.inventory.imports.module_graph import CONFIG_MARK, is_config, is_full, resolve
 from agentjobs.inventory.imports.python.imports import find_python
 from agentjobs.inventory.imports.rust.imports import find_rust
-from agentjobs.inventory.model import ModuleFacts
+from agentjobs.inventory.model import ParsedModule
 
 __all__ = [
     "CONFIG_MARK",
     "LANGUAGES",
     "VERSION",
+    "affected_sources",
     "find",
     "is_config",
     "is_full",
-    "reached",
     "resolve",
 ]
 
-# A language's number goes up when its finder or resolver answers differently: what was kept is then
-# stale.
+# Incremented when a language's finder or resolver changes its results, so that cached ones expire.
 VERSION: Mapping[str, int] = {
     "Go": 2,
     "Java": 1,
@@ -37,7 +36,7 @@ VERSION: Mapping[str, int] = {
 }
 LANGUAGES = frozenset(VERSION)
 
-_FINDERS: Mapping[str, Callable[[bytes], ModuleFacts]] = {
+_FINDERS: Mapping[str, Callable[[bytes], ParsedModule]] = {
     "Go": find_go,
     "Java": find_java,
     "JavaScript": find_javascript,
@@ -47,7 +46,7 @@ _FINDERS: Mapping[str, Callable[[bytes], ModuleFacts]] = {
 }
 
 
-def find(language: str, content: bytes) -> ModuleFacts:
-    """What the file imports; nothing for a language that is not one of `LANGUAGES`."""
+def find(language: str, content: bytes) -> ParsedModule:
+    """The imports of a file; empty for a language that is not in `LANGUAGES`."""
     finder = _FINDERS.get(language)
-    return finder(content) if finder is not None else ModuleFacts()
+    return finder(content) if finder is not None else ParsedModule()

@@ -1,29 +1,29 @@
-"""Whose imports a file that appeared or disappeared may lead elsewhere. Pure.
+"""Finds the sources whose imports may resolve differently after files were added or removed. Pure.
 
-Told by where they led before, as a graph says it: too many are named rather than too few, and all
-of a language where that tells too little. Those are then resolved anew.
+Decides by the targets of their imports in the old graph. The result may include too many sources,
+never too few; where the old targets say too little, it includes all sources of a language.
 """
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 
 from agentjobs.inventory.graph_data import FlatGraph
-from agentjobs.inventory.imports.javascript.resolver import ENDINGS, spellings
-from agentjobs.inventory.imports.module_graph import endings_of
+from agentjobs.inventory.imports.javascript.resolver import EXTENSIONS, candidate_files
+from agentjobs.inventory.imports.module_graph import extensions_of
 from agentjobs.inventory.imports.resolver import directory_of
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 _PYTHON = (".py", ".pyi", ".pyx")
 
 
-class _Traces:
-    """Where the imports of a file led that may lead elsewhere now."""
+class _Affected:
+    """A source is affected if one of its imports had one of these targets."""
 
     def __init__(self) -> None:
         self.families: set[str] = set()
-        # They led to one of these files, or are one: what leads to oneself is not in the graph.
+        # These files are also affected themselves: the graph has no edges from a file to itself.
         self.files: set[str] = set()
-        # The same for all files directly in a directory, and with a name anywhere in their path.
+        # Files directly in a directory, and files with a name anywhere in their path.
         self.directories: set[str] = set()
         self.names: set[str] = set()
         self.externals: set[str] = set()
@@ -31,80 +31,86 @@ class _Traces:
         self.external_endings: set[str] = set()
 
 
-def reached(
+def affected_sources(
     changed: Collection[str],
     paths: Collection[str],
-    manifests: Mapping[str, ManifestFacts],
+    manifests: Mapping[str, ParsedManifest],
     configs: Mapping[str, bytes],
     graph: FlatGraph,
     sources: int,
 ) -> set[str]:
-    """The sources of `graph`, the first of its files, whose imports have to be resolved anew.
+    """The sources of `graph`, its first `sources` files, whose imports must be resolved again.
 
-    `changed` are the paths that appeared or disappeared, `paths` those that did neither, in order.
+    `changed` are the added and removed paths, `paths` all other paths, sorted.
     """
-    traces = _Traces()
-    python = _PythonPaths(paths, manifests)
-    packages = [facts for facts in manifests.values() if facts.ecosystem == "npm" and facts.project]
+    affected = _Affected()
+    python = _PythonChanges(paths, manifests)
+    packages = [
+        manifest
+        for manifest in manifests.values()
+        if manifest.ecosystem == "npm" and manifest.project
+    ]
     for path in changed:
         if path.endswith(_PYTHON):
-            python.trace(path, traces)
+            python.add_affected(path, affected)
         elif path.endswith(".go") and not path.endswith("_test.go"):
-            _trace_go(path, manifests, traces)
+            _add_affected_go(path, manifests, affected)
         elif path.endswith(".java"):
-            traces.families.add("java")
+            affected.families.add("java")
         if path.endswith(".rs"):
-            traces.families.add("rust")
-        # Rust and JavaScript can ask for any file by its whole name.
-        traces.externals.add(path)
-        if packages or configs or path.endswith(ENDINGS):
-            traces.families.add("javascript")
-        traces.files.update(spellings(path))
-    return _sources_of(traces, graph, sources)
+            affected.families.add("rust")
+        # Rust and JavaScript can import any file by its full path.
+        affected.externals.add(path)
+        if packages or configs or path.endswith(EXTENSIONS):
+            affected.families.add("javascript")
+        affected.files.update(candidate_files(path))
+    return _sources_of(affected, graph, sources)
 
 
-class _PythonPaths:
-    def __init__(self, paths: Collection[str], manifests: Mapping[str, ManifestFacts]) -> None:
+class _PythonChanges:
+    def __init__(self, paths: Collection[str], manifests: Mapping[str, ParsedManifest]) -> None:
         self._modules = [path for path in paths if path.endswith(_PYTHON)]
         self._known = frozenset(self._modules)
         self._projects = {
-            directory_of(path) for path, facts in manifests.items() if facts.ecosystem == "PyPI"
+            directory_of(path)
+            for path, manifest in manifests.items()
+            if manifest.ecosystem == "PyPI"
         }
 
-    def trace(self, path: str, traces: _Traces) -> None:
+    def add_affected(self, path: str, affected: _Affected) -> None:
         stem = path[: path.rindex(".")]
         directory, _, name = stem.rpartition("/")
         if not directory or name == "__init__":
-            # A package more or less changes what is on the path of all files below; and what lies
-            # at the top is on the path of all.
-            traces.families.add("python")
+            # A package changes the import path of all files below it; a top-level module is on
+            # the import path of all files.
+            affected.families.add("python")
             return
-        for above in self._up_to_module(stem):
-            traces.files.update(_spellings(above))
-            traces.externals.add(above)
+        for ancestor in self._up_to_module(stem):
+            affected.files.update(_candidates(ancestor))
+            affected.externals.add(ancestor)
         if not self._is_module(directory):
-            # `from directory import a, name` led to `a` alone.
-            traces.directories.add(directory)
-        traces.externals.update(stem.split("/"))
-        traces.external_prefixes.add(directory + "/")
+            # `from directory import a, name` resolved to `a` only.
+            affected.directories.add(directory)
+        affected.externals.update(stem.split("/"))
+        affected.external_prefixes.add(directory + "/")
         if f"{directory}/__init__.py" not in self._known or directory in self._projects:
-            traces.names.add(name)
-        traces.names.update(self._new_directories(directory))
+            affected.names.add(name)
+        affected.names.update(self._new_directories(directory))
 
     def _up_to_module(self, stem: str) -> list[str]:
-        """The module, and what its name led to without it: the first module above, if there is."""
-        found = [stem]
+        """The module and its parents up to the first that is a module, its target without it."""
+        stems = [stem]
         while stem := directory_of(stem):
-            found.append(stem)
+            stems.append(stem)
             if self._is_module(stem):
                 break
-        return found
+        return stems
 
     def _is_module(self, stem: str) -> bool:
-        return not self._known.isdisjoint(_spellings(stem))
+        return not self._known.isdisjoint(_candidates(stem))
 
     def _new_directories(self, directory: str) -> list[str]:
-        """The names of those in which nothing else is, which can stand first in an import."""
+        """The names of directories without other modules; an import may start with such a name."""
         names = []
         while directory:
             at = bisect_left(self._modules, directory + "/")
@@ -115,48 +121,56 @@ class _PythonPaths:
         return names
 
 
-def _spellings(stem: str) -> list[str]:
+def _candidates(stem: str) -> list[str]:
     return [stem + middle + ending for middle in ("", "/__init__") for ending in _PYTHON]
 
 
-def _trace_go(path: str, manifests: Mapping[str, ManifestFacts], traces: _Traces) -> None:
-    """Those who ask for the package: by the file that stood for it, or in vain."""
+def _add_affected_go(
+    path: str, manifests: Mapping[str, ParsedManifest], affected: _Affected
+) -> None:
+    """Sources that import the package, whether or not the import was resolved."""
     directory = directory_of(path)
-    traces.directories.add(directory)
-    traces.external_prefixes.add(".")
-    traces.external_endings.add(directory.rpartition("/")[2])
-    traces.externals.update(
-        facts.project for facts in manifests.values() if facts.ecosystem == "Go" and facts.project
+    affected.directories.add(directory)
+    affected.external_prefixes.add(".")
+    affected.external_endings.add(directory.rpartition("/")[2])
+    affected.externals.update(
+        manifest.project
+        for manifest in manifests.values()
+        if manifest.ecosystem == "Go" and manifest.project
     )
 
 
-def _sources_of(traces: _Traces, graph: FlatGraph, sources: int) -> set[str]:
+def _sources_of(affected: _Affected, graph: FlatGraph, sources: int) -> set[str]:
     own = graph.files[:sources]
-    led_to = _led_to(traces, graph.files)
-    found = {at for at in led_to if at < sources}
-    if endings := tuple(ending for family in traces.families for ending in endings_of(family)):
-        found |= {at for at, path in enumerate(own) if path.lower().endswith(endings)}
-    outside = {at for at, name in enumerate(graph.externals) if _is_outside(name, traces)}
-    for edges, ends in ((graph.edges, led_to), (graph.external_edges, outside)):
+    targets = _target_numbers(affected, graph.files)
+    numbers = {number for number in targets if number < sources}
+    if extensions := tuple(ext for family in affected.families for ext in extensions_of(family)):
+        numbers |= {at for at, path in enumerate(own) if path.lower().endswith(extensions)}
+    externals = {at for at, name in enumerate(graph.externals) if _matches_external(name, affected)}
+    for edges, ends in ((graph.edges, targets), (graph.external_edges, externals)):
         if ends:
             pairs = zip(edges.starts, edges.ends, strict=True)
-            found.update([start for start, end in pairs if end in ends])
-    return {own[at] for at in found}
+            numbers.update([start for start, end in pairs if end in ends])
+    return {own[number] for number in numbers}
 
 
-def _led_to(traces: _Traces, files: list[str]) -> set[int]:
-    found = {at for at, path in enumerate(files) if path in traces.files}
-    # Most are in no path at all: that is seen at once.
-    every = "/" + "\0/".join(files)
-    names = {name for name in traces.names if f"/{name}" in every}
-    directories = {each for each in traces.directories if not each or f"/{each}/" in every}
+def _target_numbers(affected: _Affected, files: list[str]) -> set[int]:
+    numbers = {at for at, path in enumerate(files) if path in affected.files}
+    # One substring test per name rules out most names.
+    all_paths = "/" + "\0/".join(files)
+    names = {name for name in affected.names if f"/{name}" in all_paths}
+    directories = {
+        directory
+        for directory in affected.directories
+        if not directory or f"/{directory}/" in all_paths
+    }
     if names or directories:
-        found |= {at for at, path in enumerate(files) if _is_near(path, names, directories)}
-    return found
+        numbers |= {at for at, path in enumerate(files) if _matches_path(path, names, directories)}
+    return numbers
 
 
-def _is_near(path: str, names: set[str], directories: set[str]) -> bool:
-    """Whether the file lies in one of the directories, or has one of the names in its path."""
+def _matches_path(path: str, names: set[str], directories: set[str]) -> bool:
+    """True if the file is in one of the directories or has one of the names in its path."""
     above, _, last = path.rpartition("/")
     if above in directories or (
         last.startswith("__init__.") and directory_of(above) in directories
@@ -165,9 +179,9 @@ def _is_near(path: str, names: set[str], directories: set[str]) -> bool:
     return last.rpartition(".")[0] in names or not names.isdisjoint(above.split("/"))
 
 
-def _is_outside(name: str, traces: _Traces) -> bool:
+def _matches_external(name: str, affected: _Affected) -> bool:
     return (
-        name in traces.externals
-        or name.startswith(tuple(traces.external_prefixes))
-        or name.rpartition("/")[2] in traces.external_endings
+        name in affected.externals
+        or name.startswith(tuple(affected.external_prefixes))
+        or name.rpartition("/")[2] in affected.external_endings
     )

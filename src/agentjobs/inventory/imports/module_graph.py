@@ -1,7 +1,7 @@
-"""The module graph: every import led to a file of the repository or to a name outside of it.
+"""Builds the module graph: resolves every import to a file of the repository or an external name.
 
-Where a name leads depends on which paths exist, on manifests and on configurations of compilers;
-never on what other source files say. So the imports of a few files can be resolved alone.
+Resolving depends on which paths exist, on manifests and on compiler configurations, but never on
+the content of other source files. So the imports of a few files can be resolved alone.
 """
 
 from bisect import bisect_left
@@ -9,17 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from agentjobs.inventory.graph_data import START, Edges, PathGraph, edges_of, numbers
-from agentjobs.inventory.imports.golang.resolver import GoFiles
-from agentjobs.inventory.imports.java.resolver import JavaFiles
-from agentjobs.inventory.imports.javascript.resolver import JavaScriptFiles
+from agentjobs.inventory.imports.golang.resolver import GoResolver
+from agentjobs.inventory.imports.java.resolver import JavaResolver
+from agentjobs.inventory.imports.javascript.resolver import JavaScriptResolver
 from agentjobs.inventory.imports.javascript.tsconfig import CONFIG_MARK, is_config
-from agentjobs.inventory.imports.limits import MAX_EDGES
-from agentjobs.inventory.imports.python.resolver import PythonFiles
-from agentjobs.inventory.imports.resolver import Place, Resolver
-from agentjobs.inventory.imports.rust.resolver import RustFiles
-from agentjobs.inventory.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.imports.python.resolver import PythonResolver
+from agentjobs.inventory.imports.resolver import Resolver, Target
+from agentjobs.inventory.imports.rust.resolver import RustResolver
+from agentjobs.inventory.model import ParsedManifest, ParsedModule
 
-__all__ = ["CONFIG_MARK", "endings_of", "is_config", "is_full", "resolve"]
+__all__ = ["CONFIG_MARK", "extensions_of", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -28,26 +27,28 @@ _FAMILIES = {
     **dict.fromkeys(("py", "pyi", "pyx"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts"), "javascript"),
 }
-# Above any edge between files.
-_OUTSIDE = 1 << 62
+# About 100 MB in memory, and twenty times what repositories of 30,000 files have.
+MAX_EDGES = 1_500_000
+# External names are numbered from here, so that their edges sort after edges between files.
+_FIRST_EXTERNAL = 1 << 62
 
 
 def resolve(
-    files: Mapping[str, ModuleFacts],
+    files: Mapping[str, ParsedModule],
     paths: Mapping[str, int],
-    manifests: Mapping[str, ManifestFacts],
+    manifests: Mapping[str, ParsedManifest],
     configs: Mapping[str, bytes],
 ) -> PathGraph:
-    """The graph of `files`; `paths` has the numbers of all paths in their order, theirs too.
+    """The graph of `files`; `paths` maps all sorted paths to their numbers.
 
-    Edges beyond `MAX_EDGES` are left out: ask `is_full` of the graph before it joins another.
+    Edges beyond `MAX_EDGES` are left out; `is_full` tells whether that happened.
     """
-    makers: Mapping[str, Callable[[], Resolver]] = {
-        "go": lambda: GoFiles(paths, manifests),
-        "java": lambda: JavaFiles(paths),
-        "javascript": lambda: JavaScriptFiles(paths, manifests, configs),
-        "python": lambda: PythonFiles(paths, manifests),
-        "rust": lambda: RustFiles(paths, manifests),
+    factories: Mapping[str, Callable[[], Resolver]] = {
+        "go": lambda: GoResolver(paths, manifests),
+        "java": lambda: JavaResolver(paths),
+        "javascript": lambda: JavaScriptResolver(paths, manifests, configs),
+        "python": lambda: PythonResolver(paths, manifests),
+        "rust": lambda: RustResolver(paths, manifests),
     }
     graph = _Graph(paths)
     resolvers: dict[str, Resolver] = {}
@@ -57,23 +58,23 @@ def resolve(
         if names and family is not None:
             resolver = resolvers.get(family)
             if resolver is None:
-                resolver = resolvers[family] = makers[family]()
+                resolver = resolvers[family] = factories[family]()
             graph.add(paths[path], names, resolver, resolver.scopes_of(path))
-    return graph.finished(sorted([paths[path] for path in files]))
+    return graph.build(sorted([paths[path] for path in files]))
 
 
-def endings_of(family: str) -> list[str]:
-    """Of the languages whose imports are led by the same rules, in lower case."""
-    return [f".{ending}" for ending, its in _FAMILIES.items() if its == family]
+def extensions_of(family: str) -> list[str]:
+    """The lower-case extensions of languages that share a resolver."""
+    return [f".{extension}" for extension, other in _FAMILIES.items() if other == family]
 
 
 def is_full(graph: PathGraph) -> bool:
-    """Whether `resolve` kept as many edges as it may, and left out what came behind them."""
+    """True if `resolve` reached the limit of edges and may have left some out."""
     return len(graph.edges) + len(graph.external_edges) >= MAX_EDGES
 
 
 class _Graph:
-    """Numbers for places: those of files as they are given, those outside from `_OUTSIDE` up."""
+    """Collects edges between the numbers of files and of external names."""
 
     def __init__(self, paths: Mapping[str, int]) -> None:
         self._paths = paths
@@ -82,16 +83,16 @@ class _Graph:
         self._edges: list[int] = []
 
     def add(
-        self, at: int, names: tuple[str, ...], resolver: Resolver, scopes: tuple[str, str]
+        self, source: int, names: tuple[str, ...], resolver: Resolver, scopes: tuple[str, str]
     ) -> None:
-        room = MAX_EDGES - len(self._edges)
-        if room <= 0:
+        remaining = MAX_EDGES - len(self._edges)
+        if remaining <= 0:
             return
         known = self._known.get(resolver)
         if known is None:
             known = self._known[resolver] = defaultdict(dict)
         narrow, wide = known[scopes[0]], known[scopes[1]]
-        places: set[int] = set()
+        targets: set[int] = set()
         for name in names:
             numbers = wide.get(name)
             if numbers is None:
@@ -100,31 +101,33 @@ class _Graph:
                 is_narrow = resolver.is_narrow(name)
                 numbers = self._numbers(resolver.locate(scopes[not is_narrow], name))
                 (narrow if is_narrow else wide)[name] = numbers
-            places.update(numbers)
-        places.discard(at)
-        if len(places) > room:
-            places = set(sorted(places)[:room])
-        start = at * START
-        self._edges += [start + place for place in places]
+            targets.update(numbers)
+        targets.discard(source)
+        if len(targets) > remaining:
+            targets = set(sorted(targets)[:remaining])
+        start = source * START
+        self._edges += [start + target for target in targets]
 
-    def _numbers(self, place: Place) -> tuple[int, ...]:
-        if not place:
+    def _numbers(self, target: Target) -> tuple[int, ...]:
+        if not target:
             return ()
-        if isinstance(place, str):
-            return (self._externals.setdefault(place, _OUTSIDE + len(self._externals)),)
-        return tuple([self._paths[path] for path in place])
+        if isinstance(target, str):
+            new_number = _FIRST_EXTERNAL + len(self._externals)
+            return (self._externals.setdefault(target, new_number),)
+        return tuple([self._paths[path] for path in target])
 
-    def finished(self, sources: list[int]) -> PathGraph:
+    def build(self, sources: list[int]) -> PathGraph:
         self._edges.sort()
-        outside = bisect_left(self._edges, _OUTSIDE)
-        outward = [edge - _OUTSIDE for edge in self._edges[outside:]]
-        del self._edges[outside:]
-        return PathGraph(numbers(sources), edges_of(self._edges), *self._in_order(outward))
+        first_external = bisect_left(self._edges, _FIRST_EXTERNAL)
+        external_edges = [edge - _FIRST_EXTERNAL for edge in self._edges[first_external:]]
+        del self._edges[first_external:]
+        externals = self._sort_externals(external_edges)
+        return PathGraph(numbers(sources), edges_of(self._edges), *externals)
 
-    def _in_order(self, outward: list[int]) -> tuple[list[str], Edges]:
-        """The names outside, sorted, and the edges that lead to them."""
+    def _sort_externals(self, external_edges: list[int]) -> tuple[list[str], Edges]:
+        """The external names, sorted, and the edges with the numbers of that order."""
         names = sorted(self._externals)
-        rank = {self._externals[name] - _OUTSIDE: at for at, name in enumerate(names)}
+        rank = {self._externals[name] - _FIRST_EXTERNAL: at for at, name in enumerate(names)}
         return names, edges_of(
-            sorted([edge - edge % START + rank[edge % START] for edge in outward])
+            sorted([edge - edge % START + rank[edge % START] for edge in external_edges])
         )

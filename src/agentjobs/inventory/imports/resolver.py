@@ -1,52 +1,52 @@
-"""What every language's resolver is, and the small arithmetic of paths they share."""
+"""The protocol of a language's resolver, and path functions that resolvers share."""
 
 from posixpath import normpath
 from typing import Protocol, TypeAlias
 
-# Where an import leads: to files of the repository, or to something outside of it that has this
-# name; an empty one leads nowhere that matters, such as to the file itself.
-Place: TypeAlias = tuple[str, ...] | str
-NOWHERE = ""
+# What an import resolves to: files of the repository, or an external name. Empty for nothing
+# relevant, such as the file itself.
+Target: TypeAlias = tuple[str, ...] | str
+NO_TARGET = ""
 
 
 class Resolver(Protocol):
-    """Knows paths and manifests, and of source files nothing but what they ask for.
+    """Knows paths and manifests, and of source files only their imports.
 
-    Files of one scope are led to the same place by the same name: most names mean the same in a
-    wide scope, some only in a narrow one.
+    A name has the same target for all files of a scope. Most names are resolved in a wide scope,
+    some in a narrow one.
     """
 
     def scopes_of(self, path: str) -> tuple[str, str]:
-        """The narrow one and the wide one."""
+        """The narrow and the wide scope of a file."""
 
     def is_narrow(self, name: str) -> bool:
-        """Whether the name means something else in each narrow scope."""
+        """True if the name is resolved in the narrow scope."""
 
-    def locate(self, scope: str, name: str) -> Place:
-        """`scope` is the narrow or the wide one, as the name wants it."""
+    def locate(self, scope: str, name: str) -> Target:
+        """`scope` is narrow or wide, as `is_narrow` says for the name."""
 
 
 def directory_of(path: str) -> str:
-    """Empty for the repository's own."""
+    """Empty for the repository's root."""
     return path.rpartition("/")[0]
 
 
 def join(directory: str, name: str) -> str:
-    """Empty for the repository's own directory; what leads out of it begins with `../`."""
+    """Empty for the repository's root; a path outside of it starts with `../`."""
     joined = normpath(f"{directory}/{name}" if directory else name)
     return "" if joined == "." else joined
 
 
 def below(directory: str, name: str) -> str:
-    """`join` for a name that has no dots and slashes to make away with."""
+    """`join` for a name that is already normalized."""
     return f"{directory}/{name}" if directory else name
 
 
-def common_parts(one: str, other: str) -> int:
+def common_parts(path: str, other: str) -> int:
     """How many directories two paths share from the top."""
     count = 0
-    for mine, its in zip(one.split("/"), other.split("/"), strict=False):
-        if mine != its:
+    for part, other_part in zip(path.split("/"), other.split("/"), strict=False):
+        if part != other_part:
             break
         count += 1
     return count

@@ -1,7 +1,7 @@
-"""The process that reads one commit of a repository: a request comes in, messages go out.
+"""The main function of the index process: reads one request, writes messages, exits.
 
-Repositories are hostile: whatever one does to this process, the service only hears of its end.
-Lean to import: its start is part of every index.
+Repositories are hostile; whatever one does to this process, the service only sees it exit.
+Imports little, because every index pays for starting this process.
 """
 
 import errno
@@ -21,21 +21,21 @@ from agentjobs.git.blocking import GitReadError
 from agentjobs.inventory import manifests
 from agentjobs.inventory.graph_data import pack_flat
 from agentjobs.inventory.index import assembly
-from agentjobs.inventory.index.cache import FactsCache
-from agentjobs.inventory.index.lifeline import end_with_parent
-from agentjobs.inventory.index.partial_index import Portion
-from agentjobs.inventory.index.scan import survey, survey_manifests
-from agentjobs.inventory.index.state import State, keep_state, load_state, state_of
-from agentjobs.inventory.index.update import update
+from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.parallel import end_with_parent
+from agentjobs.inventory.index.partial_index import PartialIndex
+from agentjobs.inventory.index.scan import scan_commit, scan_manifests
+from agentjobs.inventory.index.state import IndexState, load_state, new_state, save_state
+from agentjobs.inventory.index.update import update_state
 from agentjobs.inventory.index.wire import (
     LENGTH,
+    DependencyBatch,
+    Failed,
     Message,
-    MoreDependencies,
     Progress,
-    Refused,
     Request,
     Result,
-    framed,
+    encode_frame,
 )
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.purl import purl_of
@@ -44,8 +44,8 @@ _PROGRESS_SECONDS = 0.2
 _MAX_AT_ONCE = 2_000
 
 
-class _Dependencies(NamedTuple):
-    """None, and without purls, if they are those that are stored."""
+class _DependencyResult(NamedTuple):
+    """`dependencies` is None and `purls` empty if the stored dependencies are unchanged."""
 
     digest: str
     dependencies: tuple[Dependency, ...] | None
@@ -54,154 +54,163 @@ class _Dependencies(NamedTuple):
 
 
 def main() -> None:
-    # Facts hold no cycles: looking for some among so many objects is a tenth of the time.
+    # The data has no reference cycles; looking for some takes a tenth of the time.
     gc.disable()
-    # A service that is gone already has closed our input.
+    # If the service has already exited, stdin is closed.
     end_with_parent()
     if not select.select([sys.stdin], (), (), 0)[0]:
-        # Nobody waits for this process yet.
+        # No request is waiting yet.
         manifests.load_readers()
-    request = _received(sys.stdin.buffer)
+    request = _read_request(sys.stdin.buffer)
     if request is None:
         return
     _limit_memory(request.memory_mib)
-    for answer in _answers(request):
-        for message in _in_parts(answer):
+    for response in _respond(request):
+        for message in _split_batches(response):
             _send(sys.stdout.buffer, message)
 
 
-def _answers(request: Request) -> Iterator[Message]:
-    """One; what is asked for behind it is what nobody has to wait for."""
+def _respond(request: Request) -> Iterator[Message]:
+    """Yields one message; resuming the iterator then does the work that nobody waits for."""
     try:
         yield from _index(request) if request.task == "index" else _read_dependencies(request)
     except GitReadError as error:
-        yield Refused(f"The commit could not be read: {error}.")
+        yield Failed(f"The commit could not be read: {error}.")
     except BrokenPipeError:
         raise
     except (MemoryError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENOMEM:
-            yield Refused(f"The index could not be made: {error}.")
+            yield Failed(f"The index could not be built: {error}.")
         else:
-            yield Refused(
+            yield Failed(
                 f"The index needs more than {request.memory_mib} MiB of memory;"
-                " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
+                " AGENTJOBS_INDEX_MEMORY_MIB sets the limit."
             )
 
 
-def _in_parts(answer: Message) -> Iterator[Message]:
-    while isinstance(answer, Result) and len(answer.dependencies or ()) > _MAX_AT_ONCE:
-        every, purls = answer.dependencies or (), answer.purls
-        yield MoreDependencies(every[:_MAX_AT_ONCE], purls[:_MAX_AT_ONCE])
-        answer = msgspec.structs.replace(
-            answer, dependencies=every[_MAX_AT_ONCE:], purls=purls[_MAX_AT_ONCE:]
+def _split_batches(response: Message) -> Iterator[Message]:
+    while isinstance(response, Result) and len(response.dependencies or ()) > _MAX_AT_ONCE:
+        dependencies, purls = response.dependencies or (), response.purls
+        yield DependencyBatch(dependencies[:_MAX_AT_ONCE], purls[:_MAX_AT_ONCE])
+        response = msgspec.structs.replace(
+            response, dependencies=dependencies[_MAX_AT_ONCE:], purls=purls[_MAX_AT_ONCE:]
         )
-    yield answer
+    yield response
 
 
 def _read_dependencies(request: Request) -> Iterator[Result]:
-    whole = survey_manifests(Path(request.git_dir), request.commit, Path(request.cache_path))
-    yield _result(whole, len(whole.paths), None, _dependencies(request, whole))
+    index = scan_manifests(Path(request.git_dir), request.commit, Path(request.cache_path))
+    yield _result(index, len(index.paths), None, _dependencies(request, index))
 
 
 def _index(request: Request) -> Iterator[Result]:
-    is_updated = yield from _updated(request)
+    is_updated = yield from _update_index(request)
     if not is_updated:
-        yield from _surveyed(request)
+        yield from _scan_all(request)
 
 
-def _updated(request: Request) -> Generator[Result, None, bool]:
-    """From the last index, when what was pushed since allows it."""
-    with closing(FactsCache(Path(request.cache_path))) as cache:
+def _update_index(request: Request) -> Generator[Result, None, bool]:
+    """Updates the last index, if the changes since then allow it."""
+    with closing(AnalysisCache(Path(request.cache_path))) as cache:
         state = load_state(cache, request.repo_id, request.indexed_commit)
         if state is None:
             return False
         graph, git_dir = state.graph, Path(request.git_dir)
-        if not update(git_dir, request.indexed_commit, request.commit, state, cache):
+        if not update_state(git_dir, request.indexed_commit, request.commit, state, cache):
             return False
-        now = None if state.graph is graph else state.graph
-        found = _found_before(request, state) or _dependencies(request, state.whole)
-        yield _result(state.whole, state.file_count, now, found)
-        _keep(cache, request, state, found)
+        new_graph = None if state.graph is graph else state.graph
+        dependencies = _stored_dependencies(request, state) or _dependencies(request, state.index)
+        yield _result(state.index, state.file_count, new_graph, dependencies)
+        _save(cache, request, state, dependencies)
     return True
 
 
-def _surveyed(request: Request) -> Iterator[Result]:
-    path, found = Path(request.cache_path), list[_Dependencies]()
+def _scan_all(request: Request) -> Iterator[Result]:
+    path, dependencies = Path(request.cache_path), list[_DependencyResult]()
 
-    def note(known: Portion) -> None:
-        found.append(_dependencies(request, known))
+    def combine(manifests_index: PartialIndex) -> None:
+        dependencies.append(_dependencies(request, manifests_index))
 
-    with survey(Path(request.git_dir), request.commit, path, _Progress(), note) as (whole, flat):
+    scan = scan_commit(Path(request.git_dir), request.commit, path, _Progress(), combine)
+    with scan as (index, flat):
         graph = pack_flat(flat)
-        yield _result(whole, len(whole.paths), graph, *found)
+        yield _result(index, len(index.paths), graph, *dependencies)
     if request.repo_id:
-        with closing(FactsCache(path)) as cache:
-            _keep(cache, request, state_of(whole, graph), *found)
+        with closing(AnalysisCache(path)) as cache:
+            _save(cache, request, new_state(index, graph), *dependencies)
 
 
-def _keep(cache: FactsCache, request: Request, state: State, found: _Dependencies) -> None:
-    state.digest, state.dependency_warnings = found.digest, found.warnings
-    keep_state(cache, request.repo_id, request.commit, state)
+def _save(
+    cache: AnalysisCache, request: Request, state: IndexState, dependencies: _DependencyResult
+) -> None:
+    state.digest, state.dependency_warnings = dependencies.digest, dependencies.warnings
+    save_state(cache, request.repo_id, request.commit, state)
 
 
-def _result(whole: Portion, file_count: int, graph: bytes | None, found: _Dependencies) -> Result:
+def _result(
+    index: PartialIndex, file_count: int, graph: bytes | None, dependencies: _DependencyResult
+) -> Result:
     return Result(
-        line_count=whole.line_count,
+        line_count=index.line_count,
         file_count=file_count,
-        languages=assembly.languages_of(whole),
-        warnings=assembly.warnings_of(whole, found.warnings),
-        dependencies_digest=found.digest,
-        dependencies=found.dependencies,
-        purls=found.purls,
+        languages=assembly.languages_of(index),
+        warnings=assembly.warnings_of(index, dependencies.warnings),
+        dependencies_digest=dependencies.digest,
+        dependencies=dependencies.dependencies,
+        purls=dependencies.purls,
         graph=graph,
-        configuration=assembly.configuration_of(whole),
+        configuration=assembly.configuration_of(index),
     )
 
 
-def _found_before(request: Request, state: State) -> _Dependencies | None:
-    """If no manifest differs, and they are those that are stored."""
-    if not state.digest or state.digest != request.known_dependencies:
+def _stored_dependencies(request: Request, state: IndexState) -> _DependencyResult | None:
+    """None unless no manifest has changed and the stored dependencies are current."""
+    if not state.digest or state.digest != request.stored_digest:
         return None
-    return _Dependencies(state.digest, None, (), state.dependency_warnings)
+    return _DependencyResult(state.digest, None, (), state.dependency_warnings)
 
 
-def _dependencies(request: Request, whole: Portion) -> _Dependencies:
-    combined = assembly.dependencies_of(whole)
-    every, digest = combined.dependencies, assembly.digest_of(combined.dependencies)
-    if digest == request.known_dependencies:
-        return _Dependencies(digest, None, (), combined.warnings)
-    purls = _purls(every) if request.task == "index" else ()
-    return _Dependencies(digest, every, purls, combined.warnings)
+def _dependencies(request: Request, index: PartialIndex) -> _DependencyResult:
+    combined = assembly.dependencies_of(index)
+    digest = assembly.digest_of(combined.dependencies)
+    if digest == request.stored_digest:
+        return _DependencyResult(digest, None, (), combined.warnings)
+    purls = _purls(combined.dependencies) if request.task == "index" else ()
+    return _DependencyResult(digest, combined.dependencies, purls, combined.warnings)
 
 
 def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:
-    return tuple(purl_of(one.ecosystem, one.name, one.version) for one in dependencies)
+    return tuple(
+        purl_of(package.ecosystem, package.name, package.version) for package in dependencies
+    )
 
 
 class _Progress:
-    """Says how far it is, but not too often."""
+    """Sends progress messages at a limited rate."""
 
     def __init__(self) -> None:
-        self._said_at = 0.0
+        self._sent_at = 0.0
         self._done = -1
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if done != self._done and (now - self._said_at >= _PROGRESS_SECONDS or done == total):
-            self._said_at, self._done = now, done
+        if done != self._done and (now - self._sent_at >= _PROGRESS_SECONDS or done == total):
+            self._sent_at, self._done = now, done
             _send(sys.stdout.buffer, Progress(done, total))
 
 
 def _limit_memory(memory_mib: int) -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = memory_mib * 1024 * 1024
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if most < 0 else min(wanted, most), most))
-    # A crash leaves no image of a stranger's files on the disk.
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory_mib * 1024 * 1024
+    resource.setrlimit(
+        resource.RLIMIT_AS, (limit if hard_limit < 0 else min(limit, hard_limit), hard_limit)
+    )
+    # A crash must not leave a core dump of the repository's files on disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _received(stream: BinaryIO) -> Request | None:
-    """None when the service is gone."""
+def _read_request(stream: BinaryIO) -> Request | None:
+    """None if the service has exited."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -210,5 +219,5 @@ def _received(stream: BinaryIO) -> Request | None:
 
 
 def _send(stream: BinaryIO, message: Message) -> None:
-    stream.write(framed(message))
+    stream.write(encode_frame(message))
     stream.flush()

@@ -1,7 +1,4 @@
-"""What the files of a commit, or of a part of it, come to; parts add up to the whole.
-
-Knows the facts of files; refuses to know where they came from.
-"""
+"""The index of some files of a commit; partial indexes merge into the index of the commit."""
 
 from collections.abc import Sequence
 
@@ -9,54 +6,54 @@ import msgspec
 
 from agentjobs.inventory.graph_data import FlatGraph, PathColumns, from_columns
 from agentjobs.inventory.graph_merge import join_graphs
-from agentjobs.inventory.index.analysis import BlobFacts
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.index.analysis import BlobAnalysis
+from agentjobs.inventory.model import ParsedManifest
 
-MISSING = "its content is missing from the repository: not counted"
-TOO_MANY = "there are too many files of this kind: what it says about imports is not used"
-TOO_MANY_IMPORTS = "there are too many imports: the graph of modules lacks some"
+MISSING = "the repository lacks its content: not counted"
+TOO_MANY = "too many files of this kind: its import settings are ignored"
+TOO_MANY_IMPORTS = "too many imports: the module graph is incomplete"
 MAX_CONTENTS = 2_000
-# The path of a warning that is about no file.
-WHOLE = ""
+# The path of a warning that is not about a single file.
+WHOLE_REPOSITORY = ""
 
 
-class Portion(msgspec.Struct, array_like=True):
-    """`languages` holds the number of files and of lines; `contents` what is needed as it is.
+class PartialIndex(msgspec.Struct, array_like=True):
+    """`languages` maps to the numbers of files and lines; `contents` has files needed verbatim.
 
-    `graph` is that of the portion's modules, of which there are `module_count`.
+    `graph` has the imports of the `module_count` modules.
     """
 
     paths: list[str] = []
     line_count: int = 0
     languages: dict[str, tuple[int, int]] = {}
     warnings: dict[str, str] = {}
-    manifests: dict[str, ManifestFacts] = {}
+    manifests: dict[str, ParsedManifest] = {}
     contents: dict[str, bytes] = {}
     module_count: int = 0
     graph: PathColumns = PathColumns()
 
-    def put(self, path: str, language: str | None, facts: BlobFacts | None) -> None:
-        """A file; without facts, one whose blob the repository lacks. Its path is listed apart."""
-        if facts is None:
+    def add_file(self, path: str, language: str | None, analysis: BlobAnalysis | None) -> None:
+        """`analysis` is None if the repository lacks the blob. Does not change `paths`."""
+        if analysis is None:
             self.warnings[path] = MISSING
             return
-        if facts.lines is not None:
-            self._count(language, 1, facts.lines)
-        if facts.manifest is not None:
-            self.manifests[path] = facts.manifest
-        elif facts.content is not None and len(self.contents) < MAX_CONTENTS:
-            self.contents[path] = facts.content
-        elif facts.content is not None:
+        if analysis.lines is not None:
+            self._count(language, 1, analysis.lines)
+        if analysis.manifest is not None:
+            self.manifests[path] = analysis.manifest
+        elif analysis.content is not None and len(self.contents) < MAX_CONTENTS:
+            self.contents[path] = analysis.content
+        elif analysis.content is not None:
             self.warnings[path] = TOO_MANY
-        if facts.warning:
-            self.warnings[path] = facts.warning
+        if analysis.warning:
+            self.warnings[path] = analysis.warning
 
-    def take(self, path: str, language: str | None, facts: BlobFacts) -> None:
-        """The opposite of `put`."""
-        if facts.lines is not None:
-            self._count(language, -1, -facts.lines)
-        for known in (self.manifests, self.contents, self.warnings):
-            known.pop(path, None)
+    def remove_file(self, path: str, language: str | None, analysis: BlobAnalysis) -> None:
+        """Reverses `add_file`."""
+        if analysis.lines is not None:
+            self._count(language, -1, -analysis.lines)
+        for by_path in (self.manifests, self.contents, self.warnings):
+            by_path.pop(path, None)
 
     def _count(self, language: str | None, files: int, lines: int) -> None:
         self.line_count += lines
@@ -65,20 +62,20 @@ class Portion(msgspec.Struct, array_like=True):
             self.languages[language] = (before[0] + files, before[1] + lines)
 
 
-def merge(portions: Sequence[Portion], paths: list[str]) -> Portion:
-    """The whole, whose paths are these; it has no graph."""
-    whole = Portion(paths=paths)
-    for portion in portions:
-        whole.line_count += portion.line_count
-        for language, (files, lines) in portion.languages.items():
-            before = whole.languages.get(language, (0, 0))
-            whole.languages[language] = (before[0] + files, before[1] + lines)
+def merge(partials: Sequence[PartialIndex], paths: list[str]) -> PartialIndex:
+    """Everything but the graph; `paths` are the paths of the merged index."""
+    index = PartialIndex(paths=paths)
+    for partial in partials:
+        index.line_count += partial.line_count
+        for language, (files, lines) in partial.languages.items():
+            before = index.languages.get(language, (0, 0))
+            index.languages[language] = (before[0] + files, before[1] + lines)
         for name in ("warnings", "manifests", "contents"):
-            getattr(whole, name).update(getattr(portion, name))
-    whole.module_count = sum(portion.module_count for portion in portions)
-    return whole
+            getattr(index, name).update(getattr(partial, name))
+    index.module_count = sum(partial.module_count for partial in partials)
+    return index
 
 
-def merged_graph(portions: Sequence[Portion], paths: Sequence[str]) -> FlatGraph:
-    """Of portions whose graphs number these paths."""
-    return join_graphs([from_columns(each.graph) for each in portions], paths)
+def merge_graphs(partials: Sequence[PartialIndex], paths: Sequence[str]) -> FlatGraph:
+    """The graph of partial indexes that number files by their position in `paths`."""
+    return join_graphs([from_columns(partial.graph) for partial in partials], paths)

@@ -1,6 +1,6 @@
-"""Runs the process that reads a repository, within its time and memory, and hears it out.
+"""Runs the index process within its time limit and receives its messages.
 
-Knows how such a process can end; refuses to know what is in a result.
+Knows how the process can end, but not what a result contains.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from agentjobs.git.child import GitChild
 from agentjobs.inventory.index.wire import (
     LENGTH,
     MAX_FRAME_BYTES,
+    DependencyBatch,
+    Failed,
     Message,
-    MoreDependencies,
     Progress,
-    Refused,
     Request,
     Result,
-    framed,
+    encode_frame,
 )
 
 _COMMAND = "from agentjobs.inventory.index.child import main; main()"
 _BUFFER_BYTES = 256 * 1024
-_KEPT_WORDS_BYTES = 4_096
+_STDERR_BYTES = 4_096
 
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class IndexFailure(Exception):
-    """Why a repository could not be indexed, in words for its owner."""
+    """A repository could not be indexed; the message is shown to its owner."""
 
 
 class SpareChild:
-    """A process that waits, all imported, for the next request; each serves only one.
+    """A process with all modules imported that waits for the next request; it serves only one.
 
-    Also lets the last one come to its end: it has answered, and keeps what it found.
+    Also waits for the previous process, which saves its state after it has responded.
     """
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class SpareChild:
             self._waiting = await _start()
 
     async def take(self) -> GitChild:
-        await self._finished()
+        await self._wait_for_finishing()
         child, self._waiting = self._waiting, None
-        # One that was killed meanwhile is of no use.
+        # It may have been killed in the meantime.
         if child is not None and child.returncode is not None:
             await _stop(child)
             child = None
@@ -62,8 +62,8 @@ class SpareChild:
     def let_finish(self, child: GitChild, timeout_seconds: float) -> None:
         self._finishing = child, asyncio.create_task(_finish(child, timeout_seconds))
 
-    async def _finished(self) -> None:
-        """What the next index would look for is there, or never will be."""
+    async def _wait_for_finishing(self) -> None:
+        """Afterwards, the previous process has saved its state or never will."""
         if self._finishing is not None:
             await asyncio.wait({self._finishing[1]})
             self._finishing = None
@@ -72,8 +72,8 @@ class SpareChild:
         if self._finishing is not None:
             child, finishing = self._finishing
             finishing.cancel()
-            await self._finished()
-            # It may have had no time to begin.
+            await self._wait_for_finishing()
+            # The task may have been cancelled before it started.
             await _stop(child)
         if self._waiting is not None:
             await _stop(self._waiting)
@@ -86,16 +86,16 @@ async def run_child(
     progress: Callable[[int, int], None],
     spare: SpareChild | None = None,
 ) -> Result:
-    """Raises IndexFailure; whatever happens, nothing of it runs on but what `spare` sees to."""
+    """Raises IndexFailure. No process outlives the call, except one that `spare` waits for."""
     child = await (spare.take() if spare is not None else _start())
     try:
         async with asyncio.timeout(timeout_seconds):
-            result = await _conversation(child, request, progress)
+            result = await _exchange(child, request, progress)
     except TimeoutError:
         await _stop(child)
         raise IndexFailure(
             f"The index took longer than {timeout_seconds:g} seconds;"
-            " AGENTJOBS_INDEX_TIMEOUT_SECONDS sets how long it may take."
+            " AGENTJOBS_INDEX_TIMEOUT_SECONDS sets the limit."
         ) from None
     except BaseException:
         await _stop(child)
@@ -107,34 +107,34 @@ async def run_child(
     return result
 
 
-async def _conversation(
+async def _exchange(
     child: GitChild, request: Request, progress: Callable[[int, int], None]
 ) -> Result:
     assert child.stdin is not None
     assert child.stdout is not None
     with contextlib.suppress(ConnectionError):
-        child.stdin.write(framed(request))
+        child.stdin.write(encode_frame(request))
         await child.stdin.drain()
-    parts: list[MoreDependencies] = []
+    batches: list[DependencyBatch] = []
     while True:
         message = await _next_message(child.stdout)
         if isinstance(message, Progress):
             progress(message.done, message.total)
-        elif isinstance(message, MoreDependencies):
-            parts.append(message)
+        elif isinstance(message, DependencyBatch):
+            batches.append(message)
         elif isinstance(message, Result):
-            return _whole(parts, message)
-        elif isinstance(message, Refused):
+            return _join_batches(batches, message)
+        elif isinstance(message, Failed):
             raise IndexFailure(message.reason)
         else:
-            raise IndexFailure(await _why_it_ended(child))
+            raise IndexFailure(await _exit_reason(child))
 
 
-def _whole(parts: list[MoreDependencies], last: Result) -> Result:
-    if not parts or last.dependencies is None:
+def _join_batches(batches: list[DependencyBatch], last: Result) -> Result:
+    if not batches or last.dependencies is None:
         return last
-    dependencies = [one for part in parts for one in part.dependencies]
-    purls = [purl for part in parts for purl in part.purls]
+    dependencies = [dependency for batch in batches for dependency in batch.dependencies]
+    purls = [purl for batch in batches for purl in batch.purls]
     return msgspec.structs.replace(
         last,
         dependencies=(*dependencies, *last.dependencies),
@@ -143,34 +143,34 @@ def _whole(parts: list[MoreDependencies], last: Result) -> Result:
 
 
 async def _next_message(stream: asyncio.StreamReader) -> Message | None:
-    """None when the process is gone."""
+    """None once the process has ended."""
     try:
         (length,) = LENGTH.unpack(await stream.readexactly(LENGTH.size))
         if length > MAX_FRAME_BYTES:
-            raise IndexFailure("The index of this repository is too large to be stored.")
+            raise IndexFailure("The index of this repository is too large to store.")
         message: Message = _decode(await stream.readexactly(length))
         return message
     except msgspec.MsgspecError as error:
-        raise IndexFailure(f"The index gave an answer that makes no sense: {error}.") from None
+        raise IndexFailure(f"The index process sent an invalid message: {error}.") from None
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
 
-async def _why_it_ended(child: GitChild) -> str:
+async def _exit_reason(child: GitChild) -> str:
     assert child.stderr is not None
-    words = (await child.stderr.read(_KEPT_WORDS_BYTES * 16))[-_KEPT_WORDS_BYTES:]
+    stderr = (await child.stderr.read(_STDERR_BYTES * 16))[-_STDERR_BYTES:]
     exit_code = await child.wait()
     if exit_code == -signal.SIGKILL:
         return (
-            "The index was killed from outside, most likely because the machine ran out of memory;"
-            " AGENTJOBS_INDEX_MEMORY_MIB sets how much it may have."
+            "The index process was killed, most likely because the machine ran out of memory;"
+            " AGENTJOBS_INDEX_MEMORY_MIB limits its memory."
         )
     if exit_code < 0:
-        known = [each.name for each in signal.Signals if each == -exit_code]
-        name = known[0] if known else f"signal {-exit_code}"
-        return f"The index was ended by {name}: a file broke it."
-    lines = words.decode("utf-8", "replace").strip().splitlines()
-    return f"The index ended with {exit_code}: {(lines or ['it gave no reason'])[-1][:500]}"
+        names = [known.name for known in signal.Signals if known == -exit_code]
+        name = names[0] if names else f"signal {-exit_code}"
+        return f"The index process crashed with {name} while reading a file."
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"The index process exited with {exit_code}: {(lines or ['no reason given'])[-1][:500]}"
 
 
 async def _start() -> GitChild:
@@ -185,7 +185,7 @@ async def _start() -> GitChild:
 
 
 async def _finish(child: GitChild, timeout_seconds: float) -> None:
-    """It keeps what it found for the next time, and ends."""
+    """Wait until the process has saved its state and exited."""
     try:
         async with asyncio.timeout(timeout_seconds):
             await child.wait()
@@ -196,7 +196,7 @@ async def _finish(child: GitChild, timeout_seconds: float) -> None:
 
 
 async def _stop(child: GitChild) -> None:
-    # The group is its own: git, which it started, ends with it.
+    # The process leads its own group, so git processes that it started are killed too.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     await child.wait()

@@ -1,6 +1,6 @@
-"""One pass over a commit: the facts of every file, from the cache or from its blob.
+"""Scans all files of a commit: takes their analyses from the cache or reads their blobs.
 
-Knows what is read, in which order and by how many processes; refuses to know what it means.
+Decides what is read, in which order and by how many processes.
 """
 
 import os
@@ -20,33 +20,33 @@ from agentjobs.inventory.index.analysis import (
     MAX_SOURCE_BYTES,
     OUT_OF_MEMORY,
     Analyzer,
-    BlobFacts,
+    BlobAnalysis,
     analyze,
+    classify,
     is_needed_first,
-    place_of,
 )
-from agentjobs.inventory.index.cache import FactsCache
-from agentjobs.inventory.index.parallel import Wait, in_shares
+from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.parallel import Receive, run_parallel
 from agentjobs.inventory.index.partial_index import (
     TOO_MANY_IMPORTS,
-    WHOLE,
-    Portion,
+    WHOLE_REPOSITORY,
+    PartialIndex,
     merge,
-    merged_graph,
+    merge_graphs,
 )
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
-# Fewer are read sooner by one process than by several.
-SHARED_FROM_FILES = 1_500
-MAX_SHARES = 4
-KEPT_EVERY_BLOBS = 20_000
-_TURN_FILES = 256
-_COUNT_EVERY = 64
+# One process scans fewer files faster than several would.
+MIN_PARALLEL_FILES = 1_500
+MAX_PROCESSES = 4
+CACHE_EVERY_BLOBS = 20_000
+_CHUNK_FILES = 256
+_REPORT_EVERY_FILES = 64
 
 OnProgress = Callable[[int, int], None]
 
 
-class Planned(msgspec.Struct, frozen=True, gc=False):
+class PlannedFile(msgspec.Struct, frozen=True, gc=False):
     path: str
     language: str | None
     analyzer: Analyzer
@@ -54,169 +54,181 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     key: bytes
 
 
-class Surroundings(NamedTuple):
-    """What decides, besides a file's own imports, where they lead; paths have their numbers."""
+class ResolutionContext(NamedTuple):
+    """What resolving imports depends on besides the imports; `paths` maps to file numbers."""
 
     paths: Mapping[str, int]
-    manifests: Mapping[str, ManifestFacts]
+    manifests: Mapping[str, ParsedManifest]
     configs: Mapping[str, bytes]
 
 
 @contextmanager
-def survey(
+def scan_commit(
     git_dir: Path,
     commit: str,
     cache_path: Path,
     progress: OnProgress,
-    on_first: Callable[[Portion], None] = lambda _: None,
-) -> Iterator[tuple[Portion, FlatGraph]]:
-    """All of a commit; what was found is kept for the next time until the block is left.
+    on_manifests: Callable[[PartialIndex], None] = lambda _: None,
+) -> Iterator[tuple[PartialIndex, FlatGraph]]:
+    """The index and graph of a commit; leaving the block waits until the analyses are cached.
 
-    `on_first` gets the files that are needed first, while others are still read.
+    `on_manifests` gets the index of manifests and configuration files while others are read.
     """
     records = list_files(git_dir, commit)
     progress(0, len(records))
-    shares = _shares_for(len(records))
-    known: list[Portion] = []
-    every: list[str] = []
+    processes = _process_count(len(records))
+    first: list[PartialIndex] = []
+    all_paths: list[str] = []
 
     def read_first() -> bytes:
-        text = shown(b"\0".join([record.partition(b"\t")[2] for record in records]))
+        text = display_path(b"\0".join([record.partition(b"\t")[2] for record in records]))
         paths = text.split("\0") if records else []
-        first = [at for at, path in enumerate(paths) if is_needed_first(path)]
-        plan = [planned(*split_record(records[at])) for at in first]
-        known.append(_survey_some(git_dir, plan, cache_path))
-        every.extend(sorted(paths))
-        notice = _pack_around(every, known[0])
-        on_first(known[0])
-        return notice
+        needed = [number for number, path in enumerate(paths) if is_needed_first(path)]
+        plan = [plan_file(*split_record(records[number])) for number in needed]
+        first.append(_scan_files(git_dir, plan, cache_path))
+        all_paths.extend(sorted(paths))
+        context = _pack_context(all_paths, first[0])
+        on_manifests(first[0])
+        return context
 
-    def read(share: int, tell: Callable[[int], None], wait: Wait) -> Iterator[Portion]:
-        plan = [planned(*split_record(record)) for record in _turns(records, share, shares)]
-        own = [one for one in plan if one.analyzer.task in ("module", "lines")]
-        return _read_portion(git_dir, own, cache_path, tell, lambda: _unpack_around(wait()))
+    def read(
+        process: int, report: Callable[[int], None], receive: Receive
+    ) -> Iterator[PartialIndex]:
+        own_records = _records_of(process, processes, records)
+        plan = [plan_file(*split_record(record)) for record in own_records]
+        own = [file for file in plan if file.analyzer.task in ("module", "lines")]
+        return _read_partial_index(
+            git_dir, own, cache_path, report, lambda: _unpack_context(receive())
+        )
 
-    with in_shares(read, shares, lambda done: progress(done, len(records)), read_first) as portions:
-        progress(len(records), len(records))
-        yield merge([*known, *portions], every), merged_graph(portions, every)
+    def on_progress(done: int) -> None:
+        progress(done, len(records))
+
+    with run_parallel(read, processes, on_progress, read_first) as partials:
+        on_progress(len(records))
+        yield merge([*first, *partials], all_paths), merge_graphs(partials, all_paths)
 
 
-def survey_manifests(git_dir: Path, commit: str, cache_path: Path) -> Portion:
-    """What a commit's manifests say; nothing else of it is read."""
+def scan_manifests(git_dir: Path, commit: str, cache_path: Path) -> PartialIndex:
+    """Reads only the manifests and configuration files of a commit."""
     files = (split_record(record) for record in list_files(git_dir, commit))
-    plan = [planned(*file) for file in files if is_needed_first(shown(file[0]))]
-    return _survey_some(git_dir, plan, cache_path)
+    plan = [plan_file(*file) for file in files if is_needed_first(display_path(file[0]))]
+    return _scan_files(git_dir, plan, cache_path)
 
 
-def _survey_some(git_dir: Path, plan: Sequence[Planned], cache_path: Path) -> Portion:
-    nothing = Surroundings({}, {}, {})
-    (portion,) = _read_portion(git_dir, plan, cache_path, lambda _: None, lambda: nothing)
-    portion.paths = [one.path for one in plan]
-    return portion
+def _scan_files(git_dir: Path, plan: Sequence[PlannedFile], cache_path: Path) -> PartialIndex:
+    empty = ResolutionContext({}, {}, {})
+    (partial,) = _read_partial_index(git_dir, plan, cache_path, lambda _: None, lambda: empty)
+    partial.paths = [file.path for file in plan]
+    return partial
 
 
-def surroundings(paths: Iterable[str], known: Portion) -> Surroundings:
-    configs = {path: text for path, text in known.contents.items() if imports.is_config(path)}
-    return Surroundings(_numbered(paths), known.manifests, configs)
+def resolution_context(paths: Iterable[str], index: PartialIndex) -> ResolutionContext:
+    configs = {path: text for path, text in index.contents.items() if imports.is_config(path)}
+    return ResolutionContext(_number(paths), index.manifests, configs)
 
 
-def _numbered(paths: Iterable[str]) -> dict[str, int]:
+def _number(paths: Iterable[str]) -> dict[str, int]:
     return dict(zip(paths, count(), strict=False))
 
 
-def _pack_around(paths: Sequence[str], known: Portion) -> bytes:
-    """Of what is known first, what decides where imports lead."""
+def _pack_context(paths: Sequence[str], first: PartialIndex) -> bytes:
+    """Encode the resolution context for other processes, without data they do not need."""
     names = {
-        path: msgspec.structs.replace(facts, requirements=(), packages=(), roots=())
-        for path, facts in known.manifests.items()
+        path: msgspec.structs.replace(manifest, requirements=(), packages=(), roots=())
+        for path, manifest in first.manifests.items()
     }
-    configs = surroundings((), known).configs
+    configs = resolution_context((), first).configs
     return msgspec.msgpack.encode(("\0".join(paths), names, configs))
 
 
-def _unpack_around(data: bytes) -> Surroundings:
-    kind = tuple[str, dict[str, ManifestFacts], dict[str, bytes]]
+def _unpack_context(data: bytes) -> ResolutionContext:
+    kind = tuple[str, dict[str, ParsedManifest], dict[str, bytes]]
     paths, names, configs = msgspec.msgpack.decode(data, type=kind)
-    return Surroundings(_numbered(paths.split("\0")), names, configs)
+    return ResolutionContext(_number(paths.split("\0")), names, configs)
 
 
-def _read_portion(
+def _read_partial_index(
     git_dir: Path,
-    plan: Sequence[Planned],
+    plan: Sequence[PlannedFile],
     cache_path: Path,
-    tell: Callable[[int], None],
-    around: Callable[[], Surroundings],
-) -> Iterator[Portion]:
-    """One portion, and then the facts it took are kept: nobody has to wait for that."""
-    cache = FactsCache(cache_path)
-    known: dict[bytes, BlobFacts | None] = {**cache.get(one.key for one in plan)}
-    unread = {one.key: one for one in plan if one.key not in known}
-    fresh: dict[bytes, BlobFacts] = {}
+    report: Callable[[int], None],
+    context: Callable[[], ResolutionContext],
+) -> Iterator[PartialIndex]:
+    """Yields one partial index; resuming the iterator then caches the analyses."""
+    cache = AnalysisCache(cache_path)
+    known: dict[bytes, BlobAnalysis | None] = {**cache.get(file.key for file in plan)}
+    unread = {file.key: file for file in plan if file.key not in known}
+    fresh: dict[bytes, BlobAnalysis] = {}
     done = len(plan) - len(unread)
-    for key, facts in read_facts(git_dir, list(unread.values())):
-        known[key] = facts
-        if is_lasting(facts):
-            fresh[key] = facts
+    for key, analysis in analyze_files(git_dir, list(unread.values())):
+        known[key] = analysis
+        if is_cacheable(analysis):
+            fresh[key] = analysis
         done += 1
-        if not done % _COUNT_EVERY:
-            tell(done)
-        if len(fresh) >= KEPT_EVERY_BLOBS:
-            # An index that is ended goes on where it was.
+        if not done % _REPORT_EVERY_FILES:
+            report(done)
+        if len(fresh) >= CACHE_EVERY_BLOBS:
+            # An index that is interrupted resumes here.
             cache.put(fresh)
             fresh.clear()
-    tell(done)
-    yield _portion(plan, known, around())
+    report(done)
+    yield _build_partial_index(plan, known, context())
     cache.put(fresh)
     cache.close()
 
 
-def _portion(
-    plan: Sequence[Planned], known: Mapping[bytes, BlobFacts | None], around: Surroundings
-) -> Portion:
-    """All but its paths, which whoever asked for it has."""
-    portion, modules = Portion(), {}
-    for one in plan:
-        facts = known[one.key]
-        portion.put(one.path, one.language, facts)
-        if facts is not None and facts.module is not None:
-            modules[one.path] = facts.module
-    portion.module_count = len(modules)
-    graph = imports.resolve(modules, *around)
-    portion.graph = to_columns(graph)
+def _build_partial_index(
+    plan: Sequence[PlannedFile],
+    analyses: Mapping[bytes, BlobAnalysis | None],
+    context: ResolutionContext,
+) -> PartialIndex:
+    """Everything but the paths, which the caller has."""
+    partial, modules = PartialIndex(), {}
+    for file in plan:
+        analysis = analyses[file.key]
+        partial.add_file(file.path, file.language, analysis)
+        if analysis is not None and analysis.module is not None:
+            modules[file.path] = analysis.module
+    partial.module_count = len(modules)
+    graph = imports.resolve(modules, *context)
+    partial.graph = to_columns(graph)
     if imports.is_full(graph):
-        portion.warnings[WHOLE] = TOO_MANY_IMPORTS
-    return portion
+        partial.warnings[WHOLE_REPOSITORY] = TOO_MANY_IMPORTS
+    return partial
 
 
-def read_facts(git_dir: Path, plan: Sequence[Planned]) -> Iterator[tuple[bytes, BlobFacts | None]]:
-    """The facts of each, and None where the repository lacks the blob."""
-    blobs = read_blobs(git_dir, [one.blob for one in plan], MAX_SOURCE_BYTES)
-    for one, content in zip(plan, blobs, strict=True):
-        yield one.key, None if content is None else analyze(one.analyzer, content)
+def analyze_files(
+    git_dir: Path, plan: Sequence[PlannedFile]
+) -> Iterator[tuple[bytes, BlobAnalysis | None]]:
+    """The key and analysis of each file; None if the repository lacks the blob."""
+    blobs = read_blobs(git_dir, [file.blob for file in plan], MAX_SOURCE_BYTES)
+    for file, content in zip(plan, blobs, strict=True):
+        yield file.key, None if content is None else analyze(file.analyzer, content)
 
 
-def is_lasting(facts: BlobFacts | None) -> TypeGuard[BlobFacts]:
-    """Whether the next index would find the same."""
-    return facts is not None and facts.warning != OUT_OF_MEMORY
+def is_cacheable(analysis: BlobAnalysis | None) -> TypeGuard[BlobAnalysis]:
+    """True if the next index would produce the same analysis."""
+    return analysis is not None and analysis.warning != OUT_OF_MEMORY
 
 
-def planned(path: bytes, blob: bytes) -> Planned:
-    text = shown(path)
-    language, analyzer = place_of(path, text)
-    return Planned(text, language, analyzer, blob, unhexlify(blob) + analyzer.key)
+def plan_file(path: bytes, blob: bytes) -> PlannedFile:
+    text = display_path(path)
+    language, analyzer = classify(path, text)
+    return PlannedFile(text, language, analyzer, blob, unhexlify(blob) + analyzer.key)
 
 
-def shown(path: bytes) -> str:
-    """A name that is no text keeps its odd bytes in a visible form."""
+def display_path(path: bytes) -> str:
+    """Bytes that are not UTF-8 are escaped."""
     return path.decode("utf-8", "backslashreplace")
 
 
-def _shares_for(files: int) -> int:
+def _process_count(files: int) -> int:
     cores = len(os.sched_getaffinity(0))
-    return 1 if files < SHARED_FROM_FILES else min(cores, MAX_SHARES)
+    return 1 if files < MIN_PARALLEL_FILES else min(cores, MAX_PROCESSES)
 
 
-def _turns(records: Sequence[bytes], share: int, shares: int) -> list[bytes]:
-    """Neighbours stay together, and yet every share gets some of each directory."""
-    starts = range(share * _TURN_FILES, len(records), shares * _TURN_FILES)
-    return [record for start in starts for record in records[start : start + _TURN_FILES]]
+def _records_of(process: int, processes: int, records: Sequence[bytes]) -> list[bytes]:
+    """Chunks keep neighboring files together, and each process gets some of every directory."""
+    starts = range(process * _CHUNK_FILES, len(records), processes * _CHUNK_FILES)
+    return [record for start in starts for record in records[start : start + _CHUNK_FILES]]

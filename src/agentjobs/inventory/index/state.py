@@ -1,6 +1,6 @@
-"""What the last index of a repository leaves for the next one: all but the facts of its files.
+"""The state that an index saves so that the next one can update it, without the files' analyses.
 
-Only worth something while the commit it was made of is the one that the store knows.
+Valid only while the store has the index of the same commit.
 """
 
 import zlib
@@ -9,8 +9,8 @@ import msgspec
 
 from agentjobs.inventory.graph_data import PathColumns
 from agentjobs.inventory.index.analysis import fingerprint
-from agentjobs.inventory.index.cache import FactsCache
-from agentjobs.inventory.index.partial_index import Portion
+from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.partial_index import PartialIndex
 from agentjobs.inventory.model import IndexWarning
 
 _LEVEL = 1
@@ -20,17 +20,17 @@ class _Summary(msgspec.Struct, frozen=True, array_like=True):
     commit: str
     fingerprint: str
     checksum: int
-    portion: bytes
+    stored_state: bytes
 
 
-class State(msgspec.Struct):
-    """`whole` has neither its paths nor its graph: they are here, packed.
+class IndexState(msgspec.Struct):
+    """`index` has no paths and no graph; they are here, packed.
 
-    `new_paths` are what the paths became, if that is not the same. `digest` is that of the
-    dependencies, and empty once they may be others.
+    `new_paths` replaces `packed_paths` if the paths have changed. `digest` is the digest of the
+    dependencies, empty once they may have changed.
     """
 
-    whole: Portion
+    index: PartialIndex
     file_count: int
     packed_paths: bytes
     graph: bytes
@@ -46,15 +46,15 @@ class State(msgspec.Struct):
         return text.split("\0") if text else []
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    whole: Portion
+class _StoredState(msgspec.Struct, frozen=True, array_like=True):
+    index: PartialIndex
     file_count: int
     digest: str
     dependency_warnings: tuple[IndexWarning, ...]
 
 
-def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
-    """None when there is none of this commit, by these analyzers, that came back as it was."""
+def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | None:
+    """None unless an intact state of this commit by the current analyzers is saved."""
     row = cache.get_state(repo_id) if repo_id and commit else None
     if row is None:
         return None
@@ -64,39 +64,39 @@ def load_state(cache: FactsCache, repo_id: str, commit: str) -> State | None:
             return None
         if summary.checksum != _checksum(row[1], row[2]):
             return None
-        kept = msgspec.msgpack.decode(summary.portion, type=_Kept)
+        stored = msgspec.msgpack.decode(summary.stored_state, type=_StoredState)
     except msgspec.MsgspecError:
         return None
-    return State(
-        whole=kept.whole,
-        file_count=kept.file_count,
+    return IndexState(
+        index=stored.index,
+        file_count=stored.file_count,
         packed_paths=row[1],
         graph=row[2],
-        digest=kept.digest,
-        dependency_warnings=kept.dependency_warnings,
+        digest=stored.digest,
+        dependency_warnings=stored.dependency_warnings,
     )
 
 
-def state_of(whole: Portion, graph: bytes) -> State:
-    return State(whole, len(whole.paths), b"", graph, whole.paths)
+def new_state(index: PartialIndex, graph: bytes) -> IndexState:
+    return IndexState(index, len(index.paths), b"", graph, index.paths)
 
 
-def keep_state(cache: FactsCache, repo_id: str, commit: str, state: State) -> None:
+def save_state(cache: AnalysisCache, repo_id: str, commit: str, state: IndexState) -> None:
     if state.new_paths is not None:
         state.packed_paths = zlib.compress("\0".join(state.new_paths).encode(), _LEVEL)
     cache.put_state(repo_id, _summary(state, commit), state.packed_paths, state.graph)
 
 
-def _summary(state: State, commit: str) -> bytes:
-    whole = _without_files(state.whole)
-    kept = _Kept(whole, state.file_count, state.digest, state.dependency_warnings)
-    packed = msgspec.msgpack.encode(kept)
+def _summary(state: IndexState, commit: str) -> bytes:
+    index = _without_files(state.index)
+    stored = _StoredState(index, state.file_count, state.digest, state.dependency_warnings)
+    packed = msgspec.msgpack.encode(stored)
     checksum = _checksum(state.packed_paths, state.graph)
     return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, packed))
 
 
-def _without_files(whole: Portion) -> Portion:
-    return msgspec.structs.replace(whole, paths=[], graph=PathColumns())
+def _without_files(index: PartialIndex) -> PartialIndex:
+    return msgspec.structs.replace(index, paths=[], graph=PathColumns())
 
 
 def _checksum(paths: bytes, graph: bytes) -> int:

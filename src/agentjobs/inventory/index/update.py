@@ -1,8 +1,7 @@
-"""The index of a commit from the one before it: only what differs is read, and only what it can
-lead elsewhere is resolved.
+"""Updates the index of one commit to another: reads only changed files, resolves only the imports
+that they can affect.
 
-Says no whenever a difference could reach further than is known here; a survey then finds out.
-Refuses to guess.
+Gives up whenever the effect of a change is not certain; the caller then scans the whole commit.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,179 +18,199 @@ from agentjobs.git.blocking import (
 )
 from agentjobs.inventory import imports
 from agentjobs.inventory.graph_data import FlatGraph, pack_flat, unpack_flat
-from agentjobs.inventory.graph_merge import join_graphs, patch_graph, with_and_without
-from agentjobs.inventory.index.analysis import BlobFacts
-from agentjobs.inventory.index.cache import FactsCache
-from agentjobs.inventory.index.partial_index import WHOLE
+from agentjobs.inventory.graph_merge import join_graphs, patch_graph, update_sorted
+from agentjobs.inventory.index.analysis import BlobAnalysis
+from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.partial_index import WHOLE_REPOSITORY
 from agentjobs.inventory.index.scan import (
-    Planned,
-    is_lasting,
-    planned,
-    read_facts,
-    shown,
-    surroundings,
+    PlannedFile,
+    analyze_files,
+    display_path,
+    is_cacheable,
+    plan_file,
+    resolution_context,
 )
-from agentjobs.inventory.index.state import State
-from agentjobs.inventory.model import ManifestFacts, ModuleFacts
+from agentjobs.inventory.index.state import IndexState
+from agentjobs.inventory.model import ParsedManifest, ParsedModule
 
 MAX_CHANGES = 2_000
-# Of paths that one command is given.
-_MAX_NAMED_CHARACTERS = 20_000
+# The total length of paths in one command.
+_MAX_ARGUMENT_CHARACTERS = 20_000
 
 
-class _Side(NamedTuple):
-    file: Planned
-    facts: BlobFacts
+class _FileVersion(NamedTuple):
+    file: PlannedFile
+    analysis: BlobAnalysis
 
 
 class _Edit(NamedTuple):
-    """None before a file appeared, and after it disappeared."""
+    """`before` is None for an added file, `after` for a removed one."""
 
-    before: _Side | None
-    after: _Side | None
+    before: _FileVersion | None
+    after: _FileVersion | None
 
 
-def update(git_dir: Path, old: str, new: str, state: State, cache: FactsCache) -> bool:
-    """Brings `state` from one commit to the other; False: it cannot, and the state is spoilt."""
+def update_state(
+    git_dir: Path, old: str, new: str, state: IndexState, cache: AnalysisCache
+) -> bool:
+    """Update `state` from one commit to the other; on False, `state` must be discarded."""
     listing = begin_changes(git_dir, old, new)
     graph = unpack_flat(state.graph)
     try:
         changes = changes_of(listing)
     except GitReadError:
-        # After a force-push the old commit may be gone.
+        # After a force-push, the old commit may no longer exist.
         return False
-    edits = _edits(git_dir, changes, cache) if len(changes) <= MAX_CHANGES else None
-    if edits is None or not all(_is_bounded(edit) for edit in edits):
+    edits = _load_edits(git_dir, changes, cache) if len(changes) <= MAX_CHANGES else None
+    if edits is None or not all(_has_known_effect(edit) for edit in edits):
         return False
-    changed = _changed(edits)
-    moved = _move(state, edits)
-    if changed or moved:
-        if WHOLE in state.whole.warnings:
-            # What was left out of the graph is not known.
+    changed = _changed_modules(edits)
+    path_changes = _apply_path_changes(state, edits)
+    if changed or path_changes:
+        if WHOLE_REPOSITORY in state.index.warnings:
+            # It is unknown which imports the graph lacks.
             return False
-        reached = _reached(state, graph, moved).difference(changed, moved)
-        others = _modules_of(git_dir, new, reached, cache)
-        if others is None or not _resolve(state, graph, changed | others, moved):
+        affected = _affected_sources(state, graph, path_changes).difference(changed, path_changes)
+        others = _load_modules(git_dir, new, affected, cache)
+        if others is None or not _resolve(state, graph, changed | others, path_changes):
             return False
     for edit in edits:
-        _count(state, edit)
+        _apply_edit(state, edit)
     return True
 
 
-def _edits(git_dir: Path, changes: list[Change], cache: FactsCache) -> list[_Edit] | None:
-    """None when something of it is not known any more, or not there."""
+def _load_edits(git_dir: Path, changes: list[Change], cache: AnalysisCache) -> list[_Edit] | None:
+    """None if an analysis is no longer cached or a blob is missing."""
     pairs = [
         (
-            planned(one.path, one.old_blob) if one.was_file else None,
-            planned(one.path, one.new_blob) if one.is_file else None,
+            plan_file(change.path, change.old_blob) if change.was_file else None,
+            plan_file(change.path, change.new_blob) if change.is_file else None,
         )
-        for one in changes
-        if (one.was_file, one.old_blob) != (one.is_file, one.new_blob)
+        for change in changes
+        if (change.was_file, change.old_blob) != (change.is_file, change.new_blob)
     ]
-    known: dict[bytes, BlobFacts] = cache.get(one.key for pair in pairs for one in pair if one)
+    known: dict[bytes, BlobAnalysis] = cache.get(
+        file.key for pair in pairs for file in pair if file
+    )
     unread = {after.key: after for _, after in pairs if after and after.key not in known}
-    read = read_facts(git_dir, list(unread.values()))
-    fresh = {key: facts for key, facts in read if is_lasting(facts)}
+    analyses = analyze_files(git_dir, list(unread.values()))
+    fresh = {key: analysis for key, analysis in analyses if is_cacheable(analysis)}
     cache.put(fresh)
     known.update(fresh)
-    if any(one.key not in known for pair in pairs for one in pair if one):
+    if any(file.key not in known for pair in pairs for file in pair if file):
         return None
-    return [_Edit(*[_Side(one, known[one.key]) if one else None for one in pair]) for pair in pairs]
+    return [
+        _Edit(*[_FileVersion(file, known[file.key]) if file else None for file in pair])
+        for pair in pairs
+    ]
 
 
-def _is_bounded(edit: _Edit) -> bool:
-    """Whether it is known here which other files' imports can lead elsewhere because of it."""
+def _has_known_effect(edit: _Edit) -> bool:
+    """Whether this module can determine which other files' imports the edit affects."""
     if edit.before is None or edit.after is None:
         return all(
-            # Two names that are no text may be shown as the same.
-            side.file.analyzer.task in ("module", "lines") and "\\" not in side.file.path
-            for side in edit
-            if side is not None
+            # Two paths that are not UTF-8 may have the same displayed form.
+            version.file.analyzer.task in ("module", "lines") and "\\" not in version.file.path
+            for version in edit
+            if version is not None
         )
-    was, now = edit.before.facts, edit.after.facts
-    if now.content is not None or was.content is not None:
+    before, after = edit.before.analysis, edit.after.analysis
+    if after.content is not None or before.content is not None:
         return not imports.is_config(edit.after.file.path)
-    if was.manifest is not None or now.manifest is not None:
-        return _names(was.manifest) == _names(now.manifest)
-    # A source stays one: where imports lead depends on which paths exist, on no other file's words.
-    return (was.module is None) == (now.module is None)
+    if before.manifest is not None or after.manifest is not None:
+        return _names(before.manifest) == _names(after.manifest)
+    # Resolving an import depends on which paths exist, not on the content of other sources.
+    return (before.module is None) == (after.module is None)
 
 
-def _names(facts: ManifestFacts | None) -> tuple[object, ...]:
-    return () if facts is None else (facts.project, facts.members, facts.notes)
+def _names(manifest: ParsedManifest | None) -> tuple[object, ...]:
+    return () if manifest is None else (manifest.project, manifest.members, manifest.notes)
 
 
-def _module(side: _Side | None) -> ModuleFacts | None:
-    return side.facts.module if side is not None else None
+def _module(version: _FileVersion | None) -> ParsedModule | None:
+    return version.analysis.module if version is not None else None
 
 
-def _changed(edits: list[_Edit]) -> dict[str, ModuleFacts]:
-    """The sources that import something else now."""
-    found = {}
+def _changed_modules(edits: list[_Edit]) -> dict[str, ParsedModule]:
+    """The sources whose imports have changed."""
+    changed = {}
     for edit in edits:
-        now = _module(edit.after)
-        if edit.after is not None and now is not None and now != _module(edit.before):
-            found[edit.after.file.path] = now
-    return found
+        module = _module(edit.after)
+        if edit.after is not None and module is not None and module != _module(edit.before):
+            changed[edit.after.file.path] = module
+    return changed
 
 
-def _move(state: State, edits: list[_Edit]) -> frozenset[str]:
-    """The paths that appeared or disappeared; of which `state` then knows."""
-    came = {edit.after.file.path for edit in edits if edit.after and not edit.before}
-    went = {edit.before.file.path for edit in edits if edit.before and not edit.after}
-    if came or went:
-        state.new_paths = with_and_without(state.paths, came, went)
+def _apply_path_changes(state: IndexState, edits: list[_Edit]) -> frozenset[str]:
+    """Update the paths of `state`, and return those that were added or removed."""
+    added = {edit.after.file.path for edit in edits if edit.after and not edit.before}
+    removed = {edit.before.file.path for edit in edits if edit.before and not edit.after}
+    if added or removed:
+        state.new_paths = update_sorted(state.paths, added, removed)
         state.file_count = len(state.new_paths)
-    return frozenset(came | went)
+    return frozenset(added | removed)
 
 
-def _reached(state: State, graph: FlatGraph, moved: frozenset[str]) -> set[str]:
-    """The sources whose imports may lead elsewhere because of those paths."""
-    if not moved:
+def _affected_sources(
+    state: IndexState, graph: FlatGraph, path_changes: frozenset[str]
+) -> set[str]:
+    """The sources whose imports may resolve differently because of added or removed paths."""
+    if not path_changes:
         return set()
-    stayed = [path for path in state.paths if path not in moved]
-    _, manifests, configs = surroundings((), state.whole)
-    return imports.reached(moved, stayed, manifests, configs, graph, state.whole.module_count)
+    unchanged = [path for path in state.paths if path not in path_changes]
+    _, manifests, configs = resolution_context((), state.index)
+    return imports.affected_sources(
+        path_changes, unchanged, manifests, configs, graph, state.index.module_count
+    )
 
 
-def _modules_of(
-    git_dir: Path, commit: str, paths: Collection[str], cache: FactsCache
-) -> dict[str, ModuleFacts] | None:
-    """None if there are too many of them, or some that nothing is known of."""
+def _load_modules(
+    git_dir: Path, commit: str, paths: Collection[str], cache: AnalysisCache
+) -> dict[str, ParsedModule] | None:
+    """None if there are too many paths, or if an analysis is not cached."""
     if not paths or len(paths) > MAX_CHANGES:
         return None if paths else {}
-    is_short = sum(map(len, paths)) <= _MAX_NAMED_CHARACTERS and not any("\\" in p for p in paths)
+    is_short = sum(map(len, paths)) <= _MAX_ARGUMENT_CHARACTERS and not any(
+        "\\" in p for p in paths
+    )
     records = list_files(git_dir, commit, sorted(paths) if is_short else ())
-    plan = [planned(*file) for file in map(split_record, records) if shown(file[0]) in paths]
-    known = cache.get(one.key for one in plan)
-    found = {one.path: known[one.key].module for one in plan if one.key in known}
-    modules = {path: module for path, module in found.items() if module is not None}
+    plan = [
+        plan_file(*file) for file in map(split_record, records) if display_path(file[0]) in paths
+    ]
+    known = cache.get(file.key for file in plan)
+    cached = {file.path: known[file.key].module for file in plan if file.key in known}
+    modules = {path: module for path, module in cached.items() if module is not None}
     return modules if len(modules) == len(paths) else None
 
 
 def _resolve(
-    state: State, graph: FlatGraph, changed: Mapping[str, ModuleFacts], moved: frozenset[str]
+    state: IndexState,
+    graph: FlatGraph,
+    changed: Mapping[str, ParsedModule],
+    path_changes: frozenset[str],
 ) -> bool:
-    sources, paths = state.whole.module_count, state.paths
-    removed = moved.difference(paths).intersection(graph.files) if moved else frozenset[str]()
+    source_count, paths = state.index.module_count, state.paths
+    removed = frozenset[str]()
+    if path_changes:
+        removed = path_changes.difference(paths).intersection(graph.files)
     if not changed and not removed:
         return True
-    part = join_graphs([imports.resolve(changed, *surroundings(paths, state.whole))], paths)
-    merged = patch_graph(graph, sources, part, changed, removed)
+    part = join_graphs([imports.resolve(changed, *resolution_context(paths, state.index))], paths)
+    merged = patch_graph(graph, source_count, part, changed, removed)
     if merged is None:
         return False
     state.graph = pack_flat(merged)
     return True
 
 
-def _count(state: State, edit: _Edit) -> None:
-    if any(side is not None and side.facts.manifest is not None for side in edit):
+def _apply_edit(state: IndexState, edit: _Edit) -> None:
+    if any(version is not None and version.analysis.manifest is not None for version in edit):
         state.digest = ""
     if edit.before is not None:
-        file, facts = edit.before
-        state.whole.take(file.path, file.language, facts)
-        state.whole.module_count -= facts.module is not None
+        file, analysis = edit.before
+        state.index.remove_file(file.path, file.language, analysis)
+        state.index.module_count -= analysis.module is not None
     if edit.after is not None:
-        file, facts = edit.after
-        state.whole.put(file.path, file.language, facts)
-        state.whole.module_count += facts.module is not None
+        file, analysis = edit.after
+        state.index.add_file(file.path, file.language, analysis)
+        state.index.module_count += analysis.module is not None

@@ -1,7 +1,4 @@
-"""What the service and the process that reads repositories say to each other.
-
-Each message is its length in four bytes and then MessagePack. Knows neither of the two.
-"""
+"""Messages between the service and the index process: a four-byte length, then MessagePack."""
 
 import struct
 from typing import Literal
@@ -16,9 +13,9 @@ LENGTH = struct.Struct(">I")
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored is told: the graph of `indexed_commit`, the digest of dependencies.
+    """`indexed_commit` and `stored_digest` describe the stored graph and dependencies.
 
-    What would be the same is not sent again.
+    The process does not send again what is unchanged.
     """
 
     task: Literal["index", "dependencies"]
@@ -28,7 +25,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     memory_mib: int
     repo_id: str = ""
     indexed_commit: str = ""
-    known_dependencies: str = ""
+    stored_digest: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
@@ -36,24 +33,23 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     total: int
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """Why there will be no result, in words for the repository's owner."""
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """No result follows; `reason` is shown to the repository's owner."""
 
     reason: str
 
 
-class MoreDependencies(msgspec.Struct, frozen=True, array_like=True, tag="dependencies"):
-    """The first of those of the result that follows: all at once would hold up the service."""
+class DependencyBatch(msgspec.Struct, frozen=True, array_like=True, tag="dependencies"):
+    """Dependencies of the result that follows. One large message would block the service."""
 
     dependencies: tuple[Dependency, ...]
     purls: tuple[str, ...]
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
-    """`graph` as `graph_data` packs it; `configuration` is the repository's own file.
+    """`graph` is packed by `graph_data`; `configuration` is the content of `.agentjobs.toml`.
 
-    `graph` and `dependencies` are None when they are those that are stored; `purls` go with the
-    latter.
+    `graph` and `dependencies` are None if unchanged; `purls` has one entry per dependency.
     """
 
     line_count: int
@@ -67,9 +63,9 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     configuration: bytes | None
 
 
-Message = Progress | Refused | MoreDependencies | Result
+Message = Progress | Failed | DependencyBatch | Result
 
 
-def framed(message: Request | Message) -> bytes:
+def encode_frame(message: Request | Message) -> bytes:
     body = msgspec.msgpack.encode(message)
     return LENGTH.pack(len(body)) + body

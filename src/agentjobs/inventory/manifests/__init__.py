@@ -9,7 +9,7 @@ from importlib import import_module
 from agentjobs.inventory.manifests.combine import Combined, combine
 from agentjobs.inventory.manifests.kinds import ENDINGS, LARGE, READERS, kind_of
 from agentjobs.inventory.manifests.text import Unreadable
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 __all__ = ["ENDINGS", "VERSION", "Combined", "combine", "kind_of", "load_readers", "read"]
 
@@ -20,21 +20,21 @@ VERSION = 1
 _MAX_BYTES = 8 << 20
 
 
-def read(kind: str, content: bytes) -> ManifestFacts:
+def read(kind: str, content: bytes) -> ParsedManifest:
     """What a file of this kind says. Never raises: what is wrong stands in `warnings`."""
     ecosystem = READERS[kind][0]
     if len(content) > _MAX_BYTES and kind not in LARGE:
         reason = f"larger than {_MAX_BYTES >> 20} MiB: no {kind} is"
-        return ManifestFacts(ecosystem, warnings=(reason,))
+        return ParsedManifest(ecosystem, warnings=(reason,))
     try:
         return _reader_of(kind)(content)
     except Unreadable as error:
-        return ManifestFacts(ecosystem, warnings=(str(error),))
+        return ParsedManifest(ecosystem, warnings=(str(error),))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - a stranger's file must never end the index
         reason = f"{kind} could not be read ({type(error).__name__}: {str(error)[:200]})"
-        return ManifestFacts(ecosystem, warnings=(reason,))
+        return ParsedManifest(ecosystem, warnings=(reason,))
 
 
 def load_readers() -> None:
@@ -43,10 +43,10 @@ def load_readers() -> None:
         _reader_of(kind)
 
 
-def _reader_of(kind: str) -> Callable[[bytes], ManifestFacts]:
+def _reader_of(kind: str) -> Callable[[bytes], ParsedManifest]:
     """Loaded when needed: a repository of one ecosystem does not pay for the readers of all."""
     _, module, function = READERS[kind]
-    reader: Callable[[bytes], ManifestFacts] = getattr(
+    reader: Callable[[bytes], ParsedManifest] = getattr(
         import_module(f"{__name__}.{module}"), function
     )
     return reader

@@ -16,10 +16,10 @@ from agentjobs.inventory.manifests.coverage import LOCKS, Covered, Layout
 from agentjobs.inventory.manifests.kinds import kind_of
 from agentjobs.inventory.manifests.seeds import Asked, seeds_of
 from agentjobs.inventory.manifests.walk import Reached, walk
-from agentjobs.inventory.model import Dependency, IndexWarning, ManifestFacts, Requirement
+from agentjobs.inventory.model import Dependency, IndexWarning, ParsedManifest, Requirement
 
 # What files of an ecosystem settle among themselves before they are looked at one by one:
-# module here, function `(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]`.
+# module here, function `(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]`.
 _COMPLETIONS = {"Maven": ("maven.pom", "complete"), "crates.io": ("cargo.manifest", "complete")}
 
 # More than any repository has: the rest is left out before it fills the memory, here and where
@@ -37,7 +37,7 @@ class Combined(msgspec.Struct, frozen=True):
     warnings: tuple[IndexWarning, ...] = ()
 
 
-def combine(facts: Mapping[str, ManifestFacts]) -> Combined:
+def combine(facts: Mapping[str, ParsedManifest]) -> Combined:
     facts = _completed(facts)
     layout = Layout(facts)
     all_of_them = _found(facts, layout)
@@ -62,7 +62,7 @@ def _bounded(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
             break
 
 
-def _found(facts: Mapping[str, ManifestFacts], layout: Layout) -> Iterator[Dependency]:
+def _found(facts: Mapping[str, ParsedManifest], layout: Layout) -> Iterator[Dependency]:
     """Made one by one, in an order that tells the same repository the same end."""
     locks = list(layout.locks())
     silenced = {path for each in locks for paths in each.manifests.values() for path in paths}
@@ -74,7 +74,7 @@ def _found(facts: Mapping[str, ManifestFacts], layout: Layout) -> Iterator[Depen
             yield from _of_manifest(path, facts[path], siblings.get(path, set()))
 
 
-def _completed(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
+def _completed(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
     present = {each.ecosystem for each in facts.values()}
     for ecosystem, (module, function) in _COMPLETIONS.items():
         if ecosystem in present:
@@ -82,7 +82,7 @@ def _completed(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts
     return facts
 
 
-def _of_lock(facts: Mapping[str, ManifestFacts], covered: Covered) -> Iterator[Dependency]:
+def _of_lock(facts: Mapping[str, ParsedManifest], covered: Covered) -> Iterator[Dependency]:
     lock = facts[covered.lock]
     here = posixpath.dirname(covered.lock)
     manifests = {
@@ -98,7 +98,7 @@ def _of_lock(facts: Mapping[str, ManifestFacts], covered: Covered) -> Iterator[D
                 yield from _asked(path, facts[path], known)
 
 
-def _of_manifest(path: str, facts: ManifestFacts, siblings: set[str]) -> Iterator[Dependency]:
+def _of_manifest(path: str, facts: ParsedManifest, siblings: set[str]) -> Iterator[Dependency]:
     if kind_of(path) == "requirements.txt" and _is_for_developers(path):
         facts = _for_developers(facts)
     if facts.packages:
@@ -116,7 +116,7 @@ def _is_for_developers(path: str) -> bool:
     return not _FOR_DEVELOPERS.isdisjoint({*words, *(word.removesuffix("s") for word in words)})
 
 
-def _for_developers(facts: ManifestFacts) -> ManifestFacts:
+def _for_developers(facts: ParsedManifest) -> ParsedManifest:
     replace = msgspec.structs.replace
     return replace(
         facts,
@@ -125,7 +125,7 @@ def _for_developers(facts: ManifestFacts) -> ManifestFacts:
     )
 
 
-def _locked(path: str, lock: ManifestFacts, seeds: Mapping[int, Asked]) -> Iterator[Dependency]:
+def _locked(path: str, lock: ParsedManifest, seeds: Mapping[int, Asked]) -> Iterator[Dependency]:
     reached = walk(lock.packages, {at: asked.scope for at, asked in seeds.items()})
     for at, package in enumerate(lock.packages):
         way = reached.get(at) or Reached(package.scope)
@@ -143,7 +143,7 @@ def _locked(path: str, lock: ManifestFacts, seeds: Mapping[int, Asked]) -> Itera
 
 
 def _asked(
-    path: str, facts: ManifestFacts, known: set[str], siblings: Container[str] = ()
+    path: str, facts: ParsedManifest, known: set[str], siblings: Container[str] = ()
 ) -> Iterator[Dependency]:
     """What a manifest asks for that nothing else fixes: one for each name and version."""
     together: dict[tuple[str, str | None], list[Requirement]] = {}

@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.inventory.manifests.bounds import within_bounds
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_json
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 ECOSYSTEM = "Packagist"
 
@@ -47,17 +47,17 @@ class _Package(msgspec.Struct):
     provide: _Names = {}
 
 
-def read_composer_json(content: bytes) -> ManifestFacts:
+def read_composer_json(content: bytes) -> ParsedManifest:
     try:
         project = parse_json(content, msgspec.json.Decoder(_Project))
     except Unreadable as error:
-        return ManifestFacts(ECOSYSTEM, warnings=(str(error),))
+        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings()
     requirements = [
         *_requirements(project.require, _RUNTIME, warnings),
         *_requirements(project.require_dev, _DEV, warnings),
     ]
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=project.name.lower() if isinstance(project.name, str) else "",
         requirements=within_bounds(requirements, warnings),
@@ -77,11 +77,11 @@ def _requirements(asked: object, scope: Scope, warnings: Warnings) -> Iterator[R
             yield Requirement(name.lower(), specifier, _exact(specifier), scope)
 
 
-def read_composer_lock(content: bytes) -> ManifestFacts:
+def read_composer_lock(content: bytes) -> ParsedManifest:
     try:
         document = parse_json(content, msgspec.json.Decoder(_Lock))
     except Unreadable as error:
-        return ManifestFacts(ECOSYSTEM, warnings=(str(error),))
+        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings()
     lock = Lock(warnings)
     packages: list[tuple[int, _Package]] = []
@@ -96,7 +96,7 @@ def read_composer_lock(content: bytes) -> ManifestFacts:
     for place, package in packages:
         for required in _found(places, package.require):
             lock.require_by([place], required)
-    return ManifestFacts(ECOSYSTEM, packages=lock.packages(), warnings=warnings.all())
+    return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=warnings.all())
 
 
 def _packages(entries: list[msgspec.Raw], warnings: Warnings) -> Iterator[_Package]:

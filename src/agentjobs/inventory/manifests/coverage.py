@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from agentjobs.inventory.manifests.kinds import kind_of
-from agentjobs.inventory.model import IndexWarning, ManifestFacts
+from agentjobs.inventory.model import IndexWarning, ParsedManifest
 
 # Lock files, and the kinds of manifest each speaks for.
 LOCKS: Mapping[str, frozenset[str]] = {
@@ -41,7 +41,7 @@ class Covered(msgspec.Struct, frozen=True):
 class Layout:
     """Where the manifests of a commit lie."""
 
-    def __init__(self, facts: Mapping[str, ManifestFacts]) -> None:
+    def __init__(self, facts: Mapping[str, ParsedManifest]) -> None:
         self._facts = facts
         self._kinds = {path: kind_of(path) or "" for path in facts}
         self._comparisons = 0

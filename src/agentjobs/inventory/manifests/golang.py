@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.inventory.manifests.bounds import within_bounds
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.text import Warnings, decode
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
 ECOSYSTEM = "Go"
 
@@ -38,7 +38,7 @@ class _Module(msgspec.Struct):
     excluded: set[_PathAndVersion] = set()
 
 
-def read_go_mod(content: bytes) -> ManifestFacts:
+def read_go_mod(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     module, warnings = _Module(), Warnings(reasons)
     for line in _lines(text):
@@ -107,7 +107,7 @@ def _order(version: str) -> tuple[tuple[int, ...], bool, str]:
     return (int(found[1]), int(found[2]), int(found[3])), before is None, before or ""
 
 
-def _facts(module: _Module, warnings: Warnings) -> ManifestFacts:
+def _facts(module: _Module, warnings: Warnings) -> ParsedManifest:
     """Go writes the whole list into go.mod, so the file is its own lock file."""
     requirements: list[Requirement] = []
     lock, asked = Lock(warnings), dict[int, None]()
@@ -127,7 +127,7 @@ def _facts(module: _Module, warnings: Warnings) -> ManifestFacts:
             position = lock.position((name, number))
             if direct and position is not None:
                 asked[position] = None
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=module.path,
         requirements=within_bounds(requirements, warnings),

@@ -1,6 +1,6 @@
 """Which paths are manifests, by name alone, and who reads each kind."""
 
-# kind (the file's usual name): ecosystem, module here, function `(content: bytes) -> ManifestFacts`
+# Kind (the file's usual name): ecosystem, module, function `(content: bytes) -> ParsedManifest`
 READERS = {
     "requirements.txt": ("PyPI", "pypi.requirements", "read_requirements"),
     "pyproject.toml": ("PyPI", "pypi.project", "read_pyproject"),

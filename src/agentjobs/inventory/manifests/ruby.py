@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.inventory.manifests.bounds import within_bounds
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.text import Warnings, decode
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
 ECOSYSTEM = "RubyGems"
 
@@ -36,7 +36,7 @@ class _Gems(msgspec.Struct):
     own: set[str] = set()
 
 
-def read_gemfile_lock(content: bytes) -> ManifestFacts:
+def read_gemfile_lock(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     warnings, stray = Warnings(reasons), list[str]()
     gems = _gather(_entries(text, stray))
@@ -83,7 +83,7 @@ def _gather(entries: Iterable[_Entry]) -> _Gems:
     return gems
 
 
-def _facts(gems: _Gems, warnings: Warnings) -> ManifestFacts:
+def _facts(gems: _Gems, warnings: Warnings) -> ParsedManifest:
     lock = Lock(warnings)
     places: dict[str, list[int]] = {}
     for gem in gems.locked:
@@ -93,7 +93,7 @@ def _facts(gems: _Gems, warnings: Warnings) -> ManifestFacts:
             known.append(place)
     for gem, requires in gems.locked.items():
         lock.require(gem, _found(places, requires))
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         requirements=within_bounds(
             (

@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from agentjobs.inventory.manifests.walk import stronger
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 # The projects of a large workspace ask for a package in many words: nobody reads them all.
 _MAX_CHARACTERS = 500
@@ -30,7 +30,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def seeds_of(
-    lock: ManifestFacts, here: str, manifests: Mapping[str, Sequence[Requirement]]
+    lock: ParsedManifest, here: str, manifests: Mapping[str, Sequence[Requirement]]
 ) -> dict[int, Asked]:
     """Positions in the lock file. Its own word about a project goes first; of projects it does not
     know, the requirements of the manifest are looked up by name."""
@@ -47,7 +47,7 @@ def seeds_of(
 
 
 def _pairs(
-    lock: ManifestFacts, here: str, manifests: Mapping[str, Sequence[Requirement]]
+    lock: ParsedManifest, here: str, manifests: Mapping[str, Sequence[Requirement]]
 ) -> Iterator[tuple[int, Requirement]]:
     own = _by_name(lock.requirements)
     told: dict[str, set[str]] = {}
@@ -75,13 +75,13 @@ def _pairs(
 
 
 def _is_guess(
-    lock: ManifestFacts, here: str, manifests: Mapping[str, Sequence[Requirement]]
+    lock: ParsedManifest, here: str, manifests: Mapping[str, Sequence[Requirement]]
 ) -> bool:
     return lock.notes.get("roots") == "guessed" and bool(manifests.get(here))
 
 
 def _looked_up(
-    lock: ManifestFacts, positions: Mapping[str, list[int]], wanted: Requirement
+    lock: ParsedManifest, positions: Mapping[str, list[int]], wanted: Requirement
 ) -> Sequence[int]:
     """Of several versions the lock file may tell, by range or name, which one is meant."""
     for key in (f"{wanted.name}@{wanted.specifier}", wanted.name):

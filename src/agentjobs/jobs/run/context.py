@@ -10,7 +10,7 @@ from agentjobs.advisories.chooser import Chooser
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
-from agentjobs.inventory.repo_facts import FactsCache
+from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -36,7 +36,7 @@ class JobTools:
     forges: Mapping[str, Forge]
     platforms: Platforms
     tickets: Tickets
-    facts: FactsCache
+    facts: CommitSummaryCache
     keys: SealingKeys
     prices: Prices
     allowed: AllowList

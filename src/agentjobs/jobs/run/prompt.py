@@ -6,7 +6,7 @@ from typing import Any
 
 from agentjobs.agents.invocation import prepare
 from agentjobs.agents.prompt import JobFacts, PullSoFar, TicketWords
-from agentjobs.inventory.repo_facts import RepoFacts
+from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.sandbox.protocol import SandboxTask
@@ -18,7 +18,7 @@ def prepare_task(
     run: RunContext,
     plan: RunPlan,
     checkout: Checkout,
-    repo_facts: RepoFacts,
+    repo_facts: CommitSummary,
     ticket: FoundTicket | None,
     previous: PullSoFar | None,
     fixes: list[dict[str, Any]] | None,

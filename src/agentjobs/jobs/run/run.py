@@ -1,7 +1,7 @@
 """One run of one job, from the base commit to the pull request. Each step is a module beside it."""
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.inventory.repo_facts import RepoFacts
+from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.outcomes import Completed, JobFailed, Outcome
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent import run_agent
@@ -35,7 +35,7 @@ async def _run(run: RunContext) -> Completed:
     base = await fetch_base_commit(run, repo)
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
-        facts = await run.tools.facts.of(run.mirror, run.job.repo_id, base)
+        facts = await run.tools.facts.load(run.mirror, run.job.repo_id, base)
         plan = _plan(run, agent, facts)
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
@@ -45,7 +45,7 @@ async def _run(run: RunContext) -> Completed:
 
 
 async def _propose(
-    run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, facts: RepoFacts
+    run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, facts: CommitSummary
 ) -> Completed:
     ticket = await find_ticket(run, repo)
     fix = await plan_cve_fix(run, base)
@@ -93,8 +93,8 @@ def _agent(run: RunContext) -> Agent:
     return agent
 
 
-def _plan(run: RunContext, agent: Agent, facts: RepoFacts) -> RunPlan:
-    configuration = facts.parsed_configuration()
+def _plan(run: RunContext, agent: Agent, facts: CommitSummary) -> RunPlan:
+    configuration = facts.parse_configuration()
     for warning in configuration.warnings:
         run.log.note(warning)
     return plan_run(run.job, agent, configuration)

@@ -13,7 +13,7 @@ from agentjobs.advisories.dependency_advisories import (
     dependency_document,
 )
 from agentjobs.identifiers import id_matcher
-from agentjobs.inventory.dependencies import indexed_repo, list_dependencies, repo_not_found
+from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies, repo_not_found
 from agentjobs.json_fields import doc
 from agentjobs.settings.registries import Ecosystem
 from agentjobs.web.api.endpoint import Call, Reply
@@ -50,7 +50,7 @@ async def list_all(call: Call) -> Response:
     query = read_query(call.scope, DependencyQuery, _CURSORS.faults)
     after = _CURSORS.decode(query.cursor)
     db = call.context.db
-    repo = await indexed_repo(db, call.caller.organization_id, repo_id)
+    repo = await find_indexed_repo(db, call.caller.organization_id, repo_id)
     rows = await list_dependencies(
         db,
         repo_id,

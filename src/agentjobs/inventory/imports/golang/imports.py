@@ -1,9 +1,8 @@
-"""Imports of a Go file: they stand at its head, behind the package's name, and nowhere else."""
+"""Imports of a Go file, which follow its package clause."""
 
 import re
 
-from agentjobs.inventory.imports.limits import MAX_IMPORTS
-from agentjobs.inventory.model import ModuleFacts
+from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
 _SPACE = rb"(?:[\s;]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
 _SKIP = re.compile(_SPACE)
@@ -14,17 +13,17 @@ _PATH = re.compile(
 )
 
 
-def find_go(content: bytes) -> ModuleFacts:
+def find_go(content: bytes) -> ParsedModule:
     at = 3 if content.startswith(b"\xef\xbb\xbf") else 0
     package = _PACKAGE.match(content, _after_space(content, at))
     if package is None:
-        return ModuleFacts()
-    found: dict[bytes, None] = {}
+        return ParsedModule()
+    paths: dict[bytes, None] = {}
     at = _after_space(content, package.end())
     while declaration := _IMPORT.match(content, at):
         at = _after_space(content, declaration.end())
         while path := _PATH.match(content, at):
-            found[path[1] or path[2] or b""] = None
+            paths[path[1] or path[2] or b""] = None
             at = path.end()
             if not declaration[1]:
                 break
@@ -32,9 +31,9 @@ def find_go(content: bytes) -> ModuleFacts:
             if not content.startswith(b")", at):
                 break
             at = _after_space(content, at + 1)
-    found.pop(b"", None)
-    paths = [path.decode(errors="replace") for path in found]
-    return ModuleFacts(tuple(paths[:MAX_IMPORTS]), package[1].decode(errors="replace"))
+    paths.pop(b"", None)
+    names = [path.decode(errors="replace") for path in paths]
+    return ParsedModule(tuple(names[:MAX_IMPORTS]), package[1].decode(errors="replace"))
 
 
 def _after_space(content: bytes, at: int) -> int:

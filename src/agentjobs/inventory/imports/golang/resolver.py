@@ -1,36 +1,36 @@
-"""Where a Go import leads: to the package's directory, by the module paths of `go.mod` files."""
+"""Resolves Go imports to package directories by the module paths of `go.mod` files."""
 
 from collections.abc import Collection, Mapping
 
-from agentjobs.inventory.imports.resolver import NOWHERE, Place, below, directory_of, join
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.imports.resolver import NO_TARGET, Target, below, directory_of, join
+from agentjobs.inventory.model import ParsedManifest
 
 
-class GoFiles:
-    """A package is as many files as its directory has; the first by name stands for it."""
+class GoResolver:
+    """The first file of a package's directory by name represents the package."""
 
-    def __init__(self, paths: Collection[str], manifests: Mapping[str, ManifestFacts]) -> None:
+    def __init__(self, paths: Collection[str], manifests: Mapping[str, ParsedManifest]) -> None:
         self._first: dict[str, str] = {}
         for path in paths:
             if path.endswith(".go") and not path.endswith("_test.go"):
                 directory = directory_of(path)
                 self._first[directory] = min(self._first.get(directory, path), path)
         self._modules = {
-            facts.project: directory_of(path)
-            for path, facts in sorted(manifests.items(), reverse=True)
-            if facts.ecosystem == "Go" and facts.project and path.endswith("go.mod")
+            manifest.project: directory_of(path)
+            for path, manifest in sorted(manifests.items(), reverse=True)
+            if manifest.ecosystem == "Go" and manifest.project and path.endswith("go.mod")
         }
 
     def scopes_of(self, path: str) -> tuple[str, str]:
-        # The mark keeps the two kinds apart.
+        # No directory is called "/", so the scopes cannot collide.
         return directory_of(path), "/"
 
     def is_narrow(self, name: str) -> bool:
         return name.startswith(".")
 
-    def locate(self, scope: str, name: str) -> Place:
+    def locate(self, scope: str, name: str) -> Target:
         if name == "C":
-            return NOWHERE
+            return NO_TARGET
         if name.startswith("."):
             return self._package(join(scope, name), name)
         module, rest = name, ""
@@ -42,6 +42,6 @@ class GoFiles:
             rest = f"{last}/{rest}" if rest else last
         return name
 
-    def _package(self, directory: str, name: str) -> Place:
+    def _package(self, directory: str, name: str) -> Target:
         first = self._first.get(directory)
         return (first,) if first else name

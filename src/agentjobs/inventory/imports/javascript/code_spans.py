@@ -1,14 +1,14 @@
-"""Which places of a JavaScript file are code, and which lie in strings, comments or templates.
+"""Tells which positions of a JavaScript file are code, not in strings, comments or templates.
 
-Only lines that matter are read: comments and templates are jumped, all else is skipped. What a
-template's `${…}` holds counts as part of the template.
+Lexes only the lines that matter, and jumps over comments and templates. The content of `${…}`
+counts as part of the template.
 """
 
 import re
 
-from agentjobs.inventory.imports.strings import Strings
+from agentjobs.inventory.imports.string_spans import StringSpans
 
-# What needs no second look. All must have their ends, as the search's end could cut them in two.
+# Complete tokens only: the end of the search could cut a token in two.
 _SIMPLE = re.compile(
     rb"(?:[^\"'/`]++"
     rb"|\"(?:[^\"\\\n]++|\\.)*+\"|'(?:[^'\\\n]++|\\.)*+'"
@@ -16,7 +16,7 @@ _SIMPLE = re.compile(
     rb"|`(?:[^`\\$]++|\\.|\$(?!\{)|\$\{[^{}`'\"/]*+\})*+`)*+",
     re.DOTALL,
 )
-# Comments and templates stand close together or far apart: so much is read at once.
+# How many bytes are lexed at once around a comment or template.
 _CHUNK_BYTES = 1_500
 _MARK_IN_TEMPLATE = re.compile(rb"[\"'/`{}]")
 _MARK = re.compile(rb"[\"'/`]")
@@ -24,16 +24,16 @@ _TEMPLATE_TEXT = re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+", re.DOTALL)
 _EXPRESSION = re.compile(
     rb"/(?![*/])(?:[^/\\\[\n]++|\\[^\n]|\[(?:[^\]\\\n]++|\\[^\n])*+\])++/", re.DOTALL
 )
-# An expression is looked for up to its line's end: so often in one line, and no more.
+# A regular expression may extend to the end of its line: limits failed attempts per line.
 _MAX_FAILURES = 16
-# After these a slash begins a regular expression; after all else it divides or ends a tag.
+# After these, a slash starts a regular expression; otherwise it divides or ends a tag.
 _BEFORE_EXPRESSION = re.compile(
     rb"(?:^|[(,=:\[!&|?{;+\-*%^~>]|\b(?:return|typeof|case|in|of|delete|void|throw|do|else))\s*\Z"
 )
 
 
 class JavaScriptCode:
-    """Answers for places in rising order. What lies before `at` is understood and `at` is code."""
+    """Answers for ascending positions. Everything before `at` is lexed, and `at` is code."""
 
     __slots__ = ("_comments", "_failed", "_failures", "_strings", "_templates", "at", "content")
 
@@ -41,24 +41,24 @@ class JavaScriptCode:
         self.content = content
         self.at = 0
         self._comments = self._templates = -1
-        self._strings = Strings(content)
-        # Up to where the last failed expression was looked for, and how many failed there.
+        self._strings = StringSpans(content)
+        # The end of the last failed attempt at a regular expression, and the number of failures.
         self._failed = self._failures = 0
 
-    def holds(self, place: int) -> bool:
-        """Whether the place is code."""
-        while (event := self._next_event()) < place:
-            self._lex(event, min(place, event + _CHUNK_BYTES))
-        if self.at < place:
-            self._lex(place, place)
-        return self.at == place
+    def is_code(self, position: int) -> bool:
+        """True if the position is code."""
+        while (event := self._next_event()) < position:
+            self._lex(event, min(position, event + _CHUNK_BYTES))
+        if self.at < position:
+            self._lex(position, position)
+        return self.at == position
 
-    def skip_to(self, place: int) -> None:
-        """The caller understood everything up to here, and it ends in code."""
-        self.at = max(self.at, place)
+    def skip_to(self, position: int) -> None:
+        """The caller has lexed everything up to here, and `position` is code."""
+        self.at = max(self.at, position)
 
     def comment_end(self, at: int) -> int | None:
-        """Where the comment ends that begins here, if one does."""
+        """The end of the comment that starts here, if there is one."""
         content = self.content
         if content.startswith(b"/*", at):
             end = content.find(b"*/", at + 2)
@@ -69,7 +69,7 @@ class JavaScriptCode:
         return None
 
     def _next_event(self) -> int:
-        """The next thing that may go over the end of its line."""
+        """The next token that may span several lines."""
         content, at = self.content, self.at
         if self._comments < at:
             found = content.find(b"/*", at)
@@ -80,12 +80,12 @@ class JavaScriptCode:
         return min(self._comments, self._templates)
 
     def _lex(self, begin: int, end: int) -> None:
-        """From the line of one place to the other, or over what that one lies in."""
+        """Lex from the line of `begin` to `end`, or to the end of the token that contains `end`."""
         content = self.content
         self.at = max(self.at, content.rfind(b"\n", self.at, begin) + 1)
         while self.at < end:
             if self.at < self._strings.broken_until:
-                # Here the simple ones would be tried at each quote that begins no string.
+                # `_SIMPLE` would be tried in vain at each quote of an unterminated string.
                 mark = _MARK.search(content, self.at, end)
                 self.at = mark.start() if mark is not None else end
             else:
@@ -96,14 +96,14 @@ class JavaScriptCode:
                 self.at = (self._template_end if is_template else self._token_end)(self.at)
 
     def _token_end(self, begin: int) -> int:
-        """Behind the string, comment or regular expression; behind the mark, if it is none."""
+        """The end of the string, comment or regular expression, or of the mark alone."""
         if self.content[begin] != ord("/"):
             return self._strings.end(begin)
         comment = self.comment_end(begin)
         return comment if comment is not None else self._expression_end(begin)
 
     def _expression_end(self, begin: int) -> int:
-        """Behind the regular expression, or behind the slash if it begins none."""
+        """The end of the regular expression, or of the slash if it starts none."""
         content = self.content
         if begin >= self._failed:
             self._failures = 0
@@ -122,7 +122,7 @@ class JavaScriptCode:
         return begin + 1
 
     def _template_end(self, begin: int) -> int:
-        """The stack holds, for each `${` that is open, how many braces are open within."""
+        """`stack` has, for each open `${`, the number of open braces inside."""
         content, at = self.content, begin + 1
         stack: list[int] = []
         in_text = True
@@ -145,7 +145,7 @@ class JavaScriptCode:
         return len(content)
 
     def _template_code(self, begin: int, stack: list[int]) -> tuple[int, bool]:
-        """Where a template goes on behind a mark in its `${…}`, and whether in its text."""
+        """Where lexing continues after a mark in `${…}`, and whether that is template text."""
         mark = self.content[begin : begin + 1]
         if mark == b"`":
             return begin + 1, True

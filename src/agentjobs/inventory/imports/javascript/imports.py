@@ -1,4 +1,4 @@
-"""Imports of a JavaScript or TypeScript file, by the name that stands in its quotes.
+"""Imports of a JavaScript or TypeScript file, by their quoted names.
 
 `import`, `export … from`, and `require` and `import()` with one literal name.
 """
@@ -6,16 +6,15 @@
 import re
 
 from agentjobs.inventory.imports.javascript.code_spans import JavaScriptCode
-from agentjobs.inventory.imports.limits import MAX_IMPORTS
-from agentjobs.inventory.model import ModuleFacts
+from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
-# Looking back comes after the word, so that the search is for the plain word.
-_WORDS = (
+# Lookbehinds follow the word, so that the search starts with a literal.
+_KEYWORDS = (
     re.compile(rb"import(?<![\w$.]import)(?=[\s\"'({*`/])"),
     re.compile(rb"export(?<![\w$.]export)(?=\s*+(?:type\s++)?+[{*])"),
     re.compile(rb"require(?<![\w$]require)(?<![\w$)\]?]\.require)(?=\s*+\()"),
 )
-# A comment in a call is short: one that never ends must not be read for every call before it.
+# Comments in a call are limited: an unterminated one must not be read again for every call.
 _CALL = re.compile(
     rb"\s*+\(\s*+(?:/\*(?:[^*]|\*(?!/)){0,500}+\*/\s*+|//[^\n]{0,500}+\n\s*+)*+"
     rb"(?:\"([^\"\\\n]*+)\"|'([^'\\\n]*+)'|`([^`\\$\n]*+)`)\s*+[,)]"
@@ -26,36 +25,36 @@ _ENDS_CLAUSE = re.compile(rb"(?:^|[^\w$])(?:from|import)\Z")
 _LAST_WORD_BYTES = 100
 
 
-def find_javascript(content: bytes) -> ModuleFacts:
-    places = sorted([match.start() for word in _WORDS for match in word.finditer(content)])
-    if not places:
-        return ModuleFacts()
+def find_javascript(content: bytes) -> ParsedModule:
+    positions = sorted([match.start() for word in _KEYWORDS for match in word.finditer(content)])
+    if not positions:
+        return ParsedModule()
     code = JavaScriptCode(content)
-    found: dict[bytes, None] = {}
-    for place in places:
-        if code.holds(place):
-            name = _name_after(code, place)
+    names: dict[bytes, None] = {}
+    for position in positions:
+        if code.is_code(position):
+            name = _name_after(code, position)
             if name:
-                found[name] = None
-    names = [name.decode(errors="replace") for name in found]
-    return ModuleFacts(tuple(names[:MAX_IMPORTS]))
+                names[name] = None
+    texts = [name.decode(errors="replace") for name in names]
+    return ParsedModule(tuple(texts[:MAX_IMPORTS]))
 
 
-def _name_after(code: JavaScriptCode, place: int) -> bytes | None:
+def _name_after(code: JavaScriptCode, position: int) -> bytes | None:
     content = code.content
-    if content.startswith(b"require", place):
-        call = _CALL.match(content, place + 7)
+    if content.startswith(b"require", position):
+        call = _CALL.match(content, position + 7)
     else:
-        call = _CALL.match(content, place + 6)
+        call = _CALL.match(content, position + 6)
         if call is None:
-            return _name_of_clause(code, place)
+            return _name_of_clause(code, position)
     return call[call.lastindex or 0] if call is not None else None
 
 
-def _name_of_clause(code: JavaScriptCode, place: int) -> bytes | None:
-    """What stands in quotes after `import`, or after `from` behind the names."""
+def _name_of_clause(code: JavaScriptCode, position: int) -> bytes | None:
+    """The quoted name after `import`, or after `from`."""
     content = code.content
-    at, word = place + 6, content[place : place + 6]
+    at, word = position + 6, content[position : position + 6]
     while True:
         clause = _CLAUSE.match(content, at)
         assert clause is not None
@@ -67,7 +66,7 @@ def _name_of_clause(code: JavaScriptCode, place: int) -> bytes | None:
         at = comment
     literal = _LITERAL.match(content, at)
     if literal is None:
-        # Names without end may hold the word that begins the next statement.
+        # An incomplete list of names may contain the keyword of the next statement.
         next_word = content.rfind(b"import", clause.start(), at)
         code.skip_to(next_word if next_word >= 0 else at)
         return None

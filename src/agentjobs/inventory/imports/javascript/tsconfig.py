@@ -1,4 +1,4 @@
-"""Where `tsconfig.json` and `jsconfig.json` lead names that are no paths."""
+"""Import aliases from `tsconfig.json` and `jsconfig.json`."""
 
 import re
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ import msgspec
 
 from agentjobs.inventory.imports.resolver import directory_of, join
 
-# It is in the name of any such file.
+# A substring of the name of every such file.
 CONFIG_MARK = "sconfig"
 _MAX_BYTES = 1 << 20
 _MAX_PATTERNS = 5_000
 _MAX_TARGETS = 8
 _MAX_EXTENDS = 8
-# Comments and commas before a closing bracket, which these files may have; strings stay.
+# Comments and trailing commas, which these files may contain; strings are kept.
 _STRING_OR_EXTRA = re.compile(
     rb"(\"(?:[^\"\\\n]++|\\.)*+\")|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/|,(?=\s*+[\]}])"
 )
 
 
 class Aliases(NamedTuple):
-    """`base` is where bare names may be found; patterns are split at their asterisk."""
+    """`base` is the directory of bare names; patterns are split at their asterisk."""
 
     base: str | None
     exact: Mapping[str, tuple[str, ...]]
@@ -29,37 +29,37 @@ class Aliases(NamedTuple):
     lengths: tuple[int, ...]
 
     def paths_for(self, name: str) -> list[str]:
-        """Paths to try, the most particular pattern's first."""
-        found = list(self.exact.get(name, ()))
+        """Candidate paths, those of the most specific pattern first."""
+        paths = list(self.exact.get(name, ()))
         for length in self.lengths:
             suffix, targets = self.prefixed.get(name[:length], ("", ()))
             if targets and name.endswith(suffix) and len(name) >= length + len(suffix):
                 middle = name[length : len(name) - len(suffix)]
-                found += [target.replace("*", middle, 1) for target in targets]
+                paths += [target.replace("*", middle, 1) for target in targets]
         if self.base is not None:
-            found.append(join(self.base, name))
-        return found
+            paths.append(join(self.base, name))
+        return paths
 
 
 NO_ALIASES = Aliases(None, {}, {}, ())
 
 
 def is_config(path: str) -> bool:
-    """Whether `resolve` wants the content of this file."""
+    """True if `resolve` needs the content of this file."""
     name = path.rpartition("/")[2]
     return name.startswith(("tsconfig", "jsconfig")) and name.endswith(".json")
 
 
 def read_aliases(path: str, configs: Mapping[str, bytes]) -> Aliases:
-    """What the configuration says, or the one that it extends."""
+    """The aliases of the configuration, or of one that it extends."""
     base: str | None = None
     for _ in range(_MAX_EXTENDS):
         config = _read(configs.get(path, b""))
         options = _table(config.get("compilerOptions"))
         directory = directory_of(path)
-        said = options.get("baseUrl")
-        if base is None and isinstance(said, str):
-            base = join(directory, said)
+        base_url = options.get("baseUrl")
+        if base is None and isinstance(base_url, str):
+            base = join(directory, base_url)
         if isinstance(options.get("paths"), dict):
             return _aliases(base, base if base is not None else directory, options["paths"])
         extended = config.get("extends")
@@ -76,8 +76,8 @@ def read_aliases(path: str, configs: Mapping[str, bytes]) -> Aliases:
 def _aliases(base: str | None, directory: str, paths: dict[str, Any]) -> Aliases:
     exact: dict[str, tuple[str, ...]] = {}
     prefixed: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for pattern, said in list(paths.items())[:_MAX_PATTERNS]:
-        listed = said[:_MAX_TARGETS] if isinstance(said, list) else []
+    for pattern, value in list(paths.items())[:_MAX_PATTERNS]:
+        listed = value[:_MAX_TARGETS] if isinstance(value, list) else []
         targets = tuple(join(directory, target) for target in listed if isinstance(target, str))
         prefix, star, suffix = pattern.partition("*")
         if star:

@@ -1,23 +1,23 @@
-"""Which places of a Python file are code, and which lie in strings or comments.
+"""Tells which positions of a Python file are code, not in strings or comments.
 
-Only lines that matter are read: strings over several lines are jumped, all else is skipped.
+Lexes only the lines that matter, and jumps over triple-quoted strings.
 """
 
 import re
 
-from agentjobs.inventory.imports.strings import Strings
+from agentjobs.inventory.imports.string_spans import StringSpans
 
 _MARK = re.compile(rb"[\"'#]")
 _BACKSLASH = ord("\\")
-# How far ahead quotes are looked for at first: most files end far behind their last import.
+# The first search for quotes is limited: most files continue far beyond their last import.
 _AHEAD_BYTES = 1_000
 
 
 class PythonCode:
-    """Answers for places in rising order. What lies before `at` is understood and `at` is code.
+    """Answers for ascending positions. Everything before `at` is lexed, and `at` is code.
 
-    Between `floor` and the last place asked for there is neither a string over several lines nor
-    a comment that ends in a backslash.
+    Between `floor` and the last queried position there is no string over several lines and no
+    comment that ends in a backslash.
     """
 
     __slots__ = ("_doubles", "_horizon", "_singles", "_strings", "at", "content", "floor")
@@ -25,69 +25,69 @@ class PythonCode:
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = self.floor = 0
-        # The next triple quotes of both kinds; those not seen before the horizon count as on it.
+        # The next triple quotes of both kinds, or the horizon if there are none before it.
         self._doubles = self._singles = self._horizon = -1
-        self._strings: Strings | None = None
+        self._strings: StringSpans | None = None
 
-    def holds_plain(self, line: int, place: int) -> bool:
-        """`holds` for a place that has only words before it in its line, and no backslash."""
-        if self._doubles < place or self._singles < place:
-            self._pass_quotes(place)
+    def is_plain_code(self, line: int, position: int) -> bool:
+        """`is_code` for a position whose line has only words and no backslash before it."""
+        if self._doubles < position or self._singles < position:
+            self._pass_quotes(position)
         return self.at <= line
 
-    def holds(self, place: int) -> bool:
-        """Whether the place is code."""
-        self._pass_quotes(place)
-        begin = self._line_of(place)
-        if begin < place and _MARK.search(self.content, begin, place):
+    def is_code(self, position: int) -> bool:
+        """True if the position is code."""
+        self._pass_quotes(position)
+        begin = self._line_start(position)
+        if begin < position and _MARK.search(self.content, begin, position):
             self.at = begin
-            self._lex_to(place)
-        return self.at <= place
+            self._lex_to(position)
+        return self.at <= position
 
-    def skip_to(self, place: int) -> None:
-        """The caller understood everything up to here, and it ends in code."""
-        self.at = self.floor = place
+    def skip_to(self, position: int) -> None:
+        """The caller has lexed everything up to here, and `position` is code."""
+        self.at = self.floor = position
 
-    def _line_of(self, place: int) -> int:
-        """Where its line begins, or the first of the lines that backslashes join to it."""
+    def _line_start(self, position: int) -> int:
+        """The start of the logical line, which backslashes may join from several."""
         content, at = self.content, self.at
-        line = content.rfind(b"\n", at, place) + 1
+        line = content.rfind(b"\n", at, position) + 1
         while line > at and content[line - 2] == _BACKSLASH:
             line = content.rfind(b"\n", at, line - 1) + 1
         return max(at, line)
 
-    def _pass_quotes(self, place: int) -> None:
+    def _pass_quotes(self, position: int) -> None:
         content = self.content
-        while (quotes := self._next_quotes(place)) < place:
-            line = self._line_of(quotes) if quotes > self.at else quotes
+        while (quotes := self._next_quotes(position)) < position:
+            line = self._line_start(quotes) if quotes > self.at else quotes
             if line < quotes and _MARK.search(content, line, quotes):
                 self.at = line
                 self._lex_to(quotes + 1)
             else:
                 self.at = self.floor = self._triple_end(quotes)
 
-    def _next_quotes(self, place: int) -> int:
-        """The first triple quotes not understood yet; some place not before this if none is."""
+    def _next_quotes(self, position: int) -> int:
+        """The next triple quotes that are not lexed yet, or a position after this one."""
         known, content = self._horizon, self.content
-        if known < place:
-            self._horizon = 2 * place + _AHEAD_BYTES
+        if known < position:
+            self._horizon = 2 * position + _AHEAD_BYTES
         at, doubles, singles = self.at, self._doubles, self._singles
-        # Quotes may lie across the old horizon.
+        # Quotes may span the old horizon.
         seen = at if at > known else max(at, known - 2)
-        if doubles < at or doubles == known < place:
+        if doubles < at or doubles == known < position:
             begin = at if doubles < known else seen
             doubles = content.find(b'"""', begin, self._horizon)
             self._doubles = doubles = doubles if doubles >= 0 else self._horizon
-        if singles < at or singles == known < place:
+        if singles < at or singles == known < position:
             begin = at if singles < known else seen
             singles = content.find(b"'''", begin, self._horizon)
             self._singles = singles = singles if singles >= 0 else self._horizon
         return min(singles, doubles)
 
-    def _lex_to(self, place: int) -> None:
-        """Over every string and comment that begins before the place."""
+    def _lex_to(self, position: int) -> None:
+        """Lex every string and comment that starts before the position."""
         content = self.content
-        while mark := _MARK.search(content, self.at, place):
+        while mark := _MARK.search(content, self.at, position):
             begin = mark.start()
             if content[begin] == ord("#"):
                 end = content.find(b"\n", begin)
@@ -96,7 +96,7 @@ class PythonCode:
                 self.at = self.floor = self._triple_end(begin)
             else:
                 if self._strings is None:
-                    self._strings = Strings(content)
+                    self._strings = StringSpans(content)
                 self.at = self.floor = self._strings.end(begin)
 
     def _triple_end(self, begin: int) -> int:

@@ -1,25 +1,24 @@
-"""Imports of a Python file, the same that its syntax tree would show, without making the tree.
+"""Imports of a Python file, the same as in its syntax tree, names without parsing it.
 
-`import` is a keyword: wherever the word stands outside strings and comments, a statement is.
+`import` is a keyword, so outside of strings and comments it always belongs to a statement.
 A name reads `a.b`; `from ..a import b, c` reads `..a:b,c`.
 """
 
 import re
 import unicodedata
 
-from agentjobs.inventory.imports.limits import MAX_IMPORTS
 from agentjobs.inventory.imports.python.code_spans import PythonCode
-from agentjobs.inventory.imports.python.source_text import plain_text
-from agentjobs.inventory.model import ModuleFacts
+from agentjobs.inventory.imports.python.source_text import normalize_source
+from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
 _IMPORT = re.compile(rb"import(?<![\w\x80-\xff]import)(?=[ \t\f]*[(*\\]|[ \t\f]+[\w\x80-\xff])")
-# A statement in one of the forms that nearly all have, on lines of its own.
+# A statement in one of the usual forms, on lines of its own.
 _AS = rb"(?:[ \t]++as[ \t]++\w++)?+"
 _NAMES = rb"\w++" + _AS + rb"(?:,[ \t]*+\w++" + _AS + rb")*+"
 _NAMES_INSIDE = rb"\s*+\w++" + _AS + rb"(?:,\s*+\w++" + _AS + rb")*+"
-# All that follow each other, with comments and empty lines between; whatever else comes is all
-# that is left. Groups: the whole; what is imported as a whole; else the module, and what of it,
-# without or within parentheses.
+# Consecutive statements with comments and empty lines between, then the rest of the file. Groups:
+# the statement; imported modules; or the module and the names imported from it, without or
+# within parentheses.
 _PLAIN = re.compile(
     rb"([ \t]*+(?:import[ \t]++([\w.]++" + _AS + rb"(?:,[ \t]*+[\w.]++" + _AS + rb")*+)"
     rb"|from[ \t]++([\w.]++)[ \t]++import[ \t]*+"
@@ -31,29 +30,29 @@ _BLANKS = b" \t\n\r\f\v"
 _RENAMED = re.compile(rb" as +\w+")
 _FROM = re.compile(rb"[ \t\f]*from(?:[ \t]+|(?=\.))([\w.]+)(?:[ \t]+|(?<=\.))")
 _BLANK = re.compile(rb"[ \t\f]*")
-# What must be there where a statement begins within a line, or `from` is unusual.
-_ODD = re.compile(rb"[:;\\]|from")
-_LONGEST_PLAIN_HEAD = 400
+# Present if a statement starts within a line or has an unusual `from`.
+_UNUSUAL = re.compile(rb"[:;\\]|from")
+_MAX_PLAIN_HEAD = 400
 _ON_ITS_LINE = re.compile(rb"(?:[^\n;#\\()]++|\\\n)*+")
-# No quotes: after one, a `#` may begin no comment.
+# No quotes: after a quote, `#` may not start a comment.
 _IN_PARENTHESES = re.compile(rb"(?:[ \t\f]|\\\n)*+\(((?:[^()#\"']++|#[^\n]*+)*+)\)")
 _COMMENT = re.compile(rb"#[^\n]*+")
 _NAME = re.compile(rb"[\w.*\x80-\xff]+")
-# Whatever may stand between `from` and `import`.
+# Bytes that may occur between `from` and `import`.
 _MODULE_BYTES = bytes(
     byte for byte in range(256) if byte > 127 or chr(byte).isalnum() or chr(byte) in "_. \t\f"
 )
-_NO_IMPORTS = ModuleFacts()
+_NO_IMPORTS = ParsedModule()
 
 
-def find_python(content: bytes) -> ModuleFacts:
-    content = plain_text(content)
-    # Most of a file lies behind its last import, and needs no closer look.
+def find_python(content: bytes) -> ParsedModule:
+    content = normalize_source(content)
+    # Most of a file follows its last import and is not searched.
     last = content.rfind(b"import")
     if last < 0:
         return _NO_IMPORTS
     code = PythonCode(content)
-    found: dict[bytes, None] = {}
+    names: dict[bytes, None] = {}
     line = position = 0
     tried = -1
     while position <= last and (candidate := _IMPORT.search(content, position)):
@@ -62,21 +61,25 @@ def find_python(content: bytes) -> ModuleFacts:
         if newline >= 0:
             line = newline + 1
         plain = 0
-        # They can be as long as the file: they are looked for only where they would be taken.
-        if line != tried and not content.endswith(b"\\\n", 0, line) and code.holds_plain(line, at):
-            plain = _add_plain(found, content, line)
+        # A match can be as long as the file, so it is tried only where it would be used.
+        if (
+            line != tried
+            and not content.endswith(b"\\\n", 0, line)
+            and code.is_plain_code(line, at)
+        ):
+            plain = _add_plain(names, content, line)
         tried = line
         if plain:
             code.skip_to(line + plain)
         else:
-            _add_unusual(found, code, line, at)
+            _add_unusual(names, code, line, at)
         position = max(at + 6, code.at)
         line = max(line, content.rfind(b"\n", at, position) + 1)
-    return ModuleFacts(_texts(found))
+    return ParsedModule(_texts(names))
 
 
-def _add_plain(found: dict[bytes, None], content: bytes, line: int) -> int:
-    """The statements in the usual form from here on; how long they are together."""
+def _add_plain(names: dict[bytes, None], content: bytes, line: int) -> int:
+    """Add the imports of the usual statements from here on, and return their total length."""
     rows = _PLAIN.findall(content, line)
     joined = b";".join(
         [
@@ -86,30 +89,30 @@ def _add_plain(found: dict[bytes, None], content: bytes, line: int) -> int:
     ).replace(b"\t", b" ")
     if b" as " in joined:
         joined = _RENAMED.sub(b"", joined)
-    found.update(dict.fromkeys(joined.translate(None, _BLANKS).split(b";")))
+    names.update(dict.fromkeys(joined.translate(None, _BLANKS).split(b";")))
     return sum([len(row[0]) for row in rows])
 
 
-def _add_unusual(found: dict[bytes, None], code: PythonCode, line: int, at: int) -> None:
+def _add_unusual(names: dict[bytes, None], code: PythonCode, line: int, at: int) -> None:
     module = _module(code, line, at)
     if module is not None:
-        _add_names(found, code, at + 6, module)
+        _add_names(names, code, at + 6, module)
 
 
 def _module(code: PythonCode, line: int, at: int) -> bytes | None:
-    """What stands after `from`; empty without `from`; None where no statement is."""
+    """The module after `from`; empty without `from`; None if there is no statement."""
     content = code.content
-    if at - line > _LONGEST_PLAIN_HEAD or content.endswith(b"\\\n", 0, line):
+    if at - line > _MAX_PLAIN_HEAD or content.endswith(b"\\\n", 0, line):
         return _distant_module(code, at)
     if _BLANK.fullmatch(content, line, at):
-        return b"" if code.holds_plain(line, at) else None
+        return b"" if code.is_plain_code(line, at) else None
     if plain := _FROM.fullmatch(content, line, at):
-        return plain[1] if code.holds_plain(line, at) else None
-    return _distant_module(code, at) if _ODD.search(content, line, at) else None
+        return plain[1] if code.is_plain_code(line, at) else None
+    return _distant_module(code, at) if _UNUSUAL.search(content, line, at) else None
 
 
 def _distant_module(code: PythonCode, at: int) -> bytes | None:
-    if not code.holds(at):
+    if not code.is_code(at):
         return None
     logical = code.content[code.floor : at].replace(b"\\\n", b" ").rpartition(b"\n")[2]
     code.skip_to(at)
@@ -122,17 +125,17 @@ def _distant_module(code: PythonCode, at: int) -> bytes | None:
     return None
 
 
-def _add_names(found: dict[bytes, None], code: PythonCode, at: int, module: bytes) -> None:
+def _add_names(names: dict[bytes, None], code: PythonCode, at: int, module: bytes) -> None:
     inside = _IN_PARENTHESES.match(code.content, at) if module else None
     listed = inside or _ON_ITS_LINE.match(code.content, at)
     assert listed is not None
     code.skip_to(listed.end())
     text = inside[1] if inside is not None else listed[0]
-    names = _names(text)
+    listed_names = _names(text)
     if not module:
-        found.update(dict.fromkeys(names.split(b",")))
-    elif names:
-        found[module + b":" + names] = None
+        names.update(dict.fromkeys(listed_names.split(b",")))
+    elif listed_names:
+        names[module + b":" + listed_names] = None
 
 
 def _names(text: bytes) -> bytes:
@@ -147,11 +150,11 @@ def _dotted(words: list[bytes]) -> bytes:
     return b"".join(words[:end])
 
 
-def _texts(found: dict[bytes, None]) -> tuple[str, ...]:
-    found.pop(b"", None)
-    if not found:
+def _texts(names: dict[bytes, None]) -> tuple[str, ...]:
+    names.pop(b"", None)
+    if not names:
         return ()
-    text = b"\n".join(found).decode(errors="replace")
+    text = b"\n".join(names).decode(errors="replace")
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return tuple(text.split("\n", MAX_IMPORTS)[:MAX_IMPORTS])

@@ -1,44 +1,46 @@
-"""Where a Python import leads: through the directories that may be on the path of its file.
+"""Resolves Python imports through the directories that may be on the file's import path.
 
-Those are the ones above the file that are no packages, nearest first, then those of the projects
-in the repository and their `src`.
+These are the file's parent directories that are not packages, nearest first, then the directories
+of the repository's projects and their `src`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from agentjobs.inventory.imports.resolver import Place, below, directory_of
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.imports.resolver import Target, below, directory_of
+from agentjobs.inventory.model import ParsedManifest
 
 _SOURCE_DIRECTORIES = ("src", "lib", "python")
 
 
-class _Found(NamedTuple):
-    """Where a module's own name leads; and what comes before its members' names, if they may be
+class _Module(NamedTuple):
+    """`target` is that of the module's name; `package` is the path prefix of members that may be
     modules themselves."""
 
-    whole: Place
+    target: Target
     package: str | None = None
 
 
-class PythonFiles:
-    def __init__(self, paths: Collection[str], manifests: Mapping[str, ManifestFacts]) -> None:
-        # Modules and packages by their paths without endings.
+class PythonResolver:
+    def __init__(self, paths: Collection[str], manifests: Mapping[str, ParsedManifest]) -> None:
+        # Modules and packages by their paths without extensions.
         self._modules: dict[str, str] = {}
         self._packages: set[str] = set()
-        # Those with modules in or below them.
+        # Directories with modules in or below them.
         self._directories: set[str] = set()
-        # Whatever can stand first in an import.
-        self._tops: set[str] = set()
-        self._note_modules(paths)
-        self._note_directories()
-        projects = {directory_of(path) for path, facts in manifests.items() if _is_python(facts)}
+        # Names that an absolute import may start with.
+        self._top_names: set[str] = set()
+        self._add_modules(paths)
+        self._add_directories()
+        projects = {
+            directory_of(path) for path, manifest in manifests.items() if _is_python(manifest)
+        }
         self._roots = tuple(sorted(self._source_roots(projects)))
         self._nearest: dict[str, str] = {}
-        self._found: dict[tuple[str, str], _Found] = {}
+        self._located: dict[tuple[str, str], _Module] = {}
 
-    def _note_modules(self, paths: Collection[str]) -> None:
-        """A package is preferred to a module of its name, and both to what stands in for them."""
+    def _add_modules(self, paths: Collection[str]) -> None:
+        """A package takes precedence over a module, and both over .pyi and .pyx files."""
         files = [path for path in paths if path.endswith(".py")]
         packages = [path for path in files if f"/{path}".endswith("/__init__.py")]
         self._modules = {path[:-3]: path for path in files}
@@ -49,15 +51,15 @@ class PythonFiles:
         for path in sorted([path for path in paths if path.endswith((".pyi", ".pyx"))]):
             self._modules.setdefault(path[:-4].removesuffix("/__init__"), path)
 
-    def _note_directories(self) -> None:
+    def _add_directories(self) -> None:
         parts = [module.rpartition("/") for module in self._modules]
-        self._tops = {last for _, _, last in parts}
-        for directory in {above for above, _, _ in parts}:
-            each = directory
-            while each and each not in self._directories:
-                self._directories.add(each)
-                each, _, last = each.rpartition("/")
-                self._tops.add(last)
+        self._top_names = {last for _, _, last in parts}
+        for parent in {parent for parent, _, _ in parts}:
+            directory = parent
+            while directory and directory not in self._directories:
+                self._directories.add(directory)
+                directory, _, last = directory.rpartition("/")
+                self._top_names.add(last)
 
     def _source_roots(self, projects: set[str]) -> Iterator[str]:
         yield from projects
@@ -68,31 +70,31 @@ class PythonFiles:
 
     def scopes_of(self, path: str) -> tuple[str, str]:
         directory = directory_of(path)
-        # The mark keeps the two kinds apart.
+        # The trailing slash keeps narrow and wide scopes apart.
         return directory, self._nearest_root(directory) + "/"
 
     def is_narrow(self, name: str) -> bool:
         return name.startswith(".")
 
-    def locate(self, scope: str, name: str) -> Place:
+    def locate(self, scope: str, name: str) -> Target:
         """`name` as the finder writes it: `a.b`, `a:b,c`, `..a:b`."""
         module, _, members = name.partition(":")
         key = (scope, module)
-        found = self._found.get(key)
-        if found is None:
+        module_target = self._located.get(key)
+        if module_target is None:
             relative = module.startswith(".")
             path = self._relative(scope, module) if relative else self._absolute(scope, module)
-            found = self._found[key] = self._found_at(path, module)
-        if not members or found.package is None:
-            return found.whole
-        names = [found.package + member for member in members.split(",")]
-        inner = [self._modules[each] for each in names if each in self._modules]
+            module_target = self._located[key] = self._locate_module(path, module)
+        if not members or module_target.package is None:
+            return module_target.target
+        names = [module_target.package + member for member in members.split(",")]
+        inner = [self._modules[path] for path in names if path in self._modules]
         if not inner:
-            # `from . import a` leads to `a`, if there is nothing else.
-            is_missing = isinstance(found.whole, str) and not module.strip(".")
-            return names[0] if is_missing else found.whole
-        needs_whole = len(inner) < len(names) and isinstance(found.whole, tuple)
-        return (*inner, *found.whole) if needs_whole else tuple(inner)
+            # `from . import a` resolves to the name `a` if nothing else exists.
+            is_missing = isinstance(module_target.target, str) and not module.strip(".")
+            return names[0] if is_missing else module_target.target
+        needs_package = len(inner) < len(names) and isinstance(module_target.target, tuple)
+        return (*inner, *module_target.target) if needs_package else tuple(inner)
 
     def _relative(self, scope: str, module: str) -> str | None:
         rest = module.lstrip(".")
@@ -104,21 +106,21 @@ class PythonFiles:
 
     def _absolute(self, scope: str, module: str) -> str | None:
         top = module.partition(".")[0]
-        root = self._root_for(scope[:-1], top) if top in self._tops else None
+        root = self._root_for(scope[:-1], top) if top in self._top_names else None
         return None if root is None else below(root, module.replace(".", "/"))
 
-    def _found_at(self, path: str | None, module: str) -> _Found:
-        outside = module.partition(".")[0] or path or module
+    def _locate_module(self, path: str | None, module: str) -> _Module:
+        external = module.partition(".")[0] or path or module
         if path is None:
-            return _Found(outside)
+            return _Module(external)
         own = self._modules.get(path)
         if own is not None and path not in self._packages and "__init__" not in own:
-            return _Found((own,))
-        above = own or self._above(path, module)
-        return _Found((above,) if above else outside, f"{path}/" if path else "")
+            return _Module((own,))
+        file = own or self._parent_package(path, module)
+        return _Module((file,) if file else external, f"{path}/" if path else "")
 
     def _root_for(self, scope: str, top: str) -> str | None:
-        """The first directory on the path of the scope's files that has the name."""
+        """The first directory on the import path of the scope's files that contains the name."""
         root = scope
         while not self._has(root, top):
             if not root:
@@ -131,7 +133,7 @@ class PythonFiles:
         return path in self._modules or path in self._directories
 
     def _nearest_root(self, directory: str) -> str:
-        """The directory itself, or the first above it that is no package."""
+        """The directory, or its nearest parent that is not a package."""
         root = self._nearest.get(directory)
         if root is None:
             root = directory
@@ -140,14 +142,14 @@ class PythonFiles:
             self._nearest[directory] = root
         return root
 
-    def _above(self, path: str, module: str) -> str:
-        """The package that a module belongs to which is no Python file."""
+    def _parent_package(self, path: str, module: str) -> str:
+        """The package of a module that is not a Python file."""
         for _ in range(module.strip(".").count(".")):
             path = directory_of(path)
-            if found := self._modules.get(path):
-                return found
+            if file := self._modules.get(path):
+                return file
         return ""
 
 
-def _is_python(facts: ManifestFacts) -> bool:
-    return facts.ecosystem == "PyPI"
+def _is_python(manifest: ParsedManifest) -> bool:
+    return manifest.ecosystem == "PyPI"

@@ -1,18 +1,18 @@
-"""The text of a Python file as its tokens mean it: line ends, byte order mark, encoding."""
+"""Normalizes the text of a Python file: line ends, byte order mark, encoding."""
 
 import re
 
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-# Where a byte below 128 may be half of a character, the text is decoded before it is searched.
-# Only codecs of known cost: what a file calls its encoding is not to be trusted.
+# In these encodings a byte below 128 may be part of a character, so the text is decoded before it
+# is searched. Only codecs of known cost: the declared encoding is untrusted.
 _RECODED = re.compile(
     r"(?:big5|cp\d|euc|gb|hz|iso|johab|koi8|ks|latin|mac|shift|sjis|s_jis|tis|utf.?7|windows)",
     re.IGNORECASE,
 )
 
 
-def plain_text(content: bytes) -> bytes:
-    """Without byte order mark and carriage returns, in an encoding that leaves ASCII alone."""
+def normalize_source(content: bytes) -> bytes:
+    """Without byte order mark and carriage returns, in an encoding that preserves ASCII."""
     if content.startswith(b"\xef\xbb\xbf"):
         content = content[3:]
     if b"\r" in content:
@@ -27,7 +27,7 @@ def plain_text(content: bytes) -> bytes:
 
 
 def _encoding(content: bytes) -> str | None:
-    """What one of the first two lines says, unless it makes no difference."""
+    """The encoding declared in the first two lines, if the text must be decoded."""
     for line in content[:1000].split(b"\n")[:2]:
         cookie = _COOKIE.match(line)
         if cookie is not None:

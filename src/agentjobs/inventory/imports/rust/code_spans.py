@@ -1,4 +1,4 @@
-"""Which places of a Rust file are code, and which lie in strings or comments."""
+"""Tells which positions of a Rust file are code, not in strings or comments."""
 
 import re
 
@@ -7,7 +7,7 @@ _STRING = (
     rb"|(?<!\Wr)(?<!\W[bc]r)\"(?:[^\"\\]++|\\.)*+\")"
 )
 _CHARACTER = rb"'(?:\\[^\n][^'\n]{0,10}+|[^\\'\n\x80-\xff]|[\x80-\xff]{2,4}+)'"
-# A comment must have its end, and so must all else that the search's end could cut in two.
+# Complete tokens only: the end of the search could cut a token in two.
 _CODE = re.compile(
     rb"(?:[^\"'/#]++|//[^\n]*+\n|" + _STRING + rb"|" + _CHARACTER + rb"|'|\#++(?!\")|/(?![/*]))*+",
     re.DOTALL,
@@ -18,7 +18,7 @@ _COMMENT_EDGE = re.compile(rb"/\*|\*/")
 
 
 class RustCode:
-    """Answers for places in rising order. What lies before `at` is understood and `at` is code."""
+    """Answers for ascending positions. Everything before `at` is lexed, and `at` is code."""
 
     __slots__ = ("at", "content")
 
@@ -26,21 +26,21 @@ class RustCode:
         self.content = content
         self.at = 0
 
-    def holds(self, place: int) -> bool:
-        """Whether the place is code."""
-        while self.at < place:
-            code = _CODE.match(self.content, self.at, place)
+    def is_code(self, position: int) -> bool:
+        """True if the position is code."""
+        while self.at < position:
+            code = _CODE.match(self.content, self.at, position)
             self.at = code.end() if code is not None else self.at
-            if self.at < place:
+            if self.at < position:
                 self.at = self._token_end(self.at)
-        return self.at == place
+        return self.at == position
 
-    def skip_to(self, place: int) -> None:
-        """The caller understood everything up to here, and it ends in code."""
-        self.at = max(self.at, place)
+    def skip_to(self, position: int) -> None:
+        """The caller has lexed everything up to here, and `position` is code."""
+        self.at = max(self.at, position)
 
     def _token_end(self, begin: int) -> int:
-        """Behind what was not read as code, because the place is in it or it is rare."""
+        """The end of a token that `_CODE` does not match."""
         content = self.content
         if content.startswith(b"//", begin):
             end = content.find(b"\n", begin)
@@ -52,7 +52,7 @@ class RustCode:
             return end + 1 + len(raw[1]) if end >= 0 else len(content)
         if token := _TOKEN.match(content, begin):
             return token.end()
-        # A string without end: the rest of the file.
+        # An unterminated string extends to the end of the file.
         return len(content) if content.startswith(b'"', begin) else begin + 1
 
     def _comment_end(self, begin: int) -> int:

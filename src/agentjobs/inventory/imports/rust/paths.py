@@ -1,12 +1,12 @@
-"""Paths of a Rust `use`: its groups taken apart, its `self` and `super` counted."""
+"""Expands the groups of a Rust `use` and resolves its `self` and `super`."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 _COMMENT = re.compile(rb"//[^\n]*+|/\*[^*]*+\*/")
 _RENAMED = re.compile(rb"\sas\s+\w+")
-_PIECE = re.compile(r"[{},]|[^{},]+")
-# Longer paths lead to no other file; and groups within groups must not multiply a long one.
+_ITEM = re.compile(r"[{},]|[^{},]+")
+# Longer paths resolve to the same files, and nested groups must not multiply a long one.
 _MAX_PREFIX = 300
 
 
@@ -15,31 +15,31 @@ def expand(tree: bytes) -> Iterator[str]:
     plain = _RENAMED.sub(b"", _COMMENT.sub(b"", tree) if b"/" in tree else tree)
     text = b"".join(plain.split()).replace(b"r#", b"").decode(errors="replace")
     if "{" not in text:
-        yield _whole(text)
+        yield _without_self(text)
         return
     prefixes, last = [""], ""
-    for piece in _PIECE.findall(text):
-        if piece not in "{},":
-            last = piece
-        elif piece == "{":
+    for item in _ITEM.findall(text):
+        if item not in "{},":
+            last = item
+        elif item == "{":
             prefixes.append((prefixes[-1] + last)[:_MAX_PREFIX])
             last = ""
         else:
             if last:
-                yield _whole(prefixes[-1] + last)
+                yield _without_self(prefixes[-1] + last)
             last = ""
-            if piece == "}" and len(prefixes) > 1:
+            if item == "}" and len(prefixes) > 1:
                 prefixes.pop()
     if last:
-        yield _whole(prefixes[-1] + last)
+        yield _without_self(prefixes[-1] + last)
 
 
-def _whole(path: str) -> str:
+def _without_self(path: str) -> str:
     return path.removesuffix("::self")
 
 
-def seen_from_file(path: str, inline: Sequence[str]) -> str:
-    """`super` leads out of a module within the file before it leads out of the file."""
+def relative_to_file(path: str, inline: Sequence[str]) -> str:
+    """`super` leaves an inline module before it leaves the file."""
     if not inline or not path.startswith(("self", "super")):
         return path
     names = path.split("::")

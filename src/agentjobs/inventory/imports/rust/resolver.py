@@ -1,56 +1,57 @@
-"""Where a Rust path leads: down the modules of its crate or of another in the repository, to the
-last that has a file."""
+"""Resolves Rust paths down the modules of a crate of the repository, to the last with a file."""
 
 from collections.abc import Collection, Iterable, Mapping
 
-from agentjobs.inventory.imports.resolver import NOWHERE, Place, below, directory_of, join
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.imports.resolver import NO_TARGET, Target, below, directory_of, join
+from agentjobs.inventory.model import ParsedManifest
 
-# Files that have their modules beside them; all others have them in a directory of their name.
+# Submodules are next to these files; those of other files are in a directory of their name.
 _ROOT_FILES = ("lib.rs", "main.rs", "mod.rs")
-# Directories of a crate in which every file is a crate of its own.
-_CRATES_OF_ONE_FILE = ("tests", "examples", "benches", "bin")
-_OF_THE_LANGUAGE = frozenset({"std", "core", "alloc", "proc_macro", "test"})
-_WIDE = ("crate::", *(f"{name}::" for name in sorted(_OF_THE_LANGUAGE)))
+# Directories of a crate in which every file is a separate crate.
+_SINGLE_FILE_CRATES = ("tests", "examples", "benches", "bin")
+_STANDARD_CRATES = frozenset({"std", "core", "alloc", "proc_macro", "test"})
+_WIDE = ("crate::", *(f"{name}::" for name in sorted(_STANDARD_CRATES)))
 
 
-class RustFiles:
-    def __init__(self, paths: Collection[str], manifests: Mapping[str, ManifestFacts]) -> None:
+class RustResolver:
+    def __init__(self, paths: Collection[str], manifests: Mapping[str, ParsedManifest]) -> None:
         self._paths = paths
         self._crate_directories = {
             directory_of(path)
-            for path, facts in manifests.items()
-            if facts.ecosystem == "crates.io" and path.endswith("Cargo.toml")
+            for path, manifest in manifests.items()
+            if manifest.ecosystem == "crates.io" and path.endswith("Cargo.toml")
         }
         self._crates = {
-            facts.project.replace("-", "_"): below(directory_of(path), "src")
-            for path, facts in sorted(manifests.items(), reverse=True)
-            if facts.ecosystem == "crates.io" and facts.project and path.endswith("Cargo.toml")
+            manifest.project.replace("-", "_"): below(directory_of(path), "src")
+            for path, manifest in sorted(manifests.items(), reverse=True)
+            if manifest.ecosystem == "crates.io"
+            and manifest.project
+            and path.endswith("Cargo.toml")
         }
         self._roots: dict[str, str] = {}
 
     def scopes_of(self, path: str) -> tuple[str, str]:
-        """The file itself, as what `self` means differs for each, and the crate."""
+        """The file, because `self` differs for each file, and the crate."""
         return path, self._root_of(directory_of(path)) + "/"
 
     def is_narrow(self, name: str) -> bool:
         return not name.startswith(_WIDE)
 
-    def locate(self, scope: str, name: str) -> Place:
+    def locate(self, scope: str, name: str) -> Target:
         if name.startswith("mod:"):
             return self._declared(scope, name[4:])
         parts = name.split("::")
-        if parts[0] in _OF_THE_LANGUAGE:
+        if parts[0] in _STANDARD_CRATES:
             return parts[0]
         if parts[0] == "crate":
             return self._down_crate(scope[:-1], parts[1:])
         if parts[0] == "self":
             return self._down(self._children_of(scope), parts[1:])
         if parts[0] == "super":
-            return self._above(scope, parts)
+            return self._resolve_super(scope, parts)
         return self._named(scope, parts)
 
-    def _declared(self, scope: str, name: str) -> Place:
+    def _declared(self, scope: str, name: str) -> Target:
         name, _, file = name.partition("=")
         if file:
             path = join(directory_of(scope), file)
@@ -60,8 +61,8 @@ class RustFiles:
         found = self._module(path)
         return (found,) if found else path
 
-    def _named(self, scope: str, parts: list[str]) -> Place:
-        """A crate of the repository, a module of this file, or a crate from elsewhere."""
+    def _named(self, scope: str, parts: list[str]) -> Target:
+        """A crate of the repository, a module of this file, or an external crate."""
         if not parts[0]:
             parts = parts[1:]
         elif found := self._down(self._children_of(scope), parts):
@@ -70,10 +71,10 @@ class RustFiles:
         source = self._crates.get(name)
         if source is not None:
             return self._down_crate(source, parts[1:]) or name
-        # A type of this file, whose variants are brought in.
-        return NOWHERE if name[:1].isupper() or name == "*" else name
+        # The import of variants of a type in this file.
+        return NO_TARGET if name[:1].isupper() or name == "*" else name
 
-    def _above(self, scope: str, parts: list[str]) -> Place:
+    def _resolve_super(self, scope: str, parts: list[str]) -> Target:
         path = scope
         while parts and parts[0] == "super":
             parts = parts[1:]
@@ -82,31 +83,31 @@ class RustFiles:
                 directory = directory_of(directory)
             path = self._file_of(directory)
             if not path:
-                return NOWHERE
+                return NO_TARGET
         return self._down(self._children_of(path), parts) or (path,)
 
-    def _down_crate(self, source: str, parts: list[str]) -> Place:
+    def _down_crate(self, source: str, parts: list[str]) -> Target:
         root = self._file_of(source)
-        return self._down(source, parts) or ((root,) if root else NOWHERE)
+        return self._down(source, parts) or ((root,) if root else NO_TARGET)
 
-    def _down(self, directory: str, parts: Iterable[str]) -> Place:
-        """The deepest module with a file on the way."""
+    def _down(self, directory: str, parts: Iterable[str]) -> Target:
+        """The deepest module along the path that has a file."""
         found = ""
         for part in parts:
             inner = self._module(below(directory, part))
             if not inner:
                 break
             found, directory = inner, below(directory, part)
-        return (found,) if found else NOWHERE
+        return (found,) if found else NO_TARGET
 
     def _module(self, path: str) -> str:
-        for each in (path + ".rs", path + "/mod.rs"):
-            if each in self._paths:
-                return each
+        for file in (path + ".rs", path + "/mod.rs"):
+            if file in self._paths:
+                return file
         return ""
 
     def _file_of(self, directory: str) -> str:
-        """The file whose modules lie in the directory."""
+        """The file whose submodules are in the directory."""
         for name in _ROOT_FILES:
             if below(directory, name) in self._paths:
                 return below(directory, name)
@@ -114,18 +115,18 @@ class RustFiles:
 
     def _children_of(self, path: str) -> str:
         directory, _, name = path.rpartition("/")
-        if name in _ROOT_FILES or self._is_crate_of_one_file(directory):
+        if name in _ROOT_FILES or self._is_single_file_crate(directory):
             return directory
         return path.removesuffix(".rs")
 
-    def _is_crate_of_one_file(self, directory: str) -> bool:
+    def _is_single_file_crate(self, directory: str) -> bool:
         above, _, last = directory.rpartition("/")
         if last == "bin":
             above = directory_of(above)
-        return last in _CRATES_OF_ONE_FILE and above in self._crate_directories
+        return last in _SINGLE_FILE_CRATES and above in self._crate_directories
 
     def _root_of(self, directory: str) -> str:
-        """The directory that the modules of the crate begin in."""
+        """The source directory of the crate."""
         root = self._roots.get(directory)
         if root is None:
             root = directory

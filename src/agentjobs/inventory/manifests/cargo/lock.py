@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.inventory.manifests.cargo.workspace import OWN
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_lock_toml
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 ECOSYSTEM = "crates.io"
 
@@ -33,17 +33,17 @@ class _Crate(msgspec.Struct):
     dependencies: list[str] = []
 
 
-def read_cargo_lock(content: bytes) -> ManifestFacts:
+def read_cargo_lock(content: bytes) -> ParsedManifest:
     try:
         document, reason = parse_lock_toml(content, _BULK)
     except Unreadable as error:
-        return ManifestFacts(ECOSYSTEM, warnings=(str(error),))
+        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings((reason,) if reason else ())
     listed = document.get("package")
     entries = [*(listed if isinstance(listed, list) else []), document.get("root")]
     crates = list(_crates((each for each in entries if each is not None), warnings))
     lock, places = _locked([crate for crate in crates if crate.source], warnings)
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),
         notes=_asked(crates, places),

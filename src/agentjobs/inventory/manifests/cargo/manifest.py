@@ -15,7 +15,7 @@ from agentjobs.inventory.manifests.cargo.workspace import (
     exact_version,
 )
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_toml
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 __all__ = ["complete", "read_cargo_lock", "read_cargo_toml"]
 
@@ -30,15 +30,15 @@ _TABLES: dict[str, Scope] = {
 }
 
 
-def read_cargo_toml(content: bytes) -> ManifestFacts:
+def read_cargo_toml(content: bytes) -> ParsedManifest:
     try:
         manifest = parse_toml(content)
     except Unreadable as error:
-        return ManifestFacts(ECOSYSTEM, warnings=(str(error),))
+        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     workspace = _table(manifest, "workspace")
     package = _table(manifest, "package") or _table(manifest, "project")
     warnings = Warnings()
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=_text(package.get("name")),
         requirements=within_bounds(_requirements(manifest, warnings), warnings),

@@ -8,9 +8,9 @@ from itertools import islice
 
 import msgspec
 
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
-# Keys of `ManifestFacts.notes`; those that end in a colon are followed by a crate's name.
+# Keys of `ParsedManifest.notes`; those that end in a colon are followed by a crate's name.
 WORKSPACE = "workspace"
 SHARED = "shared:"
 OWN = "own:"
@@ -24,7 +24,7 @@ _MAX_NAMESAKES = 200
 _EXACT = re.compile(r"=\s*(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 
 
-def complete(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
+def complete(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
     """The same facts; manifests with what they inherit, lock files with their projects."""
     workspaces: dict[str, dict[str, str]] = {}
     crates: dict[str, dict[str, None]] = {}
@@ -55,7 +55,7 @@ def _nearest(workspaces: Mapping[str, dict[str, str]], directory: str) -> dict[s
     return workspaces.get(directory, {})
 
 
-def _inheriting(facts: ManifestFacts, shared: Mapping[str, str]) -> ManifestFacts:
+def _inheriting(facts: ParsedManifest, shared: Mapping[str, str]) -> ParsedManifest:
     requirements = []
     for each in facts.requirements:
         if each.specifier != INHERITED:
@@ -68,8 +68,8 @@ def _inheriting(facts: ManifestFacts, shared: Mapping[str, str]) -> ManifestFact
 
 
 def _with_roots(
-    lock: ManifestFacts, here: str, crates: Mapping[str, dict[str, None]]
-) -> ManifestFacts:
+    lock: ParsedManifest, here: str, crates: Mapping[str, dict[str, None]]
+) -> ParsedManifest:
     roots = [
         Root(_directory(here, crates.get(key.removeprefix(OWN), {})), _positions(value))
         for key, value in lock.notes.items()

@@ -12,9 +12,9 @@ import msgspec
 
 from agentjobs.inventory.manifests.bounds import within_bounds
 from agentjobs.inventory.manifests.text import Warnings
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
-# Keys of `ManifestFacts.notes`; those that end in a colon are followed by a name.
+# Keys of `ParsedManifest.notes`; those that end in a colon are followed by a name.
 VERSION = "version"
 PARENT = "parent"
 PARENT_VERSION = "parent.version"
@@ -42,7 +42,7 @@ class _Managed(msgspec.Struct, frozen=True):
     context: str = ""
 
 
-def complete(facts: Mapping[str, ManifestFacts]) -> Mapping[str, ManifestFacts]:
+def complete(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
     """The same facts with versions filled in. A requirement whose version is managed moves to the
     pom that manages it: that is the file to edit, once for all modules that inherit it."""
     poms = {path: facts[path] for path in sorted(facts) if facts[path].ecosystem == "Maven"}
@@ -95,7 +95,7 @@ def _merged(requirements: Iterable[Requirement]) -> Iterable[Requirement]:
 class _Family:
     """The poms of a repository and how they descend from each other."""
 
-    def __init__(self, poms: Mapping[str, ManifestFacts]) -> None:
+    def __init__(self, poms: Mapping[str, ParsedManifest]) -> None:
         self._poms = poms
         self._paths: dict[str, str] = {}
         for path, pom in poms.items():
@@ -223,7 +223,7 @@ class _Family:
         return None
 
 
-def _built_in(pom: ManifestFacts, name: str) -> str | None:
+def _built_in(pom: ParsedManifest, name: str) -> str | None:
     """What every pom can say of itself without defining it."""
     match name:
         case "version":

@@ -18,7 +18,7 @@ from agentjobs.inventory.manifests.maven.inheritance import (
 )
 from agentjobs.inventory.manifests.maven.xml_tree import Element, read_xml
 from agentjobs.inventory.manifests.text import Warnings
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 __all__ = ["complete", "read_pom"]
 
@@ -28,12 +28,12 @@ ECOSYSTEM = "Maven"
 _SCOPES: dict[str, Scope] = {"test": "dev", "provided": "optional"}
 
 
-def read_pom(content: bytes) -> ManifestFacts:
+def read_pom(content: bytes) -> ParsedManifest:
     root, reasons = read_xml(content)
     warnings = Warnings(tuple(reasons))
     if root is None or root.name != "project":
         warnings.add("no <project> in it: not a Maven project")
-        return ManifestFacts(ECOSYSTEM, warnings=warnings.all())
+        return ParsedManifest(ECOSYSTEM, warnings=warnings.all())
     bodies, asleep = [root], list[Element]()
     for profile in root.each("profiles", "profile"):
         activation = profile.first("activation")
@@ -41,7 +41,7 @@ def read_pom(content: bytes) -> ManifestFacts:
         (bodies if is_active else asleep).append(profile)
     requirements = [r for body in bodies for r in _requirements(body, warnings)]
     requirements += [_as_optional(r) for body in asleep for r in _requirements(body, warnings)]
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=_project(root),
         requirements=within_bounds(requirements, warnings),

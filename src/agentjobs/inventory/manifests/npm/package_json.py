@@ -5,7 +5,7 @@ import msgspec
 from agentjobs.inventory.manifests.bounds import within_bounds
 from agentjobs.inventory.manifests.npm.ranges import ECOSYSTEM, Sections, decoded, requirements
 from agentjobs.inventory.manifests.text import Warnings, parse_json
-from agentjobs.inventory.model import ManifestFacts
+from agentjobs.inventory.model import ParsedManifest
 
 
 class _Package(Sections):
@@ -16,11 +16,11 @@ class _Package(Sections):
 _PACKAGE = msgspec.json.Decoder(_Package)
 
 
-def read_package_json(content: bytes) -> ManifestFacts:
+def read_package_json(content: bytes) -> ParsedManifest:
     package = parse_json(content, _PACKAGE)
     warnings = Warnings()
     name = decoded(package.name, "name", warnings)
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=name if isinstance(name, str) else "",
         requirements=within_bounds(requirements(package, warnings), warnings),

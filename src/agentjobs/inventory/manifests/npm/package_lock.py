@@ -20,7 +20,7 @@ from agentjobs.inventory.manifests.npm.ranges import (
     strings,
 )
 from agentjobs.inventory.manifests.text import MAX_DEPTH, Warnings, parse_json
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
 _NODE_MODULES = "node_modules/"
 _MAX_KEY = 2048
@@ -64,7 +64,7 @@ _NESTED = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _Places = dict[str, _Place]
 
 
-def read_package_lock(content: bytes) -> ManifestFacts:
+def read_package_lock(content: bytes) -> ParsedManifest:
     document = parse_json(content, _DOCUMENT)
     warnings = Warnings()
     is_flat = document.packages is not None
@@ -86,7 +86,7 @@ def read_package_lock(content: bytes) -> ManifestFacts:
             lock.require(key, required)
         else:
             roots.append(Root(place.directory, tuple(dict.fromkeys(required))))
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         requirements=within_bounds(_asked(places, warnings), warnings) if is_flat else (),
         packages=lock.packages(),

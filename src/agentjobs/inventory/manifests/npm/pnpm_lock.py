@@ -17,7 +17,7 @@ from agentjobs.inventory.manifests.npm.ranges import (
 from agentjobs.inventory.manifests.npm.yaml_lines import read_block
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
 # Attributes of a package (never names: those stand deeper) that take much room.
 _BULK = re.compile(
@@ -31,7 +31,7 @@ _SECTIONS: tuple[tuple[str, Scope], ...] = (
 )
 
 
-def read_pnpm_lock(content: bytes) -> ManifestFacts:
+def read_pnpm_lock(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     document = read_block(_BULK.sub("", text))
     if document is None:
@@ -48,7 +48,7 @@ def read_pnpm_lock(content: bytes) -> ManifestFacts:
     for key, entry in entries.items():
         lock.require(key, _required(lock, entry))
     projects = _table(document, "importers") or {".": document}
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         requirements=within_bounds(
             (r for project in projects.values() for r in _asked(project)), lock.warnings

@@ -22,7 +22,7 @@ from agentjobs.inventory.manifests.npm.ranges import (
 from agentjobs.inventory.manifests.npm.yaml_lines import MAX_CHARACTERS, read_block
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
-from agentjobs.inventory.model import ManifestFacts, Root
+from agentjobs.inventory.model import ParsedManifest, Root
 
 _BULK_1 = re.compile(r"^  (?:resolved|integrity) [^\n]*\n", re.MULTILINE)
 _BULK_2 = re.compile(r"^  (?:checksum|languageName|linkType|conditions): [^\n]*\n", re.MULTILINE)
@@ -47,7 +47,7 @@ class _Entry(msgspec.Struct):
     is_local: bool = False
 
 
-def read_yarn_lock(content: bytes) -> ManifestFacts:
+def read_yarn_lock(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     is_first = "\n__metadata:" not in f"\n{text}"
@@ -69,7 +69,7 @@ def read_yarn_lock(content: bytes) -> ManifestFacts:
         for name, wanted in entry.requires
         if not is_local(wanted)
     )
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         requirements=within_bounds(asked, warnings),
         packages=lock.packages(),

@@ -7,7 +7,7 @@ import msgspec
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, exact_version, normalized
 from agentjobs.inventory.manifests.text import Warnings, parse_json
-from agentjobs.inventory.model import ManifestFacts, Root, Scope
+from agentjobs.inventory.model import ParsedManifest, Root, Scope
 
 
 class _Entry(msgspec.Struct):
@@ -24,14 +24,14 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 _ENTRY = msgspec.json.Decoder(_Entry)
 
 
-def read_pipfile_lock(content: bytes) -> ManifestFacts:
+def read_pipfile_lock(content: bytes) -> ParsedManifest:
     document = parse_json(content, _DOCUMENT)
     lock = Lock(Warnings())
     direct = [
         *_add(lock, document.default, "runtime"),
         *_add(lock, document.develop, "dev"),
     ]
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),
         roots=(Root("", tuple(dict.fromkeys(direct))),) if direct else (),

@@ -6,12 +6,12 @@ from typing import Any
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, is_version, normalized
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
-from agentjobs.inventory.model import ManifestFacts, Scope
+from agentjobs.inventory.model import ParsedManifest, Scope
 
 _BULK = re.compile(rb'^    \{ ?(?:file|url) = "[^\n]*\},?\r?\n', re.MULTILINE)
 
 
-def read_poetry_lock(content: bytes) -> ManifestFacts:
+def read_poetry_lock(content: bytes) -> ParsedManifest:
     document, reason = parse_lock_toml(content, _BULK)
     lock = Lock(Warnings((reason,) if reason else ()))
     entries = document.get("package")
@@ -23,7 +23,7 @@ def read_poetry_lock(content: bytes) -> ManifestFacts:
         wanted = entry.get("dependencies")
         names = [normalized(name) for name in wanted] if isinstance(wanted, dict) else []
         lock.require(_key(entry), (at for name in names for at in lock.named(name)))
-    return ManifestFacts(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
+    return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
 
 
 def _add(lock: Lock, entry: dict[str, Any]) -> None:

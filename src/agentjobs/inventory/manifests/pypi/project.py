@@ -13,14 +13,14 @@ from agentjobs.inventory.manifests.pypi.names import (
     parse_requirements,
 )
 from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode, parse_toml
-from agentjobs.inventory.model import ManifestFacts, Requirement, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 _MAX_SETUP_BYTES = 1 << 20
 # The parser takes time by the square of the lines it does not understand.
 _MAX_SETUP_LINES = 5_000
 
 
-def read_pyproject(content: bytes) -> ManifestFacts:
+def read_pyproject(content: bytes) -> ParsedManifest:
     document = parse_toml(content)
     warnings = Warnings()
     project, tool = _table(document, "project"), _table(document, "tool")
@@ -34,7 +34,7 @@ def read_pyproject(content: bytes) -> ManifestFacts:
         ),
         *_of_poetry(poetry, warnings),
     ]
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=_name(project) or _name(poetry),
         requirements=within_bounds((r for r in requirements if r.name not in local), warnings),
@@ -43,7 +43,7 @@ def read_pyproject(content: bytes) -> ManifestFacts:
     )
 
 
-def read_pipfile(content: bytes) -> ManifestFacts:
+def read_pipfile(content: bytes) -> ParsedManifest:
     document = parse_toml(content)
     warnings = Warnings()
     requirements = [
@@ -51,10 +51,10 @@ def read_pipfile(content: bytes) -> ManifestFacts:
         *_of_table(_table(document, "dev-packages"), "dev", "dev-packages", warnings),
     ]
     kept = within_bounds(requirements, warnings)
-    return ManifestFacts(ECOSYSTEM, requirements=kept, warnings=warnings.all())
+    return ParsedManifest(ECOSYSTEM, requirements=kept, warnings=warnings.all())
 
 
-def read_setup_cfg(content: bytes) -> ManifestFacts:
+def read_setup_cfg(content: bytes) -> ParsedManifest:
     if len(content) > _MAX_SETUP_BYTES:
         raise Unreadable(f"larger than {_MAX_SETUP_BYTES >> 20} MiB: no setup.cfg is")
     if content.count(b"\n") + content.count(b"\r") > _MAX_SETUP_LINES:
@@ -73,7 +73,7 @@ def read_setup_cfg(content: bytes) -> ManifestFacts:
             where = f"extras_require {extra[:100]}"
             requirements += parse_requirements(_words(value), "optional", where, warnings)
     name = parser.get("metadata", "name", fallback="")
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=normalized(name) if is_name(name) else "",
         requirements=within_bounds(requirements, warnings),

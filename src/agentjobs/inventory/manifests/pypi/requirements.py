@@ -16,7 +16,7 @@ from agentjobs.inventory.manifests.pypi.names import (
     parse_requirement,
 )
 from agentjobs.inventory.manifests.text import Warnings, decode
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$")
 # What follows the requirement itself: hashes and settings of its build.
@@ -38,7 +38,7 @@ class _Line(msgspec.Struct):
     parents: list[str] | None = None
 
 
-def read_requirements(content: bytes) -> ManifestFacts:
+def read_requirements(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     found: list[tuple[Requirement, list[str] | None]] = []
@@ -58,7 +58,7 @@ def read_requirements(content: bytes) -> ManifestFacts:
         warnings.add(f"{first}{more}: no requirement that pip would read")
     requirements = within_bounds((requirement for requirement, _ in found), warnings)
     if all(parents is None for _, parents in found):
-        return ManifestFacts(ECOSYSTEM, requirements=requirements, warnings=warnings.all())
+        return ParsedManifest(ECOSYSTEM, requirements=requirements, warnings=warnings.all())
     return _compiled(found, requirements, warnings)
 
 
@@ -66,7 +66,7 @@ def _compiled(
     found: list[tuple[Requirement, list[str] | None]],
     requirements: tuple[Requirement, ...],
     warnings: Warnings,
-) -> ManifestFacts:
+) -> ParsedManifest:
     """A parent that is not in the file is a project or a file of requirements: what it asks for is
     direct. So is what no comment speaks of."""
     lock = Lock(warnings)
@@ -83,7 +83,7 @@ def _compiled(
             indirect.add(requirement.name)
         if position is not None:
             lock.require_by((at for name in parents or () for at in lock.named(name)), position)
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         requirements=tuple(r for r in requirements if r.name not in indirect),
         packages=lock.packages(),

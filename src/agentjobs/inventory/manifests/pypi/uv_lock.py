@@ -13,7 +13,7 @@ from agentjobs.inventory.manifests.pypi.names import (
     normalized,
 )
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
-from agentjobs.inventory.model import ManifestFacts, Requirement, Root, Scope
+from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
 # Where files lie and what they hash to.
 _BULK = re.compile(rb'^(?:    \{ (?:url|path) = "[^\n]*\},?|sdist = \{[^\n]*\})\r?\n', re.MULTILINE)
@@ -22,7 +22,7 @@ _BULK = re.compile(rb'^(?:    \{ (?:url|path) = "[^\n]*\},?|sdist = \{[^\n]*\})\
 _LOCAL = ("editable", "virtual", "directory")
 
 
-def read_uv_lock(content: bytes) -> ManifestFacts:
+def read_uv_lock(content: bytes) -> ParsedManifest:
     document, reason = parse_lock_toml(content, _BULK)
     warnings = Warnings((reason,) if reason else ())
     entries = [each for each in _list(document.get("package")) if isinstance(each, dict)]
@@ -36,7 +36,7 @@ def read_uv_lock(content: bytes) -> ManifestFacts:
             projects.append((directory, entry))
     for entry in entries:
         lock.require(_key(entry), (at for at in _required(lock, entry)))
-    return ManifestFacts(
+    return ParsedManifest(
         ECOSYSTEM,
         project=next((str(e.get("name", "")) for at, e in projects if not at), ""),
         requirements=within_bounds((r for _, e in projects for r in _requirements(e)), warnings),

@@ -1,4 +1,4 @@
-"""/repos/{full_name}/graph: the neighbours of a module or package in the dependency graph."""
+"""/repos/{full_name}/graph: the neighbors of a module or package in the dependency graph."""
 
 import asyncio
 from typing import Any
@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
 from agentjobs.inventory.dependencies import DependencyView, list_dependencies
-from agentjobs.inventory.graph_views import Module, around, most_imported, search_modules
+from agentjobs.inventory.graph_views import Module, find_neighborhood, most_imported, search_modules
 from agentjobs.inventory.model import ModuleGraph
-from agentjobs.inventory.package_neighbors import package_neighbours
+from agentjobs.inventory.package_neighbors import find_package_neighbors
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import Routes
@@ -63,28 +63,30 @@ async def _module_page(
     request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
 ) -> Response:
     name, external = asked.node or asked.external, not asked.node
-    neighbours = await asyncio.to_thread(around, graph, name, external=external, most=_MAX_LISTED)
-    if neighbours is None:
+    neighbors = await asyncio.to_thread(
+        find_neighborhood, graph, name, external=external, limit=_MAX_LISTED
+    )
+    if neighbors is None:
         problem = Problem("not_found", "The indexed commit has no module with this name.")
         overview = await _overview(request, repo, graph)
         return await _page(request, repo, asked, problem=problem, **overview)
-    view = await asyncio.to_thread(module_view, _path(request, repo), neighbours)
+    view = await asyncio.to_thread(module_view, _path(request, repo), neighbors)
     return await _page(request, repo, asked, view=view)
 
 
 async def _package_page(request: PageRequest, repo: RepoView, asked: _Query) -> Response:
-    neighbours = await package_neighbours(request.db, repo.id, asked.ecosystem, asked.package)
-    if neighbours is None:
+    neighbors = await find_package_neighbors(request.db, repo.id, asked.ecosystem, asked.package)
+    if neighbors is None:
         problem = Problem("not_found", "The indexed commit does not depend on this package.")
         return await _page(request, repo, asked, problem=problem)
-    rows = (*neighbours.itself, *neighbours.asked)
+    rows = (*neighbors.itself, *neighbors.dependencies)
     known = await advisories_of(request.db, repo.id, rows)
     vulnerable = frozenset(one.name for one in rows if one.position in known)
     path = _path(request, repo)
     view = await asyncio.to_thread(
-        package_view, path, asked.ecosystem, asked.package, neighbours, vulnerable
+        package_view, path, asked.ecosystem, asked.package, neighbors, vulnerable
     )
-    itself = [(one, known.get(one.position, [])) for one in neighbours.itself]
+    itself = [(one, known.get(one.position, [])) for one in neighbors.itself]
     return await _page(request, repo, asked, view=view, itself=itself[:_MAX_RESULTS])
 
 
@@ -92,7 +94,7 @@ async def _results_page(
     request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
 ) -> Response:
     path = _path(request, repo)
-    modules = await asyncio.to_thread(search_modules, graph, asked.q, most=_MAX_RESULTS)
+    modules = await asyncio.to_thread(search_modules, graph, asked.q, limit=_MAX_RESULTS)
     packages = await list_dependencies(request.db, repo.id, search=asked.q, limit=10 * _MAX_RESULTS)
     names = dict.fromkeys((one.ecosystem, one.name) for one in packages)
     results = [

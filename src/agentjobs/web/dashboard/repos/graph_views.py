@@ -1,4 +1,4 @@
-"""Turns the neighbours of a module or package into a picture and lists. Pure functions."""
+"""Turns the neighbors of a module or package into a picture and lists. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
@@ -7,8 +7,8 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.graph_views import Neighbour, Neighbourhood
-from agentjobs.inventory.package_neighbors import PackageNeighbours
+from agentjobs.inventory.graph_views import Neighbor, Neighborhood
+from agentjobs.inventory.package_neighbors import PackageNeighbors
 from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
 
 _MAX_DRAWN = 20
@@ -17,7 +17,7 @@ _RESERVED_EXTERNALS = 7
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """`total` includes neighbours that are not in `nodes`; `none` is shown if there are none."""
+    """`total` includes neighbors that are not in `nodes`; `none` is shown if there are none."""
 
     id: str
     title: str
@@ -45,49 +45,49 @@ def address_of_package(path: str, ecosystem: str, name: str) -> str:
     return _with_query(path, ecosystem=ecosystem, package=name)
 
 
-def module_view(path: str, neighbours: Neighbourhood) -> GraphView:
-    importers = _nodes(path, neighbours.importers.shown)
-    imported = _nodes(path, neighbours.imported.shown)
-    externals = _nodes(path, neighbours.externals.shown)
+def module_view(path: str, neighbors: Neighborhood) -> GraphView:
+    importers = _nodes(path, neighbors.importers.shown)
+    imported = _nodes(path, neighbors.imported.shown)
+    externals = _nodes(path, neighbors.externals.shown)
     lists = [
         NodeList(
             "importers",
             "Imported by",
             importers,
-            neighbours.importers.total,
+            neighbors.importers.total,
             "No file imports this module.",
         )
     ]
-    if not neighbours.external:
+    if not neighbors.external:
         lists += [
-            NodeList("imported", "Imports", imported, neighbours.imported.total, "No other file."),
+            NodeList("imported", "Imports", imported, neighbors.imported.total, "No other file."),
             NodeList(
                 "externals",
                 "External imports",
                 # The list's title already says so.
-                tuple(msgspec.structs.replace(neighbour, note="") for neighbour in externals),
-                neighbours.externals.total,
+                tuple(msgspec.structs.replace(neighbor, note="") for neighbor in externals),
+                neighbors.externals.total,
                 "Nothing.",
             ),
         ]
     files, others = _select_drawn(imported, externals)
     drawn = len(files) + len(others)
     picture = Picture(
-        title=f"What imports {neighbours.name}, and what it imports",
-        centre=Node(neighbours.name, kind="external" if neighbours.external else "plain"),
+        title=f"What imports {neighbors.name}, and what it imports",
+        centre=Node(neighbors.name, kind="external" if neighbors.external else "plain"),
         left=importers[:_MAX_DRAWN],
         right=(*files, *others),
-        more_left=max(neighbours.importers.total - _MAX_DRAWN, 0),
-        more_right=neighbours.imported.total + neighbours.externals.total - drawn,
+        more_left=max(neighbors.importers.total - _MAX_DRAWN, 0),
+        more_right=neighbors.imported.total + neighbors.externals.total - drawn,
         more_left_href="#importers",
-        more_right_href="#imported" if neighbours.imported.total > len(files) else "#externals",
+        more_right_href="#imported" if neighbors.imported.total > len(files) else "#externals",
     )
-    kind = "external module" if neighbours.external else "module"
-    return GraphView(neighbours.name, kind, draw(picture), tuple(lists))
+    kind = "external module" if neighbors.external else "module"
+    return GraphView(neighbors.name, kind, draw(picture), tuple(lists))
 
 
 def package_view(
-    path: str, ecosystem: str, name: str, neighbours: PackageNeighbours, vulnerable: frozenset[str]
+    path: str, ecosystem: str, name: str, neighbors: PackageNeighbors, vulnerable: frozenset[str]
 ) -> GraphView:
     """`vulnerable` holds the names of packages with known vulnerabilities."""
     manifests = tuple(
@@ -95,14 +95,14 @@ def package_view(
             manifest,
             f"{path.removesuffix('/graph')}/dependencies?{urlencode({'manifest': manifest})}",
         )
-        for manifest in neighbours.manifests
+        for manifest in neighbors.manifests
     )
     dependents = tuple(
-        _package(path, ecosystem, dependent, vulnerable) for dependent in neighbours.askers
+        _package(path, ecosystem, dependent, vulnerable) for dependent in neighbors.dependents
     )
     dependencies = tuple(
-        _package(path, ecosystem, neighbour.name, vulnerable, neighbour.version or "")
-        for neighbour in neighbours.asked
+        _package(path, ecosystem, neighbor.name, vulnerable, neighbor.version or "")
+        for neighbor in neighbors.dependencies
     )
     left = (*manifests, *dependents)
     picture = Picture(
@@ -110,7 +110,7 @@ def package_view(
         centre=Node(
             name,
             kind="bad" if name in vulnerable else "plain",
-            note=_versions(neighbours.itself),
+            note=_versions(neighbors.itself),
         ),
         left=left[:_MAX_DRAWN],
         right=dependencies[:_MAX_DRAWN],
@@ -139,15 +139,15 @@ def _with_query(path: str, **query: str) -> str:
     return f"{path}?{urlencode(query, errors='replace')}"
 
 
-def _nodes(path: str, neighbours: Iterable[Neighbour]) -> tuple[Node, ...]:
+def _nodes(path: str, neighbors: Iterable[Neighbor]) -> tuple[Node, ...]:
     return tuple(
         Node(
-            neighbour.name,
-            address_of_module(path, neighbour.name, external=neighbour.external),
-            "external" if neighbour.external else "plain",
-            "external" if neighbour.external else "",
+            neighbor.name,
+            address_of_module(path, neighbor.name, external=neighbor.external),
+            "external" if neighbor.external else "plain",
+            "external" if neighbor.external else "",
         )
-        for neighbour in neighbours
+        for neighbor in neighbors
     )
 
 
@@ -169,4 +169,4 @@ def _package(
 
 
 def _versions(rows: Iterable[DependencyView]) -> str:
-    return ", ".join(dict.fromkeys(neighbour.version for neighbour in rows if neighbour.version))
+    return ", ".join(dict.fromkeys(neighbor.version for neighbor in rows if neighbor.version))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.inventory.index.lines import LineCounter, count_lines
+from agentjobs.inventory.index.analysis import LineCounter, count_lines
 
 
 @pytest.mark.parametrize(

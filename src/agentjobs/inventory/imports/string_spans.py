@@ -1,27 +1,27 @@
-"""Strings between single or double quotes, whose line may go on behind a backslash."""
+"""Ends of single- and double-quoted strings, which may continue after a backslash."""
 
 import re
 
-# The group is the quote at its end, if it has one.
+# The group is the closing quote, if there is one.
 _STRING = re.compile(rb"\"(?:[^\"\\\n]++|\\.)*+(\")?|'(?:[^'\\\n]++|\\.)*+(')?", re.DOTALL)
 
 
-class Strings:
-    """Where strings end. However many in a file have no end, each place is read once for them.
+class StringSpans:
+    """Finds the ends of strings in linear time, even if many strings are unterminated.
 
-    A quote within a string that has no end is escaped: a string from there would have none either.
+    A quote inside an unterminated string starts an unterminated string, too.
     """
 
     __slots__ = ("_broken", "_content", "broken_until")
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        # For each kind of quote: before this place, none begins a string.
+        # For each kind of quote: none before this position starts a terminated string.
         self._broken = {ord('"'): 0, ord("'"): 0}
         self.broken_until = 0
 
     def end(self, begin: int) -> int:
-        """Behind the string, or behind its quote if that begins none."""
+        """The end of the string, or of the quote if the string is unterminated."""
         quote = self._content[begin]
         if begin < self._broken[quote]:
             return begin + 1
