@@ -50,7 +50,7 @@ async def _measure(yard: Yard) -> list[dict[str, Any]]:
     workspaces = _workspaces(yard)
 
     async def warm(number: int) -> float:
-        await workspaces.settle()
+        await workspaces.wait_until_idle()
         return await _checkouts(workspaces, yard.commit, number)
 
     async def copied(number: int) -> float:

@@ -15,7 +15,7 @@ from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.watcher_choice import watch_of
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import Door, Sandbox, SandboxReport
+from agentjobs.sandbox.protocol import Sandbox, SandboxPort, SandboxReport
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import AgentTable
 
@@ -72,14 +72,14 @@ async def drive(
         timeout_seconds=timeout_seconds,
         slot=0,
     )
-    door = Door(
-        port=GATEWAY_PORT,
+    port = SandboxPort(
+        number=GATEWAY_PORT,
         protocol=gateway.protocol,
         environment=model_environment(agent, assigned, gateway.token),
     )
     watch, log = watch_of(agent), bytearray()
     report = await sandbox.run(
-        dataclasses.replace(prepared, doors=(door,)), lambda data: log.extend(watch.feed(data))
+        dataclasses.replace(prepared, ports=(port,)), lambda data: log.extend(watch.feed(data))
     )
     log.extend(watch.end())
     return Driven(

@@ -1,4 +1,4 @@
-"""The least sandbox that has a network of its own, for tests of what leads out of one."""
+"""A minimal sandbox with its own network namespace, for tests of ports."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ _GATE = 'echo up; read -r go; exec "$@"'
 
 
 class BareSandbox:
-    """It waits for `run`, so that a test can open its doors first."""
+    """The command waits for `run`, so that a test can open ports first."""
 
     def __init__(self, process: asyncio.subprocess.Process, init_pid: int) -> None:
         self.init_pid = init_pid
         self._process = process
 
     async def run(self) -> str:
-        """Let the command begin; what it printed, both streams merged."""
+        """Start the command and return its output, both streams merged."""
         output, _ = await asyncio.wait_for(self._process.communicate(b"go\n"), 60)
         return output.decode()
 

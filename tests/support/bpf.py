@@ -1,4 +1,4 @@
-"""A reader of classic BPF programs, as the kernel would run them on a system call."""
+"""An interpreter for classic BPF programs, as the kernel runs them on a system call."""
 
 import struct
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _INSTRUCTION = struct.Struct("=HBBI")
 
 
 def verdict(program: bytes, architecture: int, number: int, arguments: Sequence[int] = ()) -> int:
-    """What the program answers; it must come to an end, and stay inside itself."""
+    """The action that the program returns. It must end and stay within its bounds."""
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=iIQ6Q", number, architecture, 0, *padded)
     instructions = list(_INSTRUCTION.iter_unpack(program))

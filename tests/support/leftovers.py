@@ -1,4 +1,4 @@
-"""What agents may have left on the machine, looked for from outside: processes, mounts, files."""
+"""Finds what agents left on the machine: processes, mounts, cgroups and files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Traces:
-    """`mark` is in the environment of every agent; `uids` are nobody else's.
+    """`mark` is in the environment of every agent; only agents have `uids`.
 
     `known` are the names in the root of the repository, `outside` is the service's temporary
     directory.
@@ -34,7 +34,7 @@ class Traces:
             try:
                 process = _Process.read(entry)
             except OSError:
-                continue  # gone by now, or not ours to look into
+                continue  # ended, or not readable
             is_sandbox = process.parent == self.service_pid and b"bwrap" in process.command
             if is_sandbox or process.uid in self.uids or self.mark in process.environment:
                 yield process.command
@@ -49,7 +49,7 @@ class Traces:
         return Path("/sys/fs/cgroup").rglob(f"sandbox-{self.service_pid}-*")
 
     def _directories(self) -> Iterator[Path]:
-        """Copies for the next job are the service's own: they hold the repository and no more."""
+        """Excludes copies for the next job, which contain only the repository."""
         yield from self.data_dir.glob("mirrors/*/incoming-*")
         for directory in self.data_dir.glob("workspaces/sessions/*/*"):
             yield from _others(directory, frozenset({"tree", "index"}))

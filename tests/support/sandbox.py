@@ -1,4 +1,4 @@
-"""What the suites of the sandbox share: a prepared task, collected output, processes by a mark."""
+"""A harness for sandbox tests: a prepared task, its output, and processes found by a marker."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from typing import Any
 from agentjobs.sandbox.protocol import Sandbox, SandboxReport, SandboxTask
 
 
-class Room:
-    """A workspace and a run directory below a directory that only its owner may enter."""
+class SandboxHarness:
+    """A sandbox with a workspace and a run directory below a private directory."""
 
     def __init__(self, sandbox: Sandbox, base: Path, slot: int = 0) -> None:
         self.sandbox = sandbox
@@ -54,31 +54,31 @@ class Room:
     def receive(self, chunk: bytes) -> None:
         self.output += chunk
 
-    async def heard(self, words: bytes) -> None:
-        await eventually(lambda: words in self.output)
+    async def wait_for_output(self, text: bytes) -> None:
+        await eventually(lambda: text in self.output)
 
 
-class Mark:
-    """A word for a command line, by which a test finds all processes that carry it."""
+class ProcessMarker:
+    """A unique argument by which a test finds all processes that have it."""
 
     def __init__(self) -> None:
-        self.word = f"mark-{secrets.token_hex(8)}"
+        self.text = f"marker-{secrets.token_hex(8)}"
 
     def sleeper(self) -> str:
-        """A command that lives on for long; `sh -c` keeps the mark in its arguments."""
-        return f"sh -c 'while :; do sleep 1000; done' {self.word}"
+        """A command that does not end; `sh -c` keeps the marker in its arguments."""
+        return f"sh -c 'while :; do sleep 1000; done' {self.text}"
 
     def processes(self) -> list[int]:
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
                     command = (entry / "cmdline").read_bytes()
                 except OSError:
                     continue
-                if self.word.encode() in command:
-                    found.append(int(entry.name))
-        return found
+                if self.text.encode() in command:
+                    pids.append(int(entry.name))
+        return pids
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:

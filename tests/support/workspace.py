@@ -1,4 +1,4 @@
-"""A repository on a git server, and the workspace room set up on it, for tests."""
+"""A harness for workspace tests: a repository on a git server, mirrors and workspaces."""
 
 import atexit
 import functools
@@ -39,21 +39,21 @@ FILES = {
 
 
 def run_git(directory: Path, *arguments: str, check: bool = True) -> str:
-    """The reference: plain git, as a person at the keyboard would use it."""
-    done = subprocess.run(
+    """Run plain git, as a user would."""
+    result = subprocess.run(
         ["git", "-c", "safe.directory=*", *arguments],
         cwd=directory,
         env=ENVIRONMENT,
         capture_output=True,
         check=False,
     )
-    assert not check or done.returncode == 0, done.stderr.decode("utf-8", "replace")
-    return done.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+    assert not check or result.returncode == 0, result.stderr.decode("utf-8", "replace")
+    return result.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A bare repository that a server offers, and a clone of it to write from."""
+    """A bare repository that the server offers, and a clone to push from."""
 
     bare: Path
     clone: Path
@@ -80,7 +80,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class House:
+class WorkspaceHarness:
     root: Path
     origin: Origin
     server: OriginServer
@@ -96,7 +96,7 @@ class House:
         return self.mirrors.path(REPO)
 
     async def head(self, branch: str = "main") -> str:
-        return await self.mirrors.commit_of(REPO, self.remote, branch=branch, known_head=None)
+        return await self.mirrors.fetch_commit(REPO, self.remote, branch=branch, known_head=None)
 
     @asynccontextmanager
     async def checkout(self, owner_uid: int | None = None) -> AsyncIterator[Checkout]:
@@ -117,30 +117,30 @@ class House:
         )
 
     def changed(self, commit: str) -> list[str]:
-        """What a commit changes, as `git diff --raw` words: 'A 100644 path'."""
+        """The changes of a commit, as 'A 100644 path'."""
         raw = run_git(self.mirror, "diff-tree", "-r", "--no-renames", "-z", f"{commit}^", commit)
         fields = iter(raw.split("\0"))
-        found = []
+        changes = []
         for description in fields:
             if description:
-                words = description.split(" ")
-                found.append(f"{words[4]} {words[1]} {next(fields)}")
-        return sorted(found)
+                columns = description.split(" ")
+                changes.append(f"{columns[4]} {columns[1]} {next(fields)}")
+        return sorted(changes)
 
 
 @contextmanager
-def open_house(root: Path) -> Iterator[House]:
-    shutil.copytree(_furnished(), root, dirs_exist_ok=True, symlinks=True)
+def workspace_harness(root: Path) -> Iterator[WorkspaceHarness]:
+    shutil.copytree(_create_repository(), root, dirs_exist_ok=True, symlinks=True)
     origin = Origin(root / "served" / "origin.git", root / "clone")
     mirrors = Mirrors(root / "data" / "mirrors")
     workspaces = Workspaces(root / "data" / "workspaces", mirrors)
     with origin_server(root / "served") as server:
-        yield House(root, origin, server, mirrors, workspaces)
+        yield WorkspaceHarness(root, origin, server, mirrors, workspaces)
 
 
 @functools.cache
-def _furnished() -> Path:
-    """The first commit, made once and copied for each test."""
+def _create_repository() -> Path:
+    """A repository with one commit, created once and copied for each test."""
     root = Path(tempfile.mkdtemp(prefix="agentjobs-tests-"))
     atexit.register(shutil.rmtree, root)
     bare, clone = root / "served" / "origin.git", root / "clone"

@@ -1,6 +1,6 @@
 """A real smart HTTP git server on loopback for the workspace: `git http-backend` in a thread.
 
-It can be told to misbehave (refuse, redirect), which the service's own server cannot.
+Tests can make it refuse or redirect, which the service's own server cannot.
 """
 
 import os
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 
 class OriginServer(ThreadingHTTPServer):
-    """Serves every bare repository under a directory; remembers which requests came."""
+    """Serves every bare repository below a directory and records requests."""
 
     daemon_threads = True
 
@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self._body())
 
     def log_message(self, *_: object) -> None:
-        """The test looks at `requests` instead."""
+        """Tests read `requests` instead."""
 
     def _serve(self, body: bytes) -> None:
         server = self.server

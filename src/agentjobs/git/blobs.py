@@ -1,4 +1,4 @@
-"""Reading many blobs through one `git cat-file --batch`, in pieces, in bounded memory.
+"""Reads many blobs through one `git cat-file --batch`, in pieces and bounded memory.
 
 Knows the batch protocol, not what the bytes mean.
 """
@@ -16,7 +16,7 @@ IDS_PER_WRITE = 1_000
 
 
 class MissingObject(GitError):
-    """The git directory lacks an object that it should hold."""
+    """The git directory lacks an object that it should contain."""
 
     def __init__(self, description: str) -> None:
         super().__init__(("cat-file", "--batch"), 1, f"fatal: {description}")
@@ -25,7 +25,7 @@ class MissingObject(GitError):
 async def blob_pieces(
     git_dir: Path, object_ids: Sequence[str], *, environment: Mapping[str, str] | None = None
 ) -> AsyncGenerator[tuple[bytes, bool], None]:
-    """The content of each blob in the order asked; the flag marks a blob's last piece."""
+    """The content of each blob in order; the flag marks a blob's last piece."""
     process = await open_git(
         "cat-file",
         "--batch",
@@ -35,23 +35,23 @@ async def blob_pieces(
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdout is not None
-    feeding = asyncio.create_task(_feed(process, object_ids))
+    feeder = asyncio.create_task(_feed(process, object_ids))
     parser = BatchParser()
     try:
         while chunk := await process.stdout.read(STREAM_BUFFER_BYTES):
             for piece in parser.pieces(chunk):
                 yield piece
-        if parser.finished != len(object_ids):
-            raise MissingObject(f"{parser.finished} of {len(object_ids)} blobs were read")
+        if parser.blob_count != len(object_ids):
+            raise MissingObject(f"{parser.blob_count} of {len(object_ids)} blobs were read")
     finally:
-        feeding.cancel()
+        feeder.cancel()
         await stop_git(process)
 
 
 async def blob_sizes(
     git_dir: Path, object_ids: Sequence[str], *, environment: Mapping[str, str] | None = None
 ) -> list[int]:
-    """The size of each blob in the order asked."""
+    """The size of each blob, in order."""
     listed = await git(
         "cat-file",
         "--batch-check=%(objectsize)",
@@ -67,42 +67,42 @@ async def blob_sizes(
 
 
 class BatchParser:
-    """Cuts the output of `cat-file --batch` into pieces of blobs."""
+    """Splits the output of `cat-file --batch` into pieces of blobs."""
 
     def __init__(self) -> None:
-        self.finished = 0
-        self._rest = b""
-        self._left = 0
-        self._inside = False
+        self.blob_count = 0
+        self._unparsed = b""
+        self._remaining = 0
+        self._is_in_blob = False
 
     def pieces(self, chunk: bytes) -> Iterator[tuple[bytes, bool]]:
-        buffer, start = self._rest + chunk, 0
+        buffer, start = self._unparsed + chunk, 0
         while start < len(buffer):
-            if not self._inside:
+            if not self._is_in_blob:
                 end_of_header = buffer.find(b"\n", start)
                 if end_of_header < 0:
                     break
-                self._left = _size_in(buffer[start:end_of_header])
-                self._inside = True
+                self._remaining = _parse_size(buffer[start:end_of_header])
+                self._is_in_blob = True
                 start = end_of_header + 1
-            piece = buffer[start : start + self._left]
+            piece = buffer[start : start + self._remaining]
             after = start + len(piece)
-            # A blob ends with a newline of the protocol: without it in sight, wait for more.
-            if len(piece) == self._left:
+            # The protocol ends a blob with a newline: wait for it before reporting the last piece.
+            if len(piece) == self._remaining:
                 if after == len(buffer):
                     break
-                self._inside = False
-                self.finished += 1
+                self._is_in_blob = False
+                self.blob_count += 1
                 yield piece, True
                 start = after + 1
             else:
-                self._left -= len(piece)
+                self._remaining -= len(piece)
                 yield piece, False
                 start = after
-        self._rest = buffer[start:]
+        self._unparsed = buffer[start:]
 
 
-def _size_in(header: bytes) -> int:
+def _parse_size(header: bytes) -> int:
     object_id, _, rest = header.partition(b" ")
     kind, _, size = rest.partition(b" ")
     if kind != b"blob":

@@ -1,6 +1,6 @@
-"""Reading a tree and its blobs without an event loop, for a process that does nothing else.
+"""Reads trees and blobs without an event loop, for a process that does nothing else.
 
-The same hardened environment as everywhere; lean to import, and memory stays bounded.
+Uses the same hardened environment as `process`, imports quickly and bounds its memory.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ REGULAR_MODES = frozenset({b"100644", b"100755", b"100664"})
 _BATCH = "--batch=%(objecttype) %(objectsize)"
 _PIPE_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
-# A whole pack mapped at once would count as memory of ours.
+# A pack that is mapped as a whole would count towards our memory limit.
 _CONFIGURATION = {
     "core.packedGitWindowSize": "4m",
     "core.packedGitLimit": "32m",
@@ -28,11 +28,11 @@ _CONFIGURATION = {
 
 
 class GitReadError(Exception):
-    """What git said when it could not go on."""
+    """Git failed; the message is its reason."""
 
 
 class Change(NamedTuple):
-    """A path that differs; `was_file` and `is_file` tell whether it was and is a regular file."""
+    """A path that differs; `was_file` and `is_file`: it was and is a regular file."""
 
     path: bytes
     old_blob: bytes
@@ -42,39 +42,41 @@ class Change(NamedTuple):
 
 
 class LargeBlob:
-    """A blob that is not held at once: its pieces can be read, one time."""
+    """A blob that is too large to hold in memory. Its pieces can be read once."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         self._stream = stream
-        self._left = size
+        self._remaining = size
         self.size = size
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._left:
-            piece = self._stream.read(min(self._left, _PIECE_BYTES))
+        while self._remaining:
+            piece = self._stream.read(min(self._remaining, _PIECE_BYTES))
             if not piece:
                 raise EOFError
-            self._left -= len(piece)
+            self._remaining -= len(piece)
             yield piece
 
 
 def list_files(git_dir: Path, commit: str, paths: Sequence[str] = ()) -> list[bytes]:
-    """Every regular file of a commit, as `split_record` reads it; no links, no submodules.
+    """Records of every regular file of a commit, for `split_record`; no links, no submodules.
 
-    With `paths` only those, which may not be too many for a command.
+    `paths` limits the list; it must fit on a command line.
     """
-    listing = _told(_start(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths))
+    listing = _read_output(
+        _start(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
+    )
     return [record for record in listing.split(b"\0") if record[:6] in REGULAR_MODES]
 
 
 def split_record(record: bytes) -> tuple[bytes, bytes]:
-    """The path and the blob's name: a record is `100644 blob <name>`, a tab and the path."""
-    about, _, path = record.partition(b"\t")
-    return path, about[12:]
+    """The path and the blob id of a record, which is `100644 blob <id>`, a tab and the path."""
+    description, _, path = record.partition(b"\t")
+    return path, description[12:]
 
 
-def begin_changes(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]":
-    """How the trees of two commits differ, for `changes_of`; git finds out meanwhile."""
+def start_diff(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]":
+    """Start comparing the trees of two commits, for `read_changes`."""
     return _start(
         git_dir,
         *("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"),
@@ -82,68 +84,68 @@ def begin_changes(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]
     )
 
 
-def changes_of(listing: "subprocess.Popen[bytes]") -> list[Change]:
+def read_changes(listing: "subprocess.Popen[bytes]") -> list[Change]:
     """A rename is a deletion and an addition."""
-    report = _told(listing)
+    report = _read_output(listing)
     fields = iter(report.split(b"\0"))
-    found = []
+    changes = []
     for description in fields:
         if description:
             old_mode, new_mode, old_blob, new_blob, _ = description[1:].split(b" ")
             modes = (old_mode in REGULAR_MODES, new_mode in REGULAR_MODES)
-            found.append(Change(next(fields), old_blob, new_blob, *modes))
-    return found
+            changes.append(Change(next(fields), old_blob, new_blob, *modes))
+    return changes
 
 
 def read_blobs(
     git_dir: Path, blobs: Sequence[bytes], whole_bytes: int
 ) -> Iterator[bytes | LargeBlob | None]:
-    """Each blob in the order asked; None for one that is not there or that git chokes on."""
-    done = 0
-    while done < len(blobs):
-        with _Batch(git_dir, blobs[done:]) as batch:
+    """Each blob in order; None for a missing one or one that makes git fail."""
+    position = 0
+    while position < len(blobs):
+        with _Batch(git_dir, blobs[position:]) as batch:
             for content in batch.read(whole_bytes):
-                done += 1
+                position += 1
                 yield content
-        if done < len(blobs):
-            # Git died of this one: broken, or larger than the memory it has. Go on behind it.
-            done += 1
+        if position < len(blobs):
+            # This blob made git die: it is corrupt or exceeds its memory. Continue after it.
+            position += 1
             yield None
 
 
 class _Batch:
-    """One `git cat-file --batch`; its questions lie in memory, so that nobody has to feed it."""
+    """One `git cat-file --batch`, which reads its input from a memory file."""
 
     def __init__(self, git_dir: Path, blobs: Sequence[bytes]) -> None:
-        self._asked = len(blobs)
-        with os.fdopen(os.memfd_create("blobs"), "w+b") as questions:
-            questions.write(b"\n".join(blobs) + b"\n")
-            questions.seek(0)
+        self._count = len(blobs)
+        with os.fdopen(os.memfd_create("blobs"), "w+b") as input_file:
+            input_file.write(b"\n".join(blobs) + b"\n")
+            input_file.seek(0)
             self._process = _start(
-                git_dir, "cat-file", _BATCH, "--buffer", stdin=questions.fileno()
+                git_dir, "cat-file", _BATCH, "--buffer", stdin=input_file.fileno()
             )
         assert self._process.stdout is not None
-        self._answers = self._process.stdout
+        self._output = self._process.stdout
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._answers.close()
+        self._output.close()
         self._process.wait()
 
     def read(self, whole_bytes: int) -> Iterator[bytes | LargeBlob | None]:
-        """Ends early when git does."""
-        readline, read = self._answers.readline, self._answers.read
-        for _ in range(self._asked):
+        """Ends early if git does."""
+        readline, read = self._output.readline, self._output.read
+        for _ in range(self._count):
             header = readline()
             if not header.endswith(b"\n"):
                 return
             kind, _, rest = header.partition(b" ")
             if kind != b"blob":
-                # "<name> missing\n"; anything else has content to be skipped.
-                for _ in LargeBlob(self._answers, int(rest) + 1) if rest[:-1].isdigit() else ():
+                # "<id> missing\n"; any other type has content to skip.
+                for _ in LargeBlob(self._output, int(rest) + 1) if rest[:-1].isdigit() else ():
                     pass
                 yield None
                 continue
@@ -154,7 +156,7 @@ class _Batch:
                     return
                 yield content
             else:
-                large = LargeBlob(self._answers, size)
+                large = LargeBlob(self._output, size)
                 yield large
                 for _ in large:
                     pass
@@ -162,11 +164,11 @@ class _Batch:
                     return
 
 
-def _told(process: "subprocess.Popen[bytes]") -> bytes:
-    """All that it says, once it has ended."""
-    listing, complaint = process.communicate()
+def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
+    """Wait for its end and return its output."""
+    listing, stderr = process.communicate()
     if process.returncode != 0:
-        raise GitReadError(_reason(complaint))
+        raise GitReadError(_reason(stderr))
     return listing
 
 
@@ -187,12 +189,12 @@ def _start(
         raise GitReadError("git is not installed (apt-get install git)") from None
     assert process.stdout is not None
     with contextlib.suppress(OSError):
-        # A user may have only so much of it; the usual 64 KiB work too.
+        # The kernel limits pipe memory per user; the default of 64 KiB works too.
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return process
 
 
-def _reason(told: bytes) -> str:
-    lines = [line for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
+def _reason(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     text = lines[0].split(": ", 1)[-1] if lines else "git gave no reason"
     return mask_unprintable(text)[:500]

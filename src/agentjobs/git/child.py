@@ -1,7 +1,7 @@
 """A git process with its streams on the event loop.
 
-Started by `subprocess.Popen`, which uses vfork: uvloop's own way copies the page tables of the
-whole service first, and holds every other request up meanwhile.
+Started by `subprocess.Popen`, which uses vfork. uvloop would fork, which copies the page tables of
+the whole service and blocks every other request meanwhile.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from typing import IO, Self
 
 
 class GitChild:
-    """Looks like asyncio's own `Process`, as far as its users need one; `close` it at the end."""
+    """The part of asyncio's `Process` interface that its users need; must be closed."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._loop = asyncio.get_running_loop()
         self._transports: list[asyncio.BaseTransport] = []
         pipes = (process.stdin, process.stdout, process.stderr)
-        self._unconnected = [pipe for pipe in pipes if pipe is not None]
+        self._unconnected_pipes = [pipe for pipe in pipes if pipe is not None]
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
-        self._loop.add_reader(self._pidfd, self._note_end)
+        self._loop.add_reader(self._pidfd, self._on_end)
         self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
         self.stderr: asyncio.StreamReader | None = None
@@ -41,8 +41,8 @@ class GitChild:
         stderr: int,
         buffer_bytes: int,
     ) -> Self:
-        # A group of its own: the transport processes git starts die with it.
-        process = subprocess.Popen(  # noqa: ASYNC220 - the quickest way there is, see above
+        # A new process group, so that the transport processes of git die with it.
+        process = subprocess.Popen(  # noqa: ASYNC220 - the fastest way, see above
             command,
             cwd=cwd,
             env=environment,
@@ -56,7 +56,7 @@ class GitChild:
             child = cls(process)
             await child._connect(buffer_bytes)
         except BaseException:
-            # Cancelled before anybody knew of it: nobody else will end it.
+            # The caller never got the child, so it must be killed here.
             if child is not None:
                 child.close()
             with contextlib.suppress(ProcessLookupError):
@@ -77,13 +77,13 @@ class GitChild:
         return self._process.wait()
 
     def close(self) -> None:
-        """Let go of the streams, read or not."""
+        """Close the streams, even if they were not read to the end."""
         for transport in self._transports:
             transport.close()
-        for pipe in self._unconnected:
+        for pipe in self._unconnected_pipes:
             pipe.close()
 
-    def _note_end(self) -> None:
+    def _on_end(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._process.poll()
@@ -98,32 +98,32 @@ class GitChild:
         if pipes.stderr is not None:
             self.stderr = await self._reader(pipes.stderr, buffer_bytes)
 
-    def _handed_over(self, pipe: IO[bytes]) -> "PipeOfLoop":
-        self._unconnected.remove(pipe)
+    def _hand_over(self, pipe: IO[bytes]) -> "LoopPipe":
+        self._unconnected_pipes.remove(pipe)
         with pipe:
-            return PipeOfLoop(os.dup(pipe.fileno()), self._loop)
+            return LoopPipe(os.dup(pipe.fileno()), self._loop)
 
     async def _reader(self, pipe: IO[bytes], buffer_bytes: int) -> asyncio.StreamReader:
         reader = asyncio.StreamReader(limit=buffer_bytes)
         transport, _ = await self._loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), self._handed_over(pipe)
+            lambda: asyncio.StreamReaderProtocol(reader), self._hand_over(pipe)
         )
         self._transports.append(transport)
         return reader
 
     async def _writer(self, pipe: IO[bytes]) -> asyncio.StreamWriter:
         transport, protocol = await self._loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._handed_over(pipe)
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._hand_over(pipe)
         )
         self._transports.append(transport)
         return asyncio.StreamWriter(transport, protocol, None, self._loop)
 
 
-class PipeOfLoop:
-    """An end of a pipe that is the loop's alone, and closed once.
+class LoopPipe:
+    """An end of a pipe that only the event loop uses, and that is closed once.
 
-    uvloop closes the descriptor by its number, and then the object it was given: by that time the
-    number may be a file which another thread, the store's for one, has opened.
+    uvloop closes the descriptor by number and then the given object. By that time, the number may
+    belong to a file that another thread (such as the store's) has opened.
     """
 
     def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,6 +1,6 @@
-"""The environment every git process gets, built from nothing.
+"""The environment of every git process, built from scratch.
 
-Owns what makes git safe beside files a stranger wrote. Refuses to know which command will run.
+Owns the configuration that makes git safe with untrusted files. Knows nothing of the command.
 """
 
 import os
@@ -17,12 +17,12 @@ HARDENED_CONFIGURATION: Mapping[str, str] = {
     "core.symlinks": "true",
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
-    # One flush for all objects of an `add` instead of one for each.
+    # One flush for all objects of an `add` instead of one per object.
     "core.fsyncMethod": "batch",
     "core.askPass": "",
     "credential.helper": "",
     "safe.bareRepository": "explicit",
-    # Every git directory is named by us, never discovered, so its owner tells nothing.
+    # The service names every git directory and git discovers none, so owners do not matter.
     "safe.directory": "*",
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
@@ -64,7 +64,7 @@ def git_environment(
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": protocols,
         **_certificates(),
-        **_as_variables({**HARDENED_CONFIGURATION, **(configuration or {})}),
+        **_configuration_variables({**HARDENED_CONFIGURATION, **(configuration or {})}),
     }
     for name, path in (
         ("GIT_DIR", git_dir),
@@ -77,7 +77,7 @@ def git_environment(
     return variables
 
 
-def _as_variables(configuration: Mapping[str, str]) -> dict[str, str]:
+def _configuration_variables(configuration: Mapping[str, str]) -> dict[str, str]:
     variables = {"GIT_CONFIG_COUNT": str(len(configuration))}
     for number, (key, value) in enumerate(configuration.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
@@ -86,8 +86,8 @@ def _as_variables(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def _certificates() -> dict[str, str]:
-    found = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
-    if "SSL_CERT_FILE" in found:
-        # A git built on GnuTLS does not look at the variable that OpenSSL reads.
-        found.setdefault("GIT_SSL_CAINFO", found["SSL_CERT_FILE"])
-    return found
+    variables = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
+    if "SSL_CERT_FILE" in variables:
+        # A git built with GnuTLS ignores the variable that OpenSSL reads.
+        variables.setdefault("GIT_SSL_CAINFO", variables["SSL_CERT_FILE"])
+    return variables

@@ -1,4 +1,4 @@
-"""Who a commit says made it, in the form git reads it."""
+"""Author and committer of a commit, as git's environment variables."""
 
 import msgspec
 

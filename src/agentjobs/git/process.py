@@ -1,6 +1,6 @@
-"""The only place that starts git: hardened environment, time limit, nothing left running.
+"""Runs git commands with a hardened environment and a timeout, and leaves no process running.
 
-Knows nothing of what a command means; see the other modules of this package for that.
+Knows nothing of what a command means; other modules of this package do.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
-from agentjobs.git.remote import without_credentials
+from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
 
-STDERR_KEPT_BYTES = 64 * 1024
+MAX_STDERR_BYTES = 64 * 1024
 STREAM_BUFFER_BYTES = 256 * 1024
 
 OnStderr = Callable[[bytes], None]
@@ -33,21 +33,21 @@ class GitResult:
 
 
 class GitError(Exception):
-    """A git command that failed. Carries no credential, so it may be logged and shown."""
+    """A git command failed. Contains no credentials, so it may be logged and shown."""
 
     def __init__(self, arguments: tuple[str, ...], exit_code: int, stderr: str) -> None:
-        self.arguments = tuple(_shown(argument) for argument in arguments)
+        self.arguments = tuple(_redact(argument) for argument in arguments)
         self.exit_code = exit_code
-        self.stderr = _shown(stderr)
+        self.stderr = _redact(stderr)
         verb = self.arguments[0] if self.arguments else ""
         super().__init__(f"git {verb} exited with {exit_code}: {self.reason}")
 
     @property
     def reason(self) -> str:
-        """The line of stderr that says most, fit to be shown."""
+        """The most informative line of stderr, safe to show."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
-        text = told[0].split(": ", 1)[-1] if told else "no reason given"
+        candidates = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+        text = candidates[0].split(": ", 1)[-1] if candidates else "no reason given"
         return mask_unprintable(text)[:500]
 
     @property
@@ -56,7 +56,7 @@ class GitError(Exception):
 
 
 class GitTimeout(GitError):
-    """A git command that was killed because its time was over."""
+    """A git command was killed at its timeout."""
 
 
 async def git(
@@ -73,9 +73,9 @@ async def git(
     allowed_exit_codes: Collection[int] = (0,),
     on_stderr: OnStderr | None = None,
 ) -> GitResult:
-    """Run one command to its end; raise GitError for any exit code that is not allowed.
+    """Run one command; raise GitError for any exit code that is not allowed.
 
-    `on_stderr` is given what git says while it says it.
+    `on_stderr` receives git's stderr as it is written.
     """
     process = await open_git(
         *arguments,
@@ -90,9 +90,11 @@ async def git(
     )
     try:
         async with asyncio.timeout(timeout_seconds):
-            stdout, stderr = await _converse(process, input, on_stderr)
+            stdout, stderr = await _communicate(process, input, on_stderr)
     except TimeoutError:
-        raise GitTimeout(arguments, -signal.SIGKILL, f"no end in {timeout_seconds} s") from None
+        raise GitTimeout(
+            arguments, -signal.SIGKILL, f"timed out after {timeout_seconds} s"
+        ) from None
     finally:
         await stop_git(process)
     exit_code = process.returncode or 0
@@ -113,7 +115,7 @@ async def open_git(
     stdin: int = asyncio.subprocess.PIPE,
     stderr: int = asyncio.subprocess.PIPE,
 ) -> GitChild:
-    """Start a command whose streams the caller handles; it must end with `stop_git`."""
+    """Start a command whose streams the caller handles; the caller must call `stop_git`."""
     variables = git_environment(
         git_dir=git_dir,
         work_tree=work_tree,
@@ -122,7 +124,7 @@ async def open_git(
         configuration=configuration,
         protocols=protocols,
     )
-    starting = asyncio.ensure_future(
+    child = asyncio.ensure_future(
         GitChild.start(
             ("git", *arguments),
             cwd=cwd or "/",
@@ -133,11 +135,11 @@ async def open_git(
         )
     )
     try:
-        # Cancelled half-way, a start would leave the process and its pipes behind.
-        return await asyncio.shield(starting)
+        # A start that is cancelled half-way would leak the process and its pipes.
+        return await asyncio.shield(child)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError):
-            await stop_git(await starting)
+            await stop_git(await child)
         raise
     except FileNotFoundError:
         raise GitError(
@@ -146,7 +148,7 @@ async def open_git(
 
 
 async def stop_git(process: GitChild) -> None:
-    """Kill what still runs of the command and everything it started; wait for its end."""
+    """Kill the command and everything it started, if running, and wait for its end."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -154,37 +156,37 @@ async def stop_git(process: GitChild) -> None:
     process.close()
 
 
-async def _converse(
-    process: GitChild, given: bytes | None, on_stderr: OnStderr | None
+async def _communicate(
+    process: GitChild, data: bytes | None, on_stderr: OnStderr | None
 ) -> tuple[bytes, str]:
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr, _ = await asyncio.gather(
-        process.stdout.read(), _last_bytes(process.stderr, on_stderr), _feed(process, given)
+        process.stdout.read(), _read_tail(process.stderr, on_stderr), _feed(process, data)
     )
     await process.wait()
     return stdout, stderr.decode("utf-8", "replace")
 
 
-async def _last_bytes(stream: asyncio.StreamReader, on_stderr: OnStderr | None) -> bytes:
-    """All of a short stream, the end of a long one: a remote may talk without end."""
-    kept = b""
-    while chunk := await stream.read(STDERR_KEPT_BYTES):
-        kept = (kept + chunk)[-STDERR_KEPT_BYTES:]
+async def _read_tail(stream: asyncio.StreamReader, on_stderr: OnStderr | None) -> bytes:
+    """The end of the stream: a remote may send an endless one."""
+    tail = b""
+    while chunk := await stream.read(MAX_STDERR_BYTES):
+        tail = (tail + chunk)[-MAX_STDERR_BYTES:]
         if on_stderr is not None:
             on_stderr(chunk)
-    return kept
+    return tail
 
 
-async def _feed(process: GitChild, given: bytes | None) -> None:
-    if given is None or process.stdin is None:
+async def _feed(process: GitChild, data: bytes | None) -> None:
+    if data is None or process.stdin is None:
         return
-    # A command may exit without reading to the end; its exit code tells why.
+    # A command may exit without reading all input; its exit code says why.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(given)
+        process.stdin.write(data)
         await process.stdin.drain()
     process.stdin.close()
 
 
-def _shown(text: str) -> str:
-    return _AUTHORIZATION.sub(r"\1…", without_credentials(text))
+def _redact(text: str) -> str:
+    return _AUTHORIZATION.sub(r"\1…", strip_credentials(text))

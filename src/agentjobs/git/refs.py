@@ -1,4 +1,4 @@
-"""Reading names and commits of a git directory. Writes nothing."""
+"""Reads branches and commits of a git directory. Writes nothing."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ HEADS = "refs/heads/"
 
 async def resolve(git_dir: Path, revision: str) -> str | None:
     """The commit a revision names, or None."""
-    found = await git(
+    result = await git(
         "rev-parse",
         "--verify",
         "--quiet",
@@ -18,14 +18,14 @@ async def resolve(git_dir: Path, revision: str) -> str | None:
         git_dir=git_dir,
         allowed_exit_codes=(0, 1, 128),
     )
-    return found.stdout.decode("ascii").strip() if found.exit_code == 0 else None
+    return result.stdout.decode("ascii").strip() if result.exit_code == 0 else None
 
 
 async def has_commit(git_dir: Path, commit: str) -> bool:
-    found = await git(
+    result = await git(
         "cat-file", "-e", f"{commit}^{{commit}}", git_dir=git_dir, allowed_exit_codes=(0, 1, 128)
     )
-    return found.exit_code == 0
+    return result.exit_code == 0
 
 
 async def list_branches(git_dir: Path) -> dict[str, str]:
@@ -40,6 +40,8 @@ async def list_branches(git_dir: Path) -> dict[str, str]:
 
 async def default_branch(git_dir: Path) -> str | None:
     """The branch HEAD points at, whether or not it has a commit yet."""
-    found = await git("symbolic-ref", "--quiet", "HEAD", git_dir=git_dir, allowed_exit_codes=(0, 1))
-    name = found.stdout.decode("utf-8", "replace").strip()
+    result = await git(
+        "symbolic-ref", "--quiet", "HEAD", git_dir=git_dir, allowed_exit_codes=(0, 1)
+    )
+    name = result.stdout.decode("utf-8", "replace").strip()
     return name.removeprefix(HEADS) if name.startswith(HEADS) else None

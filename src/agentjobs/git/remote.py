@@ -1,6 +1,6 @@
-"""Where a repository is reached and with which right.
+"""The address of a remote repository, and the credential for it.
 
-The right travels in the environment of one git process: never in an argument, never on disk.
+The credential is in the environment of one git process: never in an argument, never on disk.
 """
 
 import base64
@@ -11,26 +11,26 @@ from urllib.parse import unquote
 
 NETWORK_PROTOCOLS = "http:https"
 
-_NOT_ALLOWED = re.compile(
+_ACCESS_DENIED = re.compile(
     r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
 )
-_NO_ANSWER = re.compile(
+_TEMPORARY_FAILURE = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
     r"|(returned error:|HTTP) (429|5\d\d)|Empty reply|timed out|early EOF|hung up unexpectedly"
 )
 # Up to the last @ before the path: a password may contain one.
 _CREDENTIALS = re.compile(r"://[^/\s'\"]*@")
-# The rules of git check-ref-format.
-NOT_A_BRANCH_NAME = r"^$|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[/-]|[/.]$|(^|/)\.|\.lock(/|$)|^@$"
-_is_no_branch_name = re.compile(NOT_A_BRANCH_NAME).search
+# These are the rules of git check-ref-format.
+INVALID_BRANCH_NAME = r"^$|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[/-]|[/.]$|(^|/)\.|\.lock(/|$)|^@$"
+_find_invalid = re.compile(INVALID_BRANCH_NAME).search
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
     """`authorization` is the whole value of the header, such as "Basic …".
 
-    `proxy` is an address with a name and a password; `certificates` a file instead of the system's.
-    `pinned` says where the host lies, as `host:port:address,address`: nobody looks it up again.
+    `proxy` is an address with user and password; `certificates` replaces the system's file.
+    `pinned` is `host:port:address,address`, so that git does not resolve the host again.
     """
 
     url: str
@@ -41,55 +41,55 @@ class Remote:
 
     @property
     def configuration(self) -> dict[str, str]:
-        found = {}
+        configuration = {}
         if self.authorization is not None:
-            found["http.extraHeader"] = f"Authorization: {self.authorization}"
+            configuration["http.extraHeader"] = f"Authorization: {self.authorization}"
         if self.proxy is not None:
-            found["http.proxy"] = self.proxy
-            # Shown at once: nothing is asked of a proxy that is known to want it.
-            found["http.proxyAuthMethod"] = "basic"
+            configuration["http.proxy"] = self.proxy
+            # Sent at once, without waiting for the proxy to request it.
+            configuration["http.proxyAuthMethod"] = "basic"
         if self.pinned is not None:
-            found["http.curloptResolve"] = self.pinned
-        return found
+            configuration["http.curloptResolve"] = self.pinned
+        return configuration
 
     @property
     def environment(self) -> dict[str, str]:
-        """A variable, because that one of the service's own would outdo a configuration."""
+        """A variable, because one inherited from the service would override configuration."""
         return {} if self.certificates is None else {"GIT_SSL_CAINFO": str(self.certificates)}
 
 
-def remote_at(address: str) -> Remote:
-    """An address as a person gives it; a name and password in it become a header."""
-    found = _CREDENTIALS.search(address)
-    if found is None:
+def parse_remote(address: str) -> Remote:
+    """Parse an address as users enter it; user and password become a header."""
+    match = _CREDENTIALS.search(address)
+    if match is None:
         return Remote(address)
-    user, _, password = found[0][len("://") : -1].partition(":")
-    return Remote(without_credentials(address), basic(unquote(user), unquote(password)))
+    user, _, password = match[0][len("://") : -1].partition(":")
+    return Remote(strip_credentials(address), basic_authorization(unquote(user), unquote(password)))
 
 
-def basic(user: str, password: str) -> str:
-    """As the header of HTTP's simplest authentication has it."""
+def basic_authorization(user: str, password: str) -> str:
+    """The value of an `Authorization` header for HTTP basic authentication."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-def without_credentials(text: str) -> str:
-    """Fit to be stored and shown: what stands before a host's @ is nobody's business."""
+def strip_credentials(text: str) -> str:
+    """Remove user and password from addresses, so that the text can be stored and shown."""
     return _CREDENTIALS.sub("://", text)
 
 
-def refuses_access(stderr: str) -> bool:
-    """Whether what git said means that the other side is there and does not let us in."""
-    return _NOT_ALLOWED.search(stderr) is not None
+def is_access_denied(stderr: str) -> bool:
+    """Whether git's stderr says that the remote denied access."""
+    return _ACCESS_DENIED.search(stderr) is not None
 
 
-def is_away(stderr: str) -> bool:
-    """Whether what git said means that nobody answered, or not properly, this time."""
-    return _NO_ANSWER.search(stderr) is not None
+def is_temporary_failure(stderr: str) -> bool:
+    """Whether git's stderr says that the remote did not respond, or only with an error."""
+    return _TEMPORARY_FAILURE.search(stderr) is not None
 
 
 def is_branch_name(name: str) -> bool:
     """Whether git accepts refs/heads/<name>."""
-    return len(name) <= 1_000 and not _is_no_branch_name(name) and _is_encodable(name)
+    return len(name) <= 1_000 and not _find_invalid(name) and _is_encodable(name)
 
 
 def _is_encodable(name: str) -> bool:

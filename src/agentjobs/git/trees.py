@@ -1,6 +1,6 @@
-"""What a tree holds and how two trees differ, as git reports it byte for byte.
+"""Lists trees and compares two of them, as git reports them.
 
-Names are bytes: a file name need not be text.
+Names are bytes, because a file name may not be valid text.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ class Change:
 
 
 async def list_tree(git_dir: Path, revision: str) -> AsyncGenerator[TreeEntry, None]:
-    """Every file, link and submodule of a revision, at any depth, as they are read."""
+    """Every file, link and submodule of a revision, at any depth, while git lists them."""
     arguments = ("ls-tree", "-r", "-z", "--full-tree", revision)
     process = await open_git(*arguments, git_dir=git_dir, stdin=asyncio.subprocess.DEVNULL)
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        rest = b""
+        unparsed = b""
         while chunk := await process.stdout.read(STREAM_BUFFER_BYTES):
-            *records, rest = (rest + chunk).split(b"\0")
+            *records, unparsed = (unparsed + chunk).split(b"\0")
             for record in records:
                 yield _entry(record)
         if await process.wait() != 0:
-            told = (await process.stderr.read()).decode("utf-8", "replace")
-            raise GitError(arguments, process.returncode or 0, told)
+            stderr = (await process.stderr.read()).decode("utf-8", "replace")
+            raise GitError(arguments, process.returncode or 0, stderr)
     finally:
         await stop_git(process)
 
@@ -52,8 +52,8 @@ async def list_tree(git_dir: Path, revision: str) -> AsyncGenerator[TreeEntry, N
 async def changes_between(
     git_dir: Path, old: str, new: str, *, environment: Mapping[str, str] | None = None
 ) -> list[Change]:
-    """The differing paths of two trees; a rename is a deletion and an addition."""
-    compared = await git(
+    """The paths that differ; a rename is a deletion and an addition."""
+    diff = await git(
         "diff-tree",
         "-r",
         "-z",
@@ -67,7 +67,7 @@ async def changes_between(
         git_dir=git_dir,
         environment=environment,
     )
-    return list(_changes(compared.stdout))
+    return list(_changes(diff.stdout))
 
 
 def _entry(record: bytes) -> TreeEntry:

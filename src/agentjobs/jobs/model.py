@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.clock import iso_utc, iso_utc_or_none
-from agentjobs.git.remote import NOT_A_BRANCH_NAME
+from agentjobs.git.remote import INVALID_BRANCH_NAME
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.jobs.verification import Verification, stored_verification
@@ -84,7 +84,7 @@ class ConfigOverride(TypedDict, total=False):
             "The branch to start from and to open the pull request against; by default the"
             " repository's default branch.",
             max_length=200,
-            without=Rule(f"{NOT_A_BRANCH_NAME}|^HEAD$", "must be the name of a branch"),
+            without=Rule(f"{INVALID_BRANCH_NAME}|^HEAD$", "must be the name of a branch"),
         ),
     ]
     timeout_seconds: TimeoutSeconds

@@ -14,9 +14,9 @@ from agentjobs.git.refs import HEADS, list_branches, resolve
 from agentjobs.git.remote import (
     NETWORK_PROTOCOLS,
     Remote,
-    is_away,
+    is_access_denied,
     is_branch_name,
-    refuses_access,
+    is_temporary_failure,
 )
 from agentjobs.local_git.fetch_errors import unreadable
 from agentjobs.local_git.repositories import incoming_path
@@ -51,9 +51,9 @@ def fetch_trouble(shown: str, branch: str, error: GitError) -> ForgeError:
     if _NO_BRANCH.search(error.stderr):
         return ForgeError(f"{shown} has no branch {branch!r}; it was asked for it.", "away")
     fault: ForgeFault = "refused"
-    if refuses_access(error.stderr):
+    if is_access_denied(error.stderr):
         fault = "denied"
-    elif isinstance(error, GitTimeout) or is_away(error.stderr):
+    elif isinstance(error, GitTimeout) or is_temporary_failure(error.stderr):
         fault = "away"
     return ForgeError(unreadable(shown, error).message, fault)
 

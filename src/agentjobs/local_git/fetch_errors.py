@@ -3,7 +3,7 @@
 import re
 
 from agentjobs.git.process import GitError, GitTimeout
-from agentjobs.git.remote import refuses_access
+from agentjobs.git.remote import is_access_denied
 from agentjobs.problems import Problem
 
 # What git says, and what that means for a person; the first that is found.
@@ -41,7 +41,7 @@ def _words(shown: str, error: GitError) -> str:
         return f"{shown} did not arrive in time; try again, or ask the operator to connect it."
     if error.is_lack_of_space:
         return f"There is no space left to keep {shown}; tell the operator."
-    if refuses_access(error.stderr):
+    if is_access_denied(error.stderr):
         return f"{shown} does not let us in; check the name and the token, and what they may read."
     for pattern, meaning in _MEANINGS:
         if pattern.search(error.stderr):

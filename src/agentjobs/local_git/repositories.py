@@ -14,7 +14,7 @@ import msgspec
 
 from agentjobs.git.process import GitError, OnStderr, git
 from agentjobs.git.refs import HEADS, list_branches
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, remote_at
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, parse_remote
 from agentjobs.local_git.fetch_errors import unreadable
 from agentjobs.problems import Problem
 
@@ -109,7 +109,7 @@ def _incoming(target: Path) -> Iterator[Path]:
 
 def _remote(source: str) -> tuple[Remote, str]:
     if source.startswith(("http://", "https://")):
-        return remote_at(source), NETWORK_PROTOCOLS
+        return parse_remote(source), NETWORK_PROTOCOLS
     if _URL.match(source):
         raise Problem("repo_unavailable", "An address must start with http:// or https://.")
     place = Path(source).expanduser().absolute()

@@ -74,8 +74,8 @@ class Worker:
         return PeriodicLoop("caches", _CLEANUP_SECONDS, self._clean_caches, first_after_seconds=600)
 
     async def _clean_caches(self) -> None:
-        await self._tools.mirrors.tidy()
-        await self._tools.workspaces.tidy()
+        await self._tools.mirrors.collect_garbage()
+        await self._tools.workspaces.trim_cache()
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds

@@ -12,7 +12,7 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.git.remote import Remote, basic
+from agentjobs.git.remote import Remote, basic_authorization
 from agentjobs.pulls.pulls import pull_path
 from agentjobs.safe_text import replace_unstorable
 from agentjobs.store.database import Database, Row, Transaction
@@ -44,7 +44,7 @@ class LocalForge:
     @contextlib.asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         url = f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git"
-        yield Remote(url, basic("job", credential))
+        yield Remote(url, basic_authorization("job", credential))
 
     async def open_pull_request(
         self, repo: RepoAddress, credential: str, request: PullRequestRequest

@@ -17,7 +17,7 @@ import msgspec
 from agentjobs.git.blobs import blob_pieces, blob_sizes
 from agentjobs.git.process import git
 from agentjobs.git.trees import REGULAR, changes_between
-from agentjobs.workspace.patterns import Names, Pattern, folded_names
+from agentjobs.workspace.patterns import Names, Pattern, fold_path
 
 MAX_BYTES = 256 * 1024
 MAX_RULES = 2_000
@@ -73,7 +73,7 @@ def find_owners(text: str, paths: Iterable[bytes]) -> tuple[str, ...]:
     rules = list(_rules(text))
     path_counts: dict[str, int] = {}
     for path in paths:
-        names = folded_names(path)
+        names = fold_path(path)
         if len(names) > MAX_PATH_PARTS:
             continue
         section_owners: dict[str, tuple[str, ...]] = {}

@@ -14,7 +14,7 @@ import msgspec
 
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.workspace.patterns import parse_patterns
-from agentjobs.workspace.rules import shown
+from agentjobs.workspace.rules import format_paths
 
 FILE_NAME = ".agentjobs.toml"
 MAX_BYTES = 64 * 1024
@@ -155,7 +155,7 @@ def _convert_table(
 def _unknown_key_message(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(key[:MAX_NAME_CHARACTERS], known, n=1)
     suggestion = f", did you mean {close[0]}?" if close else ""
-    return f"{shown([key.encode()])} is not a key of this file and has no effect{suggestion}"
+    return f"{format_paths([key.encode()])} is not a key of this file and has no effect{suggestion}"
 
 
 def _convert_value(key: str, value: Any, expected_type: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.git.remote import without_credentials
+from agentjobs.git.remote import strip_credentials
 from agentjobs.identifiers import new_id
 from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
@@ -46,7 +46,7 @@ async def connect_repository(
         id=repo_id,
         organization_id=owner.id,
         full_name=full_name,
-        source=without_credentials(source),
+        source=strip_credentials(source),
         default_branch=imported.default_branch,
         head_commit=imported.head_commit,
     )

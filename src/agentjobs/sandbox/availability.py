@@ -1,9 +1,9 @@
-"""Says what to type on a machine that cannot make the sandbox. Reads kernel settings only."""
+"""Explains how to fix a machine that cannot create the sandbox. Only reads kernel settings."""
 
 from pathlib import Path
 
 _SYSCTLS = (
-    # name, the value that forbids, the value that allows
+    # name, the value that forbids namespaces, the value that allows them
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "15000"),
@@ -15,10 +15,10 @@ def install_command(*, as_root: bool) -> str:
     return f"run `{sudo}apt-get install -y bubblewrap util-linux`"
 
 
-def why_namespaces_fail(words: str, as_root: bool, proc: Path = Path("/proc")) -> str:
-    """From bwrap's own words and the settings that are known to forbid a namespace."""
-    problem = f"bubblewrap cannot make a sandbox here ({words})"
-    if "SECCOMP" in words:
+def explain_namespace_failure(message: str, as_root: bool, proc: Path = Path("/proc")) -> str:
+    """Combine bwrap's message with the settings that are known to forbid a namespace."""
+    problem = f"bubblewrap cannot create a sandbox here ({message})"
+    if "SECCOMP" in message:
         return f"{problem}: it needs a kernel with CONFIG_SECCOMP_FILTER"
     if as_root:
         return (

@@ -1,7 +1,7 @@
-"""The sandbox made with bubblewrap, as root and as an ordinary user.
+"""The bubblewrap sandbox, for root and for ordinary users.
 
-As root bwrap mounts without a user namespace and the agent is another uid, one per slot; as a
-user everything happens in a user namespace. What is kept on it while it runs is not known here.
+As root, bwrap mounts without a user namespace and the agent runs under a separate uid, one per
+slot. As an ordinary user, everything happens in a user namespace. `supervision` enforces limits.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ import time
 from pathlib import Path
 
 from agentjobs.sandbox import mounts
-from agentjobs.sandbox.availability import install_command, why_namespaces_fail
+from agentjobs.sandbox.availability import explain_namespace_failure, install_command
 from agentjobs.sandbox.bwrap_command import BwrapCommand
-from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, claim, delegated
-from agentjobs.sandbox.child import outlast
+from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, claim, find_delegated_cgroup
+from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import agent_environment
-from agentjobs.sandbox.launch import GATE, Launch
+from agentjobs.sandbox.launch import START_SCRIPT, Launch
 from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
-    Door,
     OnOutput,
     SandboxError,
+    SandboxPort,
     SandboxReport,
     SandboxTask,
     SandboxUnavailable,
 )
 from agentjobs.sandbox.seccomp import filter_program
-from agentjobs.sandbox.supervision import Keepers
+from agentjobs.sandbox.supervision import SharedResources
 from agentjobs.sandbox.syscalls import ARCHITECTURES
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _NAMESPACES = (
     *("--die-with-parent", "--new-session", "--hostname", "agentjobs"),
 )
 _OWN_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
-NO_SECCOMP = f"it is written for {' and '.join(ARCHITECTURES)}"
+NO_SECCOMP_REASON = f"the filter supports {' and '.join(ARCHITECTURES)} only"
 _TOOLS = ("bwrap", "setpriv", "sh")
 
 
@@ -50,49 +50,49 @@ class BubblewrapSandbox:
         self._is_root = os.geteuid() == 0
         self._system = mounts.system_view()
         self._tools = {tool: shutil.which(tool) for tool in _TOOLS}
-        self._keepers = Keepers(cgroups)
-        self._seccomp = _seccomp(counts_all_memory=cgroups is not None)
+        self._shared = SharedResources(cgroups)
+        self._seccomp = _seccomp(all_memory_is_counted=cgroups is not None)
 
     def owner_uid(self, slot: int) -> int | None:
         return self._uid_base + slot if self._is_root else None
 
     async def check(self) -> None:
-        self._take_over_cgroup()
+        self._claim_cgroup()
         if not self._seccomp:
-            log.warning("agents run without a filter on system calls: %s", NO_SECCOMP)
-        await self.try_out()
+            log.warning("agents run without a system call filter: %s", NO_SECCOMP_REASON)
+        await self.probe()
 
-    async def try_out(self) -> None:
-        """The part of `check` that leaves this process as it is."""
+    async def probe(self) -> None:
+        """Run a command in a sandbox, without changing this process."""
         if missing := [tool for tool, path in self._tools.items() if path is None]:
             raise SandboxUnavailable(
-                f"{', '.join(missing)} is not installed, and agents run nowhere else: "
+                f"{', '.join(missing)} is not installed, and agents only run in a sandbox: "
                 f"{install_command(as_root=self._is_root)}"
             )
         try:
             await self._run_trial()
         except SandboxError as error:
-            raise SandboxUnavailable(why_namespaces_fail(str(error), self._is_root)) from None
+            raise SandboxUnavailable(explain_namespace_failure(str(error), self._is_root)) from None
 
     async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
         started = time.monotonic()
         launch = self._launch(task, on_output)
         try:
-            ended, _ = await asyncio.wait({launch.gone}, timeout=task.timeout_seconds)
+            ended, _ = await asyncio.wait({launch.ended}, timeout=task.timeout_seconds)
         finally:
             launch.kill()
             try:
-                await outlast(launch.gone)
+                await wait_despite_cancellation(launch.ended)
             finally:
                 launch.close()
         if launch.failure is not None:
             raise launch.failure
         last_lines = launch.tail.last_lines()
-        if ended and launch.exceeded is None and not launch.ended_by_itself:
-            raise SandboxError(last_lines or "the sandbox was killed from outside")
-        on_its_own = ended and launch.exceeded is None
+        if ended and launch.exceeded is None and not launch.exited_normally:
+            raise SandboxError(last_lines or "the sandbox was killed by another process")
+        exited = ended and launch.exceeded is None
         return SandboxReport(
-            exit_code=launch.exit_code if on_its_own else None,
+            exit_code=launch.exit_code if exited else None,
             timed_out=not ended and launch.exceeded is None,
             exceeded=launch.exceeded,
             last_lines=last_lines,
@@ -101,9 +101,9 @@ class BubblewrapSandbox:
 
     def _launch(self, task: SandboxTask, on_output: OnOutput) -> Launch:
         try:
-            return Launch(self._command(task), task, self._keepers, on_output)
+            return Launch(self._command(task), task, self._shared, on_output)
         except (OSError, ValueError) as error:
-            raise SandboxError(f"the sandbox could not be started: {error}") from error
+            raise SandboxError(f"the sandbox did not start: {error}") from error
 
     def _command(self, task: SandboxTask) -> BwrapCommand:
         uid, gid = self._identity(task.slot)
@@ -113,7 +113,7 @@ class BubblewrapSandbox:
             home=mounts.HOME,
             temporary=mounts.TEMPORARY,
             run_dir=mounts.RUN_DIRECTORY,
-            address_of=_address_inside,
+            address_of=_address_in_sandbox,
         )
         options = [
             *_NAMESPACES,
@@ -123,7 +123,7 @@ class BubblewrapSandbox:
             *mounts.environment(variables),
         ]
         files = {**self._system.files, **mounts.identity_files(uid, gid, task.hosts)}
-        launcher = f"{task.limits.shell_commands()}; {GATE}"
+        launcher = f"{task.limits.shell_commands()}; {START_SCRIPT}"
         command = [
             *(self._drop_to(uid) if self._is_root else ()),
             *(self._tool("sh"), "-c", launcher, "agentjobs", *task.argv),
@@ -135,7 +135,7 @@ class BubblewrapSandbox:
         return (os.geteuid(), os.getegid()) if uid is None else (uid, uid)
 
     def _drop_to(self, uid: int) -> list[str]:
-        # Inside and not before: bwrap still has to see sources below 0700 directories.
+        # Drop privileges inside bwrap, which still has to see sources below 0700 directories.
         return [
             *(self._tool("setpriv"), "--reuid", str(uid), "--regid", str(uid), "--clear-groups"),
             *("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
@@ -147,20 +147,20 @@ class BubblewrapSandbox:
             raise SandboxUnavailable(f"{name} is not installed")
         return path
 
-    def _take_over_cgroup(self) -> None:
+    def _claim_cgroup(self) -> None:
         try:
-            self._keepers.cgroups = claim(delegated())
+            self._shared.cgroups = claim(find_delegated_cgroup())
         except NotDelegated as why:
-            log.info("limits of agents are kept by rlimits and a watchdog: %s", why)
+            log.info("rlimits and a watchdog enforce the limits of agents: %s", why)
         else:
-            log.info("limits of agents are kept by cgroup v2 at %s", self._keepers.cgroups.root)
-            self._seccomp = _seccomp(counts_all_memory=True)
+            log.info("cgroup v2 at %s enforces the limits of agents", self._shared.cgroups.root)
+            self._seccomp = _seccomp(all_memory_is_counted=True)
 
     async def _run_trial(self) -> None:
         with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
-            outcome = await self.run(_trial(Path(directory)), _ignore)
+            outcome = await self.run(_trial(Path(directory)), _discard)
         if outcome.exit_code != 0:
-            raise SandboxError(outcome.last_lines or "a trial run did not end")
+            raise SandboxError(outcome.last_lines or "the trial run did not finish")
 
 
 def _trial(directory: Path) -> SandboxTask:
@@ -178,17 +178,17 @@ def _trial(directory: Path) -> SandboxTask:
     )
 
 
-def _address_inside(door: Door) -> str:
-    return f"127.0.0.1:{door.port}"
+def _address_in_sandbox(port: SandboxPort) -> str:
+    return f"127.0.0.1:{port.number}"
 
 
-def _seccomp(*, counts_all_memory: bool) -> bytes:
-    """Empty on an architecture whose system calls nobody has written down yet."""
+def _seccomp(*, all_memory_is_counted: bool) -> bytes:
+    """Empty on an architecture that `syscalls` does not cover."""
     architecture = ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return b""
-    return filter_program(architecture, counts_all_memory=counts_all_memory)
+    return filter_program(architecture, all_memory_is_counted=all_memory_is_counted)
 
 
-def _ignore(_chunk: bytes) -> None:
+def _discard(_chunk: bytes) -> None:
     pass

@@ -1,4 +1,4 @@
-"""Starts bwrap: options by a descriptor, made files by descriptors, nothing in the command line."""
+"""Starts bwrap. Passes options and generated files by descriptor, not as arguments."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ from agentjobs.sandbox.protocol import SandboxError
 
 
 class BwrapCommand(msgspec.Struct, frozen=True):
-    """`files` are contents by their path inside; `command` is what the first process becomes.
+    """`files` maps paths inside the sandbox to contents; `command` is its first process.
 
-    `seccomp` is a program for the kernel, or nothing.
+    `seccomp` is a BPF program, or empty.
     """
 
     bwrap: str
@@ -23,40 +23,40 @@ class BwrapCommand(msgspec.Struct, frozen=True):
     seccomp: bytes
 
     def start(self, *, stdin: int, output: int) -> subprocess.Popen[bytes]:
-        with contextlib.ExitStack() as descriptors:
-            made: list[str] = []
-            passed: list[int] = []
+        with contextlib.ExitStack() as stack:
+            generated: list[str] = []
+            descriptors: list[int] = []
             for path, content in self.files.items():
-                passed.append(_readable(content, descriptors))
-                made += ("--perms", "0444", "--file", str(passed[-1]), path)
+                descriptors.append(_memory_file(content, stack))
+                generated += ("--perms", "0444", "--file", str(descriptors[-1]), path)
             if self.seccomp:
-                passed.append(_readable(self.seccomp, descriptors))
-                made += ("--seccomp", str(passed[-1]))
-            # Not as arguments, because every user of the machine can read those.
-            passed.append(_readable(_null_separated([*made, *self.options]), descriptors))
+                descriptors.append(_memory_file(self.seccomp, stack))
+                generated += ("--seccomp", str(descriptors[-1]))
+            # Every user of the machine can read arguments.
+            descriptors.append(_memory_file(_null_separated([*generated, *self.options]), stack))
             return subprocess.Popen(
-                [self.bwrap, "--args", str(passed[-1]), "--", *self.command],
+                [self.bwrap, "--args", str(descriptors[-1]), "--", *self.command],
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
                 env={},
                 cwd="/",
-                pass_fds=passed,
-                # Ctrl-C at the service's terminal drains the service; the agents are not asked.
+                pass_fds=descriptors,
+                # Ctrl-C in the service's terminal must reach the service only, which then drains.
                 start_new_session=True,
             )
 
 
-def _readable(content: bytes, descriptors: contextlib.ExitStack) -> int:
+def _memory_file(content: bytes, stack: contextlib.ExitStack) -> int:
     descriptor = os.memfd_create("agentjobs")
-    descriptors.callback(os.close, descriptor)
+    stack.callback(os.close, descriptor)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
 
 def _null_separated(arguments: Sequence[str]) -> bytes:
-    # A NUL inside one would be read by bwrap as further options, and could open the sandbox.
+    # bwrap would read what follows a NUL as another option, which could open the sandbox.
     if any("\0" in argument for argument in arguments):
         raise SandboxError("a path or an environment variable of the agent contains a NUL")
     return b"\0".join(map(os.fsencode, arguments))

@@ -1,6 +1,6 @@
-"""Limits kept by the kernel for a whole sandbox, where the service was given a cgroup v2 subtree.
+"""Limits that the kernel enforces for a whole sandbox, if a cgroup v2 subtree is delegated to us.
 
-Knows files below one directory. Refuses a cgroup that it shares with processes of others.
+Reads and writes files below one directory. Refuses a cgroup that other processes share.
 """
 
 import contextlib
@@ -11,21 +11,21 @@ from pathlib import Path
 
 from agentjobs.sandbox.limits import Limits
 
-NEEDED = frozenset({"memory", "pids"})
-# The kernel wants processes in leaves only, so the service has one of its own.
-OWN_LEAF = "service"
+REQUIRED_CONTROLLERS = frozenset({"memory", "pids"})
+# The kernel allows processes in leaves only, so the service moves into one.
+SERVICE_LEAF = "service"
 _SANDBOX = "sandbox"
-_WRITTEN = (".", "cgroup.procs", "cgroup.subtree_control")
+_WRITTEN_FILES = (".", "cgroup.procs", "cgroup.subtree_control")
 _MICROSECONDS = 1_000_000
-_MOST_MOVES = 100
+_MAX_MOVES = 100
 
 
 class NotDelegated(Exception):
-    """There is no cgroup to use here; the message says why."""
+    """No cgroup is usable; the message says why."""
 
 
 class Cgroup:
-    """One sandbox's. `look` is a gauge: the kernel itself kills at the limit of memory."""
+    """The cgroup of one sandbox, and a gauge: the kernel kills at the memory limit."""
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
@@ -44,12 +44,12 @@ class Cgroup:
         for pid in pids:
             self._write("cgroup.procs", pid)
 
-    def look(self) -> str | None:
+    def exceeded_limit(self) -> str | None:
         if self._limits.memory_bytes and self._number("memory.events", "oom_kill"):
-            return self._limits.memory_words
+            return self._limits.memory_text
         used = self._number("cpu.stat", "usage_usec") / _MICROSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
-            return self._limits.cpu_words
+            return self._limits.cpu_text
         return None
 
     def stop(self) -> None:
@@ -63,21 +63,21 @@ class Cgroup:
 
     def _number(self, name: str, key: str) -> int:
         for line in (self.path / name).read_text().splitlines():
-            found, _, value = line.partition(" ")
-            if found == key:
+            name_in_file, _, value = line.partition(" ")
+            if name_in_file == key:
                 return int(value)
         return 0
 
 
 class Cgroups:
-    """The subtree of this service. Made by `claim`, not by hand."""
+    """The subtree of this service. Created by `claim`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._counter = itertools.count()
         self._dying: set[Path] = set()
 
-    def new(self, limits: Limits) -> Cgroup:
+    def create(self, limits: Limits) -> Cgroup:
         name = f"{_SANDBOX}-{os.getpid()}-{next(self._counter)}"
         cgroup = Cgroup(self.root / name, limits)
         cgroup.path.mkdir()
@@ -89,58 +89,58 @@ class Cgroups:
         return cgroup
 
     def discard(self, cgroup: Cgroup) -> None:
-        """What is still in it dies; if that takes time, it is removed with a later one."""
+        """Kill its processes and remove it; if they take time to die, a later call removes it."""
         self._dying.add(cgroup.path)
-        self._dying = {path for path in self._dying if not _removed(path)}
+        self._dying = {path for path in self._dying if not _remove(path)}
 
     def sweep(self, proc: Path = Path("/proc")) -> None:
-        """Remove what services that died left behind."""
+        """Remove the cgroups of services that died."""
         for path in self.root.glob(f"{_SANDBOX}-*-*"):
             owner = path.name.split("-")[1]
             if owner == str(os.getpid()) or not (proc / owner).exists():
-                _removed(path)
+                _remove(path)
 
 
-def delegated(proc: Path = Path("/proc")) -> Path:
-    """The directory this service may divide among its sandboxes. Looks, and changes nothing."""
-    own = _own_directory(proc)
-    root = own.parent if own.name == OWN_LEAF else own
+def find_delegated_cgroup(proc: Path = Path("/proc")) -> Path:
+    """The directory this service may divide among its sandboxes. Changes nothing."""
+    own = _own_cgroup(proc)
+    root = own.parent if own.name == SERVICE_LEAF else own
     try:
         available = set((root / "cgroup.controllers").read_text().split())
     except OSError as error:
         raise NotDelegated(f"{root} cannot be read: {error.strerror}") from None
-    if missing := NEEDED - available:
+    if missing := REQUIRED_CONTROLLERS - available:
         raise NotDelegated(f"{root} has no controller for {' and '.join(sorted(missing))}")
-    if not all(os.access(root / name, os.W_OK) for name in _WRITTEN):
-        raise NotDelegated(f"{root} is not writable for this service")
-    if strangers := [pid for pid in _members(root) if not _is_ours(pid, proc)]:
-        raise NotDelegated(f"{root} is shared with other processes, such as {strangers[0]}")
+    if not all(os.access(root / name, os.W_OK) for name in _WRITTEN_FILES):
+        raise NotDelegated(f"{root} is not writable by this service")
+    if others := [pid for pid in _members(root) if not _is_own_process(pid, proc)]:
+        raise NotDelegated(f"{root} is shared with other processes, such as {others[0]}")
     return root
 
 
 def claim(root: Path) -> Cgroups:
-    """Move the service into its leaf and take over the rest; once in the life of a process."""
-    leaf = root / OWN_LEAF
+    """Move the service into its leaf and manage the rest. Call it once per process."""
+    leaf = root / SERVICE_LEAF
     try:
         leaf.mkdir(exist_ok=True)
-        for _ in range(_MOST_MOVES):
+        for _ in range(_MAX_MOVES):
             if not (members := _members(root)):
                 break
             for pid in members:
                 with contextlib.suppress(ProcessLookupError):
                     (leaf / "cgroup.procs").write_text(f"{pid}\n")
-        enabled = " ".join(f"+{name}" for name in sorted(NEEDED))
+        enabled = " ".join(f"+{name}" for name in sorted(REQUIRED_CONTROLLERS))
         (root / "cgroup.subtree_control").write_text(f"{enabled}\n")
         cgroups = Cgroups(root)
         cgroups.sweep()
-        cgroups.discard(cgroups.new(Limits()))
+        cgroups.discard(cgroups.create(Limits()))
     except OSError as error:
         raise NotDelegated(f"{root} cannot be divided: {error.strerror}") from None
     return cgroups
 
 
-def _removed(path: Path) -> bool:
-    """Whether it is gone; a process that takes its time to die holds it."""
+def _remove(path: Path) -> bool:
+    """Whether it is gone. A process that has not died yet keeps it."""
     with contextlib.suppress(OSError):
         _kill_all(path)
     with contextlib.suppress(OSError):
@@ -156,19 +156,19 @@ def _kill_all(path: Path) -> None:
         os.close(descriptor)
 
 
-def _own_directory(proc: Path) -> Path:
-    place = _unified_line(proc)
+def _own_cgroup(proc: Path) -> Path:
+    path = _cgroup_path(proc)
     for line in (proc / "self/mountinfo").read_text().splitlines():
         fields, _, rest = line.partition(" - ")
         if rest.split()[0] == "cgroup2":
             mounted_root, mount_point = fields.split()[3:5]
-            if place == mounted_root or place.startswith(mounted_root.rstrip("/") + "/"):
-                below = place.removeprefix(mounted_root.rstrip("/")).lstrip("/")
+            if path == mounted_root or path.startswith(mounted_root.rstrip("/") + "/"):
+                below = path.removeprefix(mounted_root.rstrip("/")).lstrip("/")
                 return Path(mount_point, below)
-    raise NotDelegated("no cgroup v2 file system is mounted that shows this service")
+    raise NotDelegated("no mounted cgroup v2 file system contains this service")
 
 
-def _unified_line(proc: Path) -> str:
+def _cgroup_path(proc: Path) -> str:
     for line in (proc / "self/cgroup").read_text().splitlines():
         if line.startswith("0::"):
             return line.removeprefix("0::")
@@ -179,14 +179,14 @@ def _members(path: Path) -> list[int]:
     return [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
 
 
-def _is_ours(pid: int, proc: Path) -> bool:
-    """This process or one that descends from it."""
+def _is_own_process(pid: int, proc: Path) -> bool:
+    """Whether it is this process or a descendant."""
     while pid > 1:
         if pid == os.getpid():
             return True
         try:
             stat = (proc / str(pid) / "stat").read_bytes()
         except OSError:
-            return True  # gone by now
+            return True  # it has ended
         pid = int(stat.rpartition(b")")[2].split()[1])
     return pid == os.getpid()

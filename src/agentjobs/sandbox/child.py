@@ -1,4 +1,4 @@
-"""A process held by its pidfd: killed and awaited without ever naming a recycled pid."""
+"""A process held by its pidfd, so that killing and waiting never hits a recycled pid."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class Child:
-    """`ended` is done once the process is dead; of a pid namespace's first, once all in it are."""
+    """`ended` is done when the process is dead; for a namespace's init, when all in it are."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = os.pidfd_open(pid)
-        self._loop.add_reader(self._pidfd, self._dead)
+        self._loop.add_reader(self._pidfd, self._on_end)
 
     def kill(self) -> None:
         if not self.ended.done():
@@ -23,7 +23,7 @@ class Child:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def reap_if_ours(self) -> None:
-        """An orphan becomes our child when we are the first process of a container."""
+        """An orphan becomes our child if we are the first process of a container."""
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
 
@@ -32,14 +32,14 @@ class Child:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
 
-    def _dead(self) -> None:
+    def _on_end(self) -> None:
         self._loop.remove_reader(self._pidfd)
         if not self.ended.done():
             self.ended.set_result(None)
 
 
-async def outlast(*futures: asyncio.Future[Any]) -> None:
-    """Wait for all, even while being cancelled; the cancellation is raised afterwards."""
+async def wait_despite_cancellation(*futures: asyncio.Future[Any]) -> None:
+    """Wait for all of them, and raise a cancellation only afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while waiting := [future for future in futures if not future.done()]:
         try:

@@ -1,6 +1,6 @@
-"""What kind of sandbox this machine gives to agents, in words for `agentjobs doctor`.
+"""Describes the sandbox of this machine for `agentjobs doctor`.
 
-Tries it out, and changes nothing.
+Runs a trial and changes nothing.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import shutil
 import msgspec
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.cgroup import NotDelegated, delegated
+from agentjobs.sandbox.cgroup import NotDelegated, find_delegated_cgroup
 from agentjobs.sandbox.process import WARNING
 from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.sandbox.syscalls import ARCHITECTURES
@@ -20,14 +20,11 @@ from agentjobs.settings import Settings
 
 RLIMITS = "rlimits and a watchdog"
 _VERSION_SECONDS = 10
-_HIGHEST_UID = 2**32 - 2
+_MAX_UID = 2**32 - 2
 
 
-class SandboxFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`problems` keep agents from running safely; each says what to type or to set.
-
-    `notes` are worth knowing and need nothing to be done.
-    """
+class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """`problems` keep agents from running safely and name a fix; `notes` need no action."""
 
     kind: str
     version: str = ""
@@ -38,9 +35,9 @@ class SandboxFacts(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-async def sandbox_facts(settings: Settings) -> SandboxFacts:
+async def describe_sandbox(settings: Settings) -> SandboxDescription:
     if not settings.has_sandbox:
-        return SandboxFacts(
+        return SandboxDescription(
             kind="none",
             runs_as="the user of this service",
             seccomp="no filter",
@@ -48,7 +45,7 @@ async def sandbox_facts(settings: Settings) -> SandboxFacts:
             problems=(f'{WARNING} Set sandbox = "bubblewrap".',),
         )
     limits, notes = _limits()
-    return SandboxFacts(
+    return SandboxDescription(
         kind="bubblewrap",
         version=await _version(),
         runs_as=_runs_as(settings),
@@ -61,10 +58,10 @@ async def sandbox_facts(settings: Settings) -> SandboxFacts:
 
 async def _problems(settings: Settings) -> tuple[str, ...]:
     highest = settings.sandbox_uid_base + settings.effective_slots
-    if os.geteuid() == 0 and highest > _HIGHEST_UID:
+    if os.geteuid() == 0 and highest > _MAX_UID:
         return (f"sandbox_uid_base is too high for {settings.effective_slots} slots: lower it",)
     try:
-        await BubblewrapSandbox(settings.sandbox_uid_base).try_out()
+        await BubblewrapSandbox(settings.sandbox_uid_base).probe()
     except SandboxUnavailable as error:
         return (str(error),)
     return ()
@@ -72,7 +69,7 @@ async def _problems(settings: Settings) -> tuple[str, ...]:
 
 def _runs_as(settings: Settings) -> str:
     if os.geteuid() != 0:
-        return "the user of this service, in a user namespace of its own"
+        return "the user of this service, in a user namespace"
     first = settings.sandbox_uid_base
     return f"uids {first} to {first + settings.effective_slots - 1}, one for each slot"
 
@@ -81,22 +78,22 @@ def _seccomp() -> str:
     machine = platform.machine()
     if machine in ARCHITECTURES:
         return f"filter for {machine}"
-    return f"no filter: it is written for {' and '.join(ARCHITECTURES)}, and this is {machine}"
+    return f"no filter: it supports {' and '.join(ARCHITECTURES)}, and this is {machine}"
 
 
 def _limits() -> tuple[str, tuple[str, ...]]:
     try:
-        return f"cgroup v2 at {delegated()}", ()
+        return f"cgroup v2 at {find_delegated_cgroup()}", ()
     except NotDelegated as why:
         note = (
             f"no cgroup is delegated to this process ({why}); in a systemd unit, `Delegate=yes` "
-            "lets the kernel itself keep the limits of agents"
+            "lets the kernel enforce the limits of agents"
         )
         return RLIMITS, (note,)
 
 
 async def _version() -> str:
-    """Empty if there is none, or if it does not say."""
+    """Empty if bwrap is missing or does not report it."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return ""
@@ -108,10 +105,10 @@ async def _version() -> str:
     )
     try:
         async with asyncio.timeout(_VERSION_SECONDS):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         return ""
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    return said.decode(errors="replace").split("\n")[0].removeprefix("bubblewrap").strip()
+    return output.decode(errors="replace").split("\n")[0].removeprefix("bubblewrap").strip()

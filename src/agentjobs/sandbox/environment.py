@@ -1,9 +1,15 @@
-"""The environment variables of an agent, made from nothing: the service's own never reach it."""
+"""Builds an agent's environment from scratch: it never gets the service's own variables."""
 
 from collections.abc import Callable
 from pathlib import PurePath
 
-from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, REPORT_FILE, Door, SandboxTask
+from agentjobs.sandbox.protocol import (
+    JOB_FILE,
+    REPORT_DIRECTORY,
+    REPORT_FILE,
+    SandboxPort,
+    SandboxTask,
+)
 
 
 def agent_environment(
@@ -13,13 +19,13 @@ def agent_environment(
     home: PurePath,
     temporary: PurePath,
     run_dir: PurePath,
-    address_of: Callable[[Door], str],
+    address_of: Callable[[SandboxPort], str],
 ) -> dict[str, str]:
-    """What the definition asks for, between the basics and what no definition may change."""
-    of_doors = {
-        name: value.replace("{address}", address_of(door))
-        for door in task.doors
-        for name, value in door.environment.items()
+    """The definition's variables override the basics, but not the ports or the last four."""
+    port_variables = {
+        name: value.replace("{address}", address_of(port))
+        for port in task.ports
+        for name, value in port.environment.items()
     }
     return {
         "PATH": path,
@@ -27,7 +33,7 @@ def agent_environment(
         "USER": "agent",
         "LOGNAME": "agent",
         **task.environment,
-        **of_doors,
+        **port_variables,
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "AGENTJOBS_JOB": str(run_dir / JOB_FILE),

@@ -1,4 +1,4 @@
-"""Turns the setting `sandbox` into the sandbox it names."""
+"""Creates the sandbox that the setting `sandbox` names."""
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox

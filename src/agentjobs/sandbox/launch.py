@@ -1,8 +1,8 @@
 """One bwrap process, from its start until every process in its pid namespace is dead.
 
-Owns the handshake: the sandbox says that it is up, and only a living service that supervises and
-can kill it lets the agent begin. So neither a cancelled start nor a killed service leaves an agent
-behind.
+Owns the handshake: the sandbox reports that it is ready, and the agent starts only when the service
+supervises the sandbox and can kill it. So neither a cancelled start nor a killed service leaves an
+agent running.
 """
 
 import asyncio
@@ -11,53 +11,53 @@ import os
 from pathlib import Path
 
 from agentjobs.sandbox.bwrap_command import BwrapCommand
-from agentjobs.sandbox.child import Child, outlast
+from agentjobs.sandbox.child import Child, wait_despite_cancellation
 from agentjobs.sandbox.output import OutputPipe
-from agentjobs.sandbox.output_tail import Tail
+from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxTask
-from agentjobs.sandbox.supervision import Keepers, Supervision
+from agentjobs.sandbox.supervision import SharedResources, Supervision
 
-UP = b"\0"
-GO = b"\n"
-# What the sandbox runs first: report, wait for the word, become the agent. End of file instead of
-# a word means that the agent is not wanted any more, or that the service is gone.
-GATE = "printf '\\0'; read -r go || exit 125; exec \"$@\" </dev/null"
-# A closed gate ends a sandbox within milliseconds of its being up; this is for one that hangs.
-CLOSED_GATE_SECONDS = 0.5
+READY_MARK = b"\0"
+START_LINE = b"\n"
+# The sandbox's first command: report readiness, wait for a line, become the agent. End of file
+# instead of a line means that the run was cancelled or that the service is dead.
+START_SCRIPT = "printf '\\0'; read -r go || exit 125; exec \"$@\" </dev/null"
+# A sandbox that becomes ready after `kill` exits within milliseconds; this is for one that hangs.
+ABORT_GRACE_SECONDS = 0.5
 
 
 class Launch:
-    """`gone` is done when nothing of it is alive; `is_up` says whether the agent began.
+    """`ended` is done when all its processes are dead; `is_started`: the agent has started.
 
-    Until it is up, `tail` has the words of bwrap, afterwards the agent's.
+    `tail` holds the output of bwrap until the sandbox is ready, then the agent's.
     """
 
     def __init__(
-        self, command: BwrapCommand, task: SandboxTask, keepers: Keepers, on_output: OnOutput
+        self, command: BwrapCommand, task: SandboxTask, shared: SharedResources, on_output: OnOutput
     ) -> None:
-        self.is_up = False
-        self.tail = Tail()
+        self.is_started = False
+        self.tail = OutputTail()
         self._on_output = on_output
-        self._supervision = Supervision(task, keepers, self.kill)
-        self._opening: asyncio.Task[None] | None = None
+        self._supervision = Supervision(task, shared, self.kill)
+        self._preparing: asyncio.Task[None] | None = None
         self._error: SandboxError | None = None
-        self._is_made = False
-        self._is_wanted = True
+        self._is_ready = False
+        self._is_killed = False
         self._init: Child | None = None
         self._loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as held:
-            self._start(command, held)
-            self._held = held.pop_all()
-        self.gone = self._loop.create_task(self._end())
+        with contextlib.ExitStack() as cleanup:
+            self._start(command, cleanup)
+            self._cleanup = cleanup.pop_all()
+        self.ended = self._loop.create_task(self._end())
 
     @property
     def exit_code(self) -> int | None:
-        """Negative if bwrap itself was killed."""
+        """Negative if a signal killed bwrap."""
         return self._process.returncode
 
     @property
-    def ended_by_itself(self) -> bool:
-        return self.is_up and self.exit_code is not None and self.exit_code >= 0
+    def exited_normally(self) -> bool:
+        return self.is_started and self.exit_code is not None and self.exit_code >= 0
 
     @property
     def failure(self) -> Exception | None:
@@ -65,114 +65,114 @@ class Launch:
 
     @property
     def exceeded(self) -> str | None:
-        """Known for certain once it is gone."""
+        """Final when `ended` is done."""
         return self._supervision.exceeded
 
     def kill(self) -> None:
-        """At once if it is made; before that bwrap finishes its work and finds the gate closed.
+        """Kill it at once if it is ready; otherwise let bwrap finish and exit at the closed pipe.
 
-        Killing bwrap while it makes the sandbox would leave a process that waits for it for ever.
+        Killing bwrap while it creates the sandbox would leave a process waiting for it for ever.
         """
-        if not self._is_wanted:
+        if self._is_killed:
             return
-        self._is_wanted = False
-        self._gate.close()
-        if self._is_made:
-            self._force()
+        self._is_killed = True
+        self._start_pipe.close()
+        if self._is_ready:
+            self._kill_now()
         else:
-            timer = self._loop.call_later(CLOSED_GATE_SECONDS, self._force)
-            self._held.callback(timer.cancel)
+            timer = self._loop.call_later(ABORT_GRACE_SECONDS, self._kill_now)
+            self._cleanup.callback(timer.cancel)
 
     def close(self) -> None:
-        self._held.close()
+        self._cleanup.close()
 
-    def _start(self, command: BwrapCommand, held: contextlib.ExitStack) -> None:
-        gate_read, gate_write = os.pipe()
-        # Its pidfds are closed first and it last: nothing passes a gate that nobody watches.
-        self._gate = held.enter_context(os.fdopen(gate_write, "wb", buffering=0))
-        with os.fdopen(gate_read, "rb", buffering=0) as gate:
+    def _start(self, command: BwrapCommand, cleanup: contextlib.ExitStack) -> None:
+        read_end, write_end = os.pipe()
+        # Closed after the pidfds, so that no agent starts unwatched.
+        self._start_pipe = cleanup.enter_context(os.fdopen(write_end, "wb", buffering=0))
+        with os.fdopen(read_end, "rb", buffering=0) as stdin:
             self._output = OutputPipe(self._receive, self.kill)
-            held.callback(self._output.finish)
-            self._process = command.start(stdin=gate.fileno(), output=self._output.write_end)
-        held.callback(self._process.wait)
-        held.callback(self._process.kill)
+            cleanup.callback(self._output.finish)
+            self._process = command.start(stdin=stdin.fileno(), output=self._output.write_end)
+        cleanup.callback(self._process.wait)
+        cleanup.callback(self._process.kill)
         self._monitor = Child(self._process.pid)
-        held.callback(self._monitor.close)
+        cleanup.callback(self._monitor.close)
         self._output.start()
         self._supervision.prepare()
 
     async def _end(self) -> None:
         try:
-            await self._dead()
+            await self._wait_until_dead()
         finally:
             await self._supervision.end()
 
-    async def _dead(self) -> None:
+    async def _wait_until_dead(self) -> None:
         await self._monitor.ended
         if self._init is not None:
             self._init.kill()
             await self._init.ended
             self._init.reap_if_ours()
         self._process.wait()
-        if self._opening is not None:
-            self._opening.cancel()
-            await outlast(self._opening)
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await wait_despite_cancellation(self._preparing)
 
     def _receive(self, chunk: bytes) -> None:
-        if not self._is_made:
-            words, mark, chunk = chunk.partition(UP)
-            self.tail.add(words)
-            if mark:
-                self._made()
+        if not self._is_ready:
+            message, ready_mark, chunk = chunk.partition(READY_MARK)
+            self.tail.add(message)
+            if ready_mark:
+                self._on_ready()
         if chunk:
             self.tail.add(chunk)
             self._on_output(chunk)
 
-    def _made(self) -> None:
-        self._hold_init()
-        self._is_made = True
-        if self._init is None or not self._is_wanted:
-            self._force()
+    def _on_ready(self) -> None:
+        self._find_init()
+        self._is_ready = True
+        if self._init is None or self._is_killed:
+            self._kill_now()
             return
-        self.tail = Tail()
+        self.tail = OutputTail()
         try:
-            self._supervision.begin(self._init.pid)
+            self._supervision.start(self._init.pid)
         except SandboxError as error:
-            self._give_up(error)
+            self._fail(error)
             return
         if self._supervision.needs_time:
-            self._opening = self._loop.create_task(self._open_gate_later(self._init.pid))
+            self._preparing = self._loop.create_task(self._start_agent_later(self._init.pid))
         else:
-            self._open_gate()
+            self._start_agent()
 
-    async def _open_gate_later(self, init_pid: int) -> None:
+    async def _start_agent_later(self, init_pid: int) -> None:
         try:
-            await self._supervision.finish_beginning(init_pid)
+            await self._supervision.finish_setup(init_pid)
         except SandboxError as error:
-            self._give_up(error)
+            self._fail(error)
         else:
-            self._open_gate()
+            self._start_agent()
 
-    def _open_gate(self) -> None:
-        if self._is_wanted:
-            self.is_up = True
+    def _start_agent(self) -> None:
+        if not self._is_killed:
+            self.is_started = True
             with contextlib.suppress(BrokenPipeError):
-                self._gate.write(GO)
+                self._start_pipe.write(START_LINE)
 
-    def _give_up(self, error: SandboxError) -> None:
+    def _fail(self, error: SandboxError) -> None:
         self._error = error
         self.kill()
 
-    def _force(self) -> None:
-        self._hold_init()
+    def _kill_now(self) -> None:
+        self._find_init()
         if self._init is not None:
             self._init.kill()
         self._monitor.kill()
 
-    def _hold_init(self) -> None:
-        """The first process of the pid namespace, which bwrap has as its only child."""
+    def _find_init(self) -> None:
+        """Find the first process of the pid namespace, which is bwrap's only child."""
         pid = self._process.pid
         if self._init is None and not self._monitor.ended.done():
             with contextlib.suppress(OSError, ValueError):
                 self._init = Child(int(Path(f"/proc/{pid}/task/{pid}/children").read_text()))
-                self._held.callback(self._init.close)
+                self._cleanup.callback(self._init.close)

@@ -1,46 +1,45 @@
-"""Resource limits of an agent: values, their words, and what the kernel keeps for each process."""
+"""Resource limits of an agent: values, their text, and the rlimits of each process."""
 
 import msgspec
 
 KIB = 1024
 GIB = 1024**3
 BLOCK_BYTES = 512
-# What a file system keeps for a file beside its content: empty ones must not be free.
+# What a file costs besides its content, so that empty files count too.
 FILE_BYTES = 1024
 OOM_SCORE = "500"
-# The watchdog counts all processes together and says so; the kernel only ends the one.
+# The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sandbox may use, all its processes together; 0 means no limit."""
+    """What all processes of one sandbox may use together; 0 means no limit."""
 
     memory_bytes: int = 4 * GIB
-    # Counted per uid, so it is one sandbox's own only because each slot has its own uid or user
-    # namespace. Threads count too.
+    # The kernel counts per uid, and each slot has its own uid or user namespace. Includes threads.
     processes: int = 1_024
     file_bytes: int = 4 * GIB
-    # /tmp, /dev/shm and the home directory each; they live in memory.
+    # For each of /tmp, /dev/shm and the home directory, which live in memory.
     scratch_bytes: int = 2 * GIB
     workspace_bytes: int = 10 * GIB
     cpu_seconds: int = 0
 
     @property
-    def memory_words(self) -> str:
-        return f"{in_words(self.memory_bytes)} of memory"
+    def memory_text(self) -> str:
+        return f"{format_bytes(self.memory_bytes)} of memory"
 
     @property
-    def workspace_words(self) -> str:
-        return f"{in_words(self.workspace_bytes)} in the workspace"
+    def workspace_text(self) -> str:
+        return f"{format_bytes(self.workspace_bytes)} in the workspace"
 
     @property
-    def cpu_words(self) -> str:
+    def cpu_text(self) -> str:
         return f"{self.cpu_seconds} second{'s' * (self.cpu_seconds != 1)} of CPU time"
 
     def shell_commands(self, *, own_user: bool = True) -> str:
-        """For the shell that becomes the agent: a program in between would take 0.5 ms.
+        """For the shell that execs the agent: a separate program would take 0.5 ms.
 
-        `own_user`: nobody but the agent runs as this user, so that its processes can be counted.
+        `own_user`: only the agent runs as this user, so its processes can be counted.
         """
         commands = ["ulimit -c 0"]
         if self.file_bytes:
@@ -52,12 +51,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 f'if [ -n "$BASH_VERSION" ]; then ulimit -u {self.processes}; '
                 f"else ulimit -p {self.processes}; fi"
             )
-        # When memory runs out, the kernel is to take the agent and not the service.
+        # If memory runs out, the kernel should kill the agent, not the service.
         return "; ".join([*commands, f"echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj"])
 
 
-def in_words(size: int) -> str:
-    """The largest unit that keeps the number whole."""
+def format_bytes(size: int) -> str:
+    """In the largest unit that gives a whole number."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size % KIB or unit == "GiB":
             return f"{size} {unit}"

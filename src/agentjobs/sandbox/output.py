@@ -1,4 +1,4 @@
-"""The pipe an agent writes to: read as it comes, never stored, never waited on for its end."""
+"""The pipe an agent writes to: forwards chunks as they arrive and stores nothing."""
 
 import asyncio
 import os
@@ -7,75 +7,75 @@ from collections.abc import Callable
 from agentjobs.sandbox.protocol import OnOutput
 
 CHUNK_BYTES = 64 * 1024
-# A full chunk is a flood. Resting after it lets the pipe push back on the writer, so endless
-# output costs the service neither memory nor a processor (about 13 MB/s at most).
-FLOOD_REST_SECONDS = 0.005
-# More than a pipe can hold: what was written before the end is read, an endless writer is not.
-REST_BYTES = 2 * 1024 * 1024
+# Pausing after a full chunk lets the pipe push back on the writer, so that endless output costs
+# the service neither memory nor a whole core (at most about 13 MB/s).
+FULL_CHUNK_PAUSE_SECONDS = 0.005
+# More than a pipe can hold: reads everything written before the end, but not an endless writer.
+MAX_REMAINING_BYTES = 2 * 1024 * 1024
 
 
 class OutputPipe:
-    """Hands chunks to `on_output`; if that raises, keeps the error and calls `on_failure`."""
+    """Passes chunks to `on_output`; if that raises, keeps the error and calls `on_failure`."""
 
     def __init__(self, on_output: OnOutput, on_failure: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_output = on_output
         self._on_failure = on_failure
-        self._rest: asyncio.TimerHandle | None = None
+        self._resume_timer: asyncio.TimerHandle | None = None
         self.failure: Exception | None = None
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
 
     def start(self) -> None:
-        """To be called once the writer is started: closes our copy of its end."""
+        """Call it when the writer has started: closes our copy of the write end."""
         self._close_write_end()
-        self._loop.add_reader(self._read_end, self._readable)
+        self._loop.add_reader(self._read_end, self._on_readable)
 
     def finish(self) -> None:
-        """Read what is there, without waiting for more, and close."""
+        """Read what is available without waiting for more, and close."""
         self._pause()
         self._close_write_end()
-        remaining = REST_BYTES
+        remaining = MAX_REMAINING_BYTES
         while remaining > 0 and (chunk := self._read()):
             remaining -= len(chunk)
-            self._hand_over(chunk)
+            self._forward(chunk)
         os.close(self._read_end)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         chunk = self._read()
         if chunk is None:
             return
         if len(chunk) in (0, CHUNK_BYTES):
             self._pause()
         if len(chunk) == CHUNK_BYTES:
-            self._rest = self._loop.call_later(FLOOD_REST_SECONDS, self._resume)
-        self._hand_over(chunk)
+            self._resume_timer = self._loop.call_later(FULL_CHUNK_PAUSE_SECONDS, self._resume)
+        self._forward(chunk)
 
     def _read(self) -> bytes | None:
-        """None: nothing to read now. Empty: every writer is gone."""
+        """None: nothing to read now. Empty: all writers have closed the pipe."""
         try:
             return os.read(self._read_end, CHUNK_BYTES)
         except BlockingIOError:
             return None
 
-    def _hand_over(self, chunk: bytes) -> None:
+    def _forward(self, chunk: bytes) -> None:
         if not chunk or self.failure is not None:
             return
         try:
             self._on_output(chunk)
-        except Exception as error:  # noqa: BLE001 - raised again by the run that owns this pipe
+        except Exception as error:  # noqa: BLE001 - the run that owns this pipe raises it
             self.failure = error
             self._on_failure()
 
     def _pause(self) -> None:
         self._loop.remove_reader(self._read_end)
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
 
     def _resume(self) -> None:
-        self._rest = None
-        self._loop.add_reader(self._read_end, self._readable)
+        self._resume_timer = None
+        self._loop.add_reader(self._read_end, self._on_readable)
 
     def _close_write_end(self) -> None:
         if self.write_end >= 0:

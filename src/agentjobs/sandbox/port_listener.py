@@ -1,7 +1,7 @@
-"""A program of its own that opens ports inside a network namespace and hands them to the service.
+"""A separate program that opens ports in a network namespace and passes them to the service.
 
-Only a process with a single thread may enter a user namespace, so the service cannot do it itself.
-Standard library only; it serves nobody, and ends as soon as it has answered.
+Only a single-threaded process may enter a user namespace, so the service cannot do it itself.
+Uses the standard library only, serves no connection and exits after its response.
 """
 
 import array
@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 
-# `socket` brings a good 10 ms of imports with it, more than a sandbox needs to start.
+# Importing `socket` takes over 10 ms, longer than a sandbox takes to start.
 from _socket import (
     AF_INET,
     CMSG_LEN,
@@ -35,22 +35,22 @@ _INTERFACE_REQUEST = struct.Struct("16sH14x")
 
 
 def main() -> None:
-    """Standard input is a socket: in come ports and a namespace, out go listening sockets."""
+    """Read ports and a namespace from the socket on stdin; send back listening sockets."""
     service = socket(fileno=os.dup(0))
-    ports, namespace = _request(service)
+    ports, namespace = _read_request(service)
     if namespace is None:
         return
     try:
-        listening = _open(ports, namespace)
+        listeners = _open(ports, namespace)
     except OSError as error:
         service.sendall(str(error).encode())
         return
-    rights = array.array("i", [sock.fileno() for sock in listening])
+    rights = array.array("i", [sock.fileno() for sock in listeners])
     service.sendmsg([OPENED], [(SOL_SOCKET, SCM_RIGHTS, rights)])
 
 
-def _request(service: socket) -> tuple[list[int], int | None]:
-    """No namespace: the service has gone away or does not need the doors any more."""
+def _read_request(service: socket) -> tuple[list[int], int | None]:
+    """The namespace is None if the service ended or no longer needs the ports."""
     text, ancillary, _, _ = service.recvmsg(4096, CMSG_LEN(4), MSG_CMSG_CLOEXEC)
     received = array.array("i", b"".join(data for _, _, data in ancillary))
     return [int(port) for port in text.split()], received[0] if received else None
@@ -58,13 +58,13 @@ def _request(service: socket) -> tuple[list[int], int | None]:
 
 def _open(ports: list[int], namespace: int) -> list[socket]:
     _enter(namespace)
-    _raise_loopback()
-    return [_listening(port) for port in ports]
+    _bring_up_loopback()
+    return [_listen(port) for port in ports]
 
 
 def _enter(network: int) -> None:
-    # A sandbox made by a user belongs to the user namespace that was made with it; what runs in
-    # the sandbox is one namespace further down and owns nothing.
+    # A sandbox created by an ordinary user belongs to the user namespace created with it; the
+    # agent runs in a namespace below and owns nothing.
     if os.geteuid() != 0:
         _set_namespace(fcntl.ioctl(network, _NS_GET_USERNS), _CLONE_NEWUSER)
     _set_namespace(network, _CLONE_NEWNET)
@@ -74,20 +74,18 @@ def _set_namespace(descriptor: int, kind: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if library.setns(descriptor, kind) != 0:
         reason = os.strerror(ctypes.get_errno())
-        raise OSError(f"the network of the sandbox could not be entered: {reason}")
+        raise OSError(f"cannot enter the network of the sandbox: {reason}")
 
 
-def _raise_loopback() -> None:
-    any_socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC)
-    answer = fcntl.ioctl(any_socket.fileno(), _SIOCGIFFLAGS, _INTERFACE_REQUEST.pack(b"lo", 0))
-    _, flags = _INTERFACE_REQUEST.unpack(answer)
+def _bring_up_loopback() -> None:
+    sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC)
+    reply = fcntl.ioctl(sock.fileno(), _SIOCGIFFLAGS, _INTERFACE_REQUEST.pack(b"lo", 0))
+    _, flags = _INTERFACE_REQUEST.unpack(reply)
     if not flags & _IFF_UP:
-        fcntl.ioctl(
-            any_socket.fileno(), _SIOCSIFFLAGS, _INTERFACE_REQUEST.pack(b"lo", flags | _IFF_UP)
-        )
+        fcntl.ioctl(sock.fileno(), _SIOCSIFFLAGS, _INTERFACE_REQUEST.pack(b"lo", flags | _IFF_UP))
 
 
-def _listening(port: int) -> socket:
+def _listen(port: int) -> socket:
     sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC)
     sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
@@ -100,5 +98,5 @@ def _listening(port: int) -> socket:
 
 if __name__ == "__main__":
     main()
-    # Nothing is left to clean up, and the interpreter's own farewell takes a few milliseconds.
+    # There is nothing to clean up, and the interpreter's shutdown takes a few milliseconds.
     os._exit(0)

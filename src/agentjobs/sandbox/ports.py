@@ -1,7 +1,7 @@
-"""The doors of one sandbox: ports of its own loopback, answered by the service.
+"""The ports of one sandbox: listening sockets on its loopback that the service serves.
 
-Nothing of it runs inside the sandbox, so there is nothing an agent could tamper with. What is said
-through a door is its protocol's business.
+No code of the service runs inside the sandbox, so an agent cannot tamper with it. Each port's
+protocol decides what happens on its connections.
 """
 
 import array
@@ -15,114 +15,114 @@ from collections.abc import Sequence
 from agentjobs.sandbox import port_listener
 from agentjobs.sandbox.child import Child
 from agentjobs.sandbox.port_listener import BACKLOG, OPENED
-from agentjobs.sandbox.protocol import Door, SandboxError
+from agentjobs.sandbox.protocol import SandboxError, SandboxPort
 
-PATIENCE_SECONDS = 10
-# As many descriptors as one message between processes can carry.
-MOST_DOORS = 253
+OPEN_TIMEOUT_SECONDS = 10
+# The kernel passes at most this many descriptors in one message.
+MAX_PORTS = 253
 _PROGRAM = port_listener.__file__
 
 
-class Doors:
-    """`start` as early as possible, `open` when the sandbox is up, `close` in any case."""
+class SandboxPorts:
+    """Call `start` as early as possible, `open` when the sandbox is ready, and always `close`."""
 
-    def __init__(self, doors: Sequence[Door]) -> None:
-        if len(doors) > MOST_DOORS:
-            raise SandboxError(f"an agent can have {MOST_DOORS} doors, this one wants {len(doors)}")
-        self._doors = tuple(doors)
-        self._keeper: _Doorkeeper | None = None
+    def __init__(self, ports: Sequence[SandboxPort]) -> None:
+        if len(ports) > MAX_PORTS:
+            raise SandboxError(f"an agent can have {MAX_PORTS} ports, not {len(ports)}")
+        self._ports = tuple(ports)
+        self._listener: _Listener | None = None
         self._servers: list[asyncio.Server] = []
 
     def start(self) -> None:
-        """Optional: lets the doorkeeper come up while the sandbox is being made."""
-        if not self._doors or self._keeper is not None:
+        """Optional: start the listener process while bwrap creates the sandbox."""
+        if not self._ports or self._listener is not None:
             return
         try:
-            self._keeper = _Doorkeeper()
+            self._listener = _Listener()
         except OSError as error:
-            raise SandboxError(f"the sandbox's doors could not be opened: {error}") from error
+            raise SandboxError(f"the ports of the sandbox could not be opened: {error}") from error
 
     async def open(self, init_pid: int) -> None:
-        """Listen inside the network namespace of that process, on every address it has."""
+        """Listen on every address in the network namespace of that process."""
         self.start()
-        if self._keeper is None:
+        if self._listener is None:
             return
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                listening = await self._keeper.ask(init_pid, [door.port for door in self._doors])
-                await self._serve(listening)
-                await self._keeper.ended()
-            self._dismiss_keeper()
+            async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+                sockets = await self._listener.open(init_pid, [port.number for port in self._ports])
+                await self._serve(sockets)
+                await self._listener.ended()
+            self._stop_listener()
         except TimeoutError:
             await self.close()
-            raise SandboxError("the sandbox's doors did not open in time") from None
+            raise SandboxError("the ports of the sandbox did not open in time") from None
         except OSError as error:
             await self.close()
-            raise SandboxError(f"the sandbox's doors could not be opened: {error}") from error
+            raise SandboxError(f"the ports of the sandbox could not be opened: {error}") from error
 
     async def open_on_host(self) -> dict[int, str]:
-        """Without a sandbox: on free ports of the machine; the addresses, by each door's port."""
+        """Without a sandbox: listen on free ports of the machine. Returns addresses by number."""
         try:
-            await self._serve([_free_port() for _ in self._doors])
+            await self._serve([_free_port() for _ in self._ports])
         except OSError as error:
             raise SandboxError(f"no port for the agent could be opened: {error}") from error
         names = [server.sockets[0].getsockname() for server in self._servers]
         return {
-            door.port: f"{host}:{port}"
-            for door, (host, port) in zip(self._doors, names, strict=True)
+            port.number: f"{host}:{host_port}"
+            for port, (host, host_port) in zip(self._ports, names, strict=True)
         }
 
     async def close(self) -> None:
-        """Nobody is let in any more; conversations are ended by the protocols' owners."""
-        self._dismiss_keeper()
+        """Stop listening. The owners of the protocols close the connections."""
+        self._stop_listener()
         for server in self._servers:
             server.close()
         self._servers.clear()
 
-    def _dismiss_keeper(self) -> None:
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+    def _stop_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
-    async def _serve(self, listening: Sequence[socket.socket]) -> None:
+    async def _serve(self, sockets: Sequence[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
-        unserved = list(listening)
+        remaining = list(sockets)
         try:
-            for door in self._doors:
+            for port in self._ports:
                 server = await loop.create_server(
-                    door.protocol, sock=unserved[0], backlog=BACKLOG, start_serving=False
+                    port.protocol, sock=remaining[0], backlog=BACKLOG, start_serving=False
                 )
-                unserved.pop(0)
+                remaining.pop(0)
                 self._servers.append(server)
                 await server.start_serving()
         finally:
-            for sock in unserved:
+            for sock in remaining:
                 sock.close()
 
 
-class _Doorkeeper:
+class _Listener:
     def __init__(self) -> None:
         self._socket, other = socket.socketpair()
         self._socket.setblocking(False)
         with other:
             try:
-                self._process = _started(other)
+                self._process = _start(other)
             except OSError:
                 self._socket.close()
                 raise
 
-    async def ask(self, init_pid: int, ports: Sequence[int]) -> list[socket.socket]:
+    async def open(self, init_pid: int, ports: Sequence[int]) -> list[socket.socket]:
         namespace = os.open(f"/proc/{init_pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            words = " ".join(map(str, ports)).encode()
-            socket.send_fds(self._socket, [words], [namespace])
+            message = " ".join(map(str, ports)).encode()
+            socket.send_fds(self._socket, [message], [namespace])
         finally:
             os.close(namespace)
-        await self._answered()
-        return self._received(len(ports))
+        await self._wait_for_reply()
+        return self._receive(len(ports))
 
     async def ended(self) -> None:
-        """It ends by itself when it has answered; the event loop goes on meanwhile."""
+        """Wait until the process exits, which it does after its reply."""
         child = Child(self._process.pid)
         try:
             await child.ended
@@ -134,31 +134,33 @@ class _Doorkeeper:
         self._process.kill()
         self._process.wait()
 
-    async def _answered(self) -> None:
+    async def _wait_for_reply(self) -> None:
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket.fileno(), _note, answered)
+        replied: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket.fileno(), _set, replied)
         try:
-            await answered
+            await replied
         finally:
             loop.remove_reader(self._socket.fileno())
 
-    def _received(self, count: int) -> list[socket.socket]:
-        room = socket.CMSG_LEN(count * array.array("i").itemsize)
-        words, ancillary, _, _ = self._socket.recvmsg(4096, room, socket.MSG_CMSG_CLOEXEC)
-        listening = [
+    def _receive(self, count: int) -> list[socket.socket]:
+        ancillary_bytes = socket.CMSG_LEN(count * array.array("i").itemsize)
+        message, ancillary, _, _ = self._socket.recvmsg(
+            4096, ancillary_bytes, socket.MSG_CMSG_CLOEXEC
+        )
+        sockets = [
             socket.socket(fileno=descriptor)
             for _, _, data in ancillary
             for descriptor in array.array("i", data)
         ]
-        if words != OPENED or len(listening) != count:
-            for sock in listening:
+        if message != OPENED or len(sockets) != count:
+            for sock in sockets:
                 sock.close()
-            raise OSError(words.decode(errors="replace") or "the doorkeeper died")
-        return listening
+            raise OSError(message.decode(errors="replace") or "the port listener died")
+        return sockets
 
 
-def _started(stdin: socket.socket) -> subprocess.Popen[bytes]:
+def _start(stdin: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-I", "-S", _PROGRAM],
         stdin=stdin.fileno(),
@@ -170,9 +172,9 @@ def _started(stdin: socket.socket) -> subprocess.Popen[bytes]:
     )
 
 
-def _note(answered: asyncio.Future[None]) -> None:
-    if not answered.done():
-        answered.set_result(None)
+def _set(replied: asyncio.Future[None]) -> None:
+    if not replied.done():
+        replied.set_result(None)
 
 
 def _free_port() -> socket.socket:

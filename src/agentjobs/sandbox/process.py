@@ -1,8 +1,8 @@
-"""No sandbox at all: the agent is an ordinary process of the service's user.
+"""No sandbox: the agent is an ordinary process of the service's user.
 
-Only for `sandbox = "none"`, set by hand. It ends the agent's process group and keeps the sizes of
-files and of the workspace, nothing more: what leaves that group, takes the machine's memory, reads
-the service's files or uses the network is not held back.
+Only for `sandbox = "none"`. It kills the agent's process group and limits the sizes of files and of
+the workspace. It does not stop processes that leave the group, and does not limit memory, access to
+the service's files or the network.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.sandbox.child import Child, outlast
-from agentjobs.sandbox.disk import DiskUsage, written_directories
+from agentjobs.sandbox.child import Child, wait_despite_cancellation
+from agentjobs.sandbox.disk import DiskUsage, writable_directories
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.output import OutputPipe
-from agentjobs.sandbox.output_tail import Tail
-from agentjobs.sandbox.ports import Doors
+from agentjobs.sandbox.output_tail import OutputTail
+from agentjobs.sandbox.ports import SandboxPorts
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxReport, SandboxTask
 from agentjobs.sandbox.watchdog import Watchdog
 
@@ -34,16 +34,16 @@ WARNING = (
     'sandbox = "none": agents run WITHOUT a sandbox, as the user of this service, with its files '
     "and its network. Anyone who can start a job can take over this account."
 )
-# The other members of the group are not ours to wait for: looked for, once killed, for a second.
+# We cannot wait for the other members of the group: poll for up to a second after the kill.
 GROUP_POLLS = 200
 GROUP_POLL_SECONDS = 0.005
 
 
 class ProcessSandbox:
     def __init__(self) -> None:
-        self._walks = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
+        self._disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
 
-    def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - the protocol's form
+    def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - required by the protocol
         return None
 
     async def check(self) -> None:
@@ -51,9 +51,9 @@ class ProcessSandbox:
 
     async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
         async with contextlib.AsyncExitStack() as stack:
-            doors = Doors(task.doors)
-            stack.push_async_callback(doors.close)
-            addresses = await doors.open_on_host()
+            ports = SandboxPorts(task.ports)
+            stack.push_async_callback(ports.close)
+            addresses = await ports.open_on_host()
             home = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="agentjobs-home-", ignore_cleanup_errors=True)
             )
@@ -65,18 +65,18 @@ class ProcessSandbox:
         exceeded: list[str] = []
         process = _GroupedProcess(spawn, on_output)
 
-        def bark(limit: str) -> None:
+        def on_exceeded(limit: str) -> None:
             exceeded.append(limit)
             process.kill()
 
         watchdog = None
         try:
-            watchdog = self._watchdog(task, bark)
-            ended, _ = await asyncio.wait({process.gone}, timeout=task.timeout_seconds)
+            watchdog = self._watchdog(task, on_exceeded)
+            done, _ = await asyncio.wait({process.ended}, timeout=task.timeout_seconds)
         finally:
             process.kill()
             try:
-                await outlast(process.gone)
+                await wait_despite_cancellation(process.ended)
             finally:
                 process.close()
                 if watchdog is not None:
@@ -84,25 +84,25 @@ class ProcessSandbox:
         if process.failure is not None:
             raise process.failure
         return SandboxReport(
-            exit_code=process.exit_code if ended and not exceeded else None,
-            timed_out=not ended and not exceeded,
+            exit_code=process.exit_code if done and not exceeded else None,
+            timed_out=not done and not exceeded,
             exceeded=exceeded[0] if exceeded else None,
             last_lines=process.tail.last_lines(),
             duration_ms=round((time.monotonic() - started) * 1000),
         )
 
-    def _watchdog(self, task: SandboxTask, bark: Callable[[str], None]) -> Watchdog | None:
+    def _watchdog(self, task: SandboxTask, on_exceeded: Callable[[str], None]) -> Watchdog | None:
         if not task.limits.workspace_bytes:
             return None
         try:
-            gauge = DiskUsage(task.limits, written_directories(task))
+            gauge = DiskUsage(task.limits, writable_directories(task))
         except OSError as error:
-            raise SandboxError(f"the agent's limits cannot be kept: {error}") from error
-        return Watchdog(gauge, self._walks, bark)
+            raise SandboxError(f"the agent's limits cannot be enforced: {error}") from error
+        return Watchdog(gauge, self._disk_executor, on_exceeded)
 
 
 class _Spawn(msgspec.Struct, frozen=True):
-    """A task, and what this sandbox adds to it."""
+    """A task and what this sandbox adds to it."""
 
     task: SandboxTask
     home: Path
@@ -111,7 +111,7 @@ class _Spawn(msgspec.Struct, frozen=True):
     def start(self, output: int) -> subprocess.Popen[bytes]:
         limits = self.task.limits.shell_commands(own_user=False)
         return subprocess.Popen(
-            # By a shell, so that an unknown command ends as it does in a sandbox: with 127.
+            # A shell exits with 127 for an unknown command, as in a sandbox.
             ["sh", "-c", f'{limits}; exec "$@"', "agentjobs", *self.task.argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -128,15 +128,15 @@ class _Spawn(msgspec.Struct, frozen=True):
             home=self.home,
             temporary=self.home,
             run_dir=self.task.run_dir.absolute(),
-            address_of=lambda door: self.addresses[door.port],
+            address_of=lambda port: self.addresses[port.number],
         )
 
 
 class _GroupedProcess:
-    """`gone` is done when the first process and all that stayed in its group are dead."""
+    """`ended` is done when the first process and all others in its group are dead."""
 
     def __init__(self, spawn: _Spawn, on_output: OnOutput) -> None:
-        self.tail = Tail()
+        self.tail = OutputTail()
         self._on_output = on_output
         self._output = OutputPipe(self._receive, self.kill)
         try:
@@ -144,13 +144,13 @@ class _GroupedProcess:
             self._child = Child(self._process.pid)
         except (OSError, ValueError) as error:
             self._output.finish()
-            raise SandboxError(f"the agent could not be started: {error}") from error
+            raise SandboxError(f"the agent did not start: {error}") from error
         self._output.start()
-        self.gone = asyncio.get_running_loop().create_task(self._end())
+        self.ended = asyncio.get_running_loop().create_task(self._end())
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell tells it: 128 and the signal's number for a killed process."""
+        """As a shell reports it: 128 plus the signal's number for a killed process."""
         code = self._process.returncode
         return 128 - code if code is not None and code < 0 else code
 
@@ -159,7 +159,7 @@ class _GroupedProcess:
         return self._output.failure
 
     def kill(self) -> None:
-        # The group keeps its number as long as its leader has not been waited for.
+        # The group's number stays valid until its leader is reaped.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -189,7 +189,7 @@ def _has_living_member(group: int) -> bool:
 
 def _is_living_member(entry: Path, group: int) -> bool:
     try:
-        # The name before the bracket may hold anything; then come state, parent and group.
+        # The name before the bracket may contain anything; then follow state, parent and group.
         state, _, process_group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
     except (OSError, ValueError):
         return False

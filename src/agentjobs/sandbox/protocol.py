@@ -1,6 +1,6 @@
-"""The Sandbox protocol: a place where one untrusted command runs on one workspace and then ends.
+"""The Sandbox protocol: runs one untrusted command on one workspace.
 
-Knows nothing of jobs, git or agents' definitions; a container or a pod could implement it too.
+Knows nothing of jobs, git or agent definitions; a container or a pod could implement it too.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ OnOutput = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
-    """A port on the sandbox's loopback that the worker answers: the only way out there is.
+class SandboxPort:
+    """A port on the sandbox's loopback that the worker serves: the only way out of the sandbox.
 
-    In the values of `environment`, `{address}` becomes the HOST:PORT the agent finds it at.
+    In the values of `environment`, `{address}` becomes the HOST:PORT that the agent connects to.
     """
 
-    port: int
+    number: int
     protocol: Callable[[], asyncio.BaseProtocol]
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class Door:
 class SandboxTask:
     """One command. `run_dir` holds `job.json` (read-only inside) and `report/` (writable).
 
-    `hosts` are names and the loopback addresses they have inside, where doors answer them.
+    `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
     """
 
     argv: tuple[str, ...]
@@ -47,14 +47,14 @@ class SandboxTask:
     slot: int
     limits: Limits = field(default_factory=Limits)
     read_only: tuple[Path, ...] = ()
-    doors: tuple[Door, ...] = ()
+    ports: tuple[SandboxPort, ...] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
     """How the command ended; `exit_code` is None when the wall clock or a limit ended it.
 
-    `exceeded` says which limit, in words: "4 GiB of memory".
+    `exceeded` is the limit as text: "4 GiB of memory".
     """
 
     exit_code: int | None
@@ -65,23 +65,23 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxError(Exception):
-    """The sandbox could not be started; nothing of the command ran."""
+    """The sandbox did not start; the command did not run."""
 
 
 class SandboxUnavailable(SandboxError):
-    """This machine cannot make such a sandbox at all; the message says what to install or set."""
+    """This machine cannot create such a sandbox; the message says what to install or set."""
 
 
 class Sandbox(Protocol):
     async def check(self) -> None:
-        """Try it out once, before any job does: raises SandboxUnavailable."""
+        """Run a trial before any job does. Raises SandboxUnavailable."""
 
     async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
-        """Run to the end and hand over output as it comes, both streams merged.
+        """Run the command and pass on its output as it arrives, both streams merged.
 
-        When this returns, or raises, nothing of the command is alive any more. That includes a
-        cancelled call, which kills everything at once.
+        When this returns or raises, no process of the command is alive. A cancelled call kills
+        them all at once.
         """
 
     def owner_uid(self, slot: int) -> int | None:
-        """Who must own the workspace and the report directory; None: whoever runs the service."""
+        """Who must own the workspace and the report directory; None: the service's user."""

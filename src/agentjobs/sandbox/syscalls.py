@@ -1,6 +1,6 @@
-"""Numbers of the system calls that the filter names, by architecture. Data from the kernel's ABI.
+"""Numbers of the system calls that the filter names, by architecture, from the kernel's ABI.
 
-A call that an architecture does not have is left out there.
+An architecture omits the calls it does not have.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """`audit` is how the kernel names it to a filter; `x32` says whether such numbers exist."""
+    """`audit` is the identifier that the kernel passes to a filter."""
 
     name: str
     audit: int
@@ -17,7 +17,7 @@ class Architecture(msgspec.Struct, frozen=True):
     has_x32: bool = False
 
 
-# The same on every architecture: what was added since Linux 5.1.
+# Calls added since Linux 5.1 have the same number on every architecture.
 _COMMON = {
     "io_uring_setup": 425,
     "io_uring_enter": 426,

@@ -1,6 +1,6 @@
-"""What the processes of one sandbox use together, read from outside in the sandbox's own /proc.
+"""Measures what the processes of one sandbox use, read from outside in the sandbox's /proc.
 
-Its descriptors are opened while nothing of the agent runs; no path of the agent's is ever followed.
+Opens its descriptors before the agent runs, and follows no path that the agent controls.
 """
 
 import contextlib
@@ -10,62 +10,64 @@ from collections.abc import Iterator
 from agentjobs.sandbox.limits import FILE_BYTES, KIB, Limits
 from agentjobs.sandbox.mounts import HOME, SHARED_MEMORY, TEMPORARY
 
-# Above this share of the limit it is worth to find out what processes share.
-NEAR = 0.7
+# Above this fraction of the limit, memory shared between processes is measured exactly.
+EXACT_ABOVE_FRACTION = 0.7
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SCRATCH = (HOME, SHARED_MEMORY, TEMPORARY)
 _READ_BYTES = 4096
 
 
 class ProcessUsage:
-    """A gauge of memory and CPU time. `look` may run in any thread, in one at a time."""
+    """A gauge of memory and CPU time. `exceeded_limit` may run in any thread, one at a time."""
 
     def __init__(self, limits: Limits, init_pid: int) -> None:
         self._limits = limits
-        self._clock = CpuClock()
-        with contextlib.ExitStack() as held:
-            self._proc = _held(f"/proc/{init_pid}/root/proc", held)
-            self._scratch = [_held(f"/proc/{init_pid}/root{path}", held) for path in _SCRATCH]
-            self._held = held.pop_all()
+        self._cpu_time = CpuTime()
+        with contextlib.ExitStack() as stack:
+            self._proc = _open_directory(f"/proc/{init_pid}/root/proc", stack)
+            self._scratch = [
+                _open_directory(f"/proc/{init_pid}/root{path}", stack) for path in _SCRATCH
+            ]
+            self._descriptors = stack.pop_all()
 
-    def look(self) -> str | None:
-        living = dict(self._processes())
-        if self._limits.memory_bytes and self._memory(living) > self._limits.memory_bytes:
-            return self._limits.memory_words
-        seconds = self._clock.seconds(living)
+    def exceeded_limit(self) -> str | None:
+        processes = dict(self._processes())
+        if self._limits.memory_bytes and self._memory(processes) > self._limits.memory_bytes:
+            return self._limits.memory_text
+        seconds = self._cpu_time.seconds(processes)
         if self._limits.cpu_seconds and seconds >= self._limits.cpu_seconds:
-            return self._limits.cpu_words
+            return self._limits.cpu_text
         return None
 
     def stop(self) -> None:
         pass
 
     def close(self) -> None:
-        self._held.close()
+        self._descriptors.close()
 
     def _processes(self) -> Iterator[tuple[int, "ProcessStat"]]:
         for name in os.listdir(self._proc):  # noqa: PTH208 - a descriptor, not a path
             if name.isdigit() and (content := self._read(f"{name}/stat")):
                 yield int(name), ProcessStat(content)
 
-    def _memory(self, living: dict[int, "ProcessStat"]) -> int:
+    def _memory(self, processes: dict[int, "ProcessStat"]) -> int:
         scratch = sum(map(_used_bytes, self._scratch))
-        resident = sum(process.resident_bytes for process in living.values())
-        if resident + scratch <= self._limits.memory_bytes * NEAR:
+        resident = sum(process.resident_bytes for process in processes.values())
+        if resident + scratch <= self._limits.memory_bytes * EXACT_ABOVE_FRACTION:
             return resident + scratch
         private, shared = 0, 0
-        for pid, process in living.items():
+        for pid, process in processes.items():
             proportional = self._proportional(pid)
             private += process.resident_bytes if proportional is None else proportional[0]
             shared += 0 if proportional is None else proportional[1]
-        # A mapped file of the scratch space is in both, and counts once.
+        # A mapped file in the scratch space is in both numbers, and counts once.
         return private + max(shared, scratch)
 
     def _proportional(self, pid: int) -> tuple[int, int] | None:
-        """Private bytes and shared ones, each page divided among those who have it mapped.
+        """Private and shared bytes, with each shared page divided among its processes.
 
-        Without pages of files: the kernel takes those back by itself.
+        Excludes pages of files, which the kernel can reclaim.
         """
         fields = dict(
             line.split(b":", 1)
@@ -77,7 +79,7 @@ class ProcessUsage:
         return _kib(fields[b"Pss_Anon"]), _kib(fields[b"Pss_Shmem"])
 
     def _read(self, path: str) -> bytes:
-        """Empty if the process is gone by now."""
+        """Empty if the process has ended."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
         except OSError:
@@ -91,12 +93,12 @@ class ProcessUsage:
 
 
 class ProcessStat:
-    """A line of /proc/PID/stat."""
+    """The line in /proc/PID/stat."""
 
     __slots__ = ("_fields",)
 
     def __init__(self, content: bytes) -> None:
-        # The name before the bracket may hold anything.
+        # The process name before the bracket may contain anything.
         self._fields = content.rpartition(b")")[2].split()
 
     @property
@@ -108,7 +110,7 @@ class ProcessStat:
         return int(self._fields[11]) + int(self._fields[12])
 
     @property
-    def ticks_of_children(self) -> int:
+    def child_ticks(self) -> int:
         return int(self._fields[13]) + int(self._fields[14])
 
     @property
@@ -116,38 +118,40 @@ class ProcessStat:
         return int(self._fields[19])
 
 
-class CpuClock:
-    """Adds up what the living used and what the dead were last seen with.
+class CpuTime:
+    """Adds up the CPU time of running processes and the last measured time of ended ones.
 
-    The kernel hands a dead process's time to its parent, but only if the parent waits for it. So
-    both accounts are kept, and the higher one is believed.
+    The kernel adds an ended process's time to its parent, but only if the parent waits for it. So
+    both sums are kept, and the higher one counts.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], int] = {}
-        self._ticks_of_the_dead = 0
+        self._last_ticks: dict[tuple[int, int], int] = {}
+        self._ended_ticks = 0
 
-    def seconds(self, living: dict[int, ProcessStat]) -> float:
-        seen = {(pid, process.started): process.own_ticks for pid, process in living.items()}
-        self._ticks_of_the_dead += sum(
-            ticks for process, ticks in self._seen.items() if process not in seen
+    def seconds(self, processes: dict[int, ProcessStat]) -> float:
+        ticks_by_process = {
+            (pid, process.started): process.own_ticks for pid, process in processes.items()
+        }
+        self._ended_ticks += sum(
+            ticks for process, ticks in self._last_ticks.items() if process not in ticks_by_process
         )
-        self._seen = seen
-        own = sum(seen.values())
-        waited_for = sum(process.ticks_of_children for process in living.values())
-        return (own + max(waited_for, self._ticks_of_the_dead)) / _TICKS
+        self._last_ticks = ticks_by_process
+        own = sum(ticks_by_process.values())
+        reaped = sum(process.child_ticks for process in processes.values())
+        return (own + max(reaped, self._ended_ticks)) / _TICKS_PER_SECOND
 
 
-def _held(path: str, held: contextlib.ExitStack) -> int:
+def _open_directory(path: str, stack: contextlib.ExitStack) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    held.callback(os.close, descriptor)
+    stack.callback(os.close, descriptor)
     return descriptor
 
 
 def _used_bytes(descriptor: int) -> int:
-    found = os.statvfs(descriptor)
-    files = found.f_files - found.f_ffree
-    return (found.f_blocks - found.f_bfree) * found.f_frsize + files * FILE_BYTES
+    status = os.statvfs(descriptor)
+    files = status.f_files - status.f_ffree
+    return (status.f_blocks - status.f_bfree) * status.f_frsize + files * FILE_BYTES
 
 
 def _kib(text: bytes) -> int:

@@ -1,6 +1,6 @@
-"""Looks at the gauges of one sandbox several times a second and says when a limit is passed.
+"""Reads the gauges of one sandbox several times a second and reports an exceeded limit.
 
-Knows nothing of what they measure, nor of how a sandbox is ended.
+Knows neither what they measure nor how a sandbox is killed.
 """
 
 import asyncio
@@ -10,95 +10,97 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Protocol
 
-from agentjobs.sandbox.child import outlast
+from agentjobs.sandbox.child import wait_despite_cancellation
 
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.1
-# Of the time, at most the tenth is spent looking, however many processes there are.
-REST_PER_LOOK = 10
-# In a row: two seconds in which nothing could be seen.
-MOST_FAILURES = 20
+# Measuring takes at most a tenth of the time, however many processes there are.
+PAUSE_FACTOR = 10
+# Consecutive failures: two seconds without a measurement.
+MAX_FAILURES = 20
 UNWATCHED = "the worker was able to watch"
 
 
 class Gauge(Protocol):
-    def look(self) -> str | None:
-        """Called in a thread. The limit that is passed, in words."""
+    def exceeded_limit(self) -> str | None:
+        """Called in a thread. Return the limit that is exceeded as text, or None."""
 
     def stop(self) -> None:
-        """A look under way may as well end now."""
+        """A running measurement may end early."""
 
     def close(self) -> None: ...
 
 
 class Watchdog:
-    """One gauge, watched until `stop`. `bark` is called once, on the event loop."""
+    """Reads one gauge until `stop`. Calls `on_exceeded` once, on the event loop."""
 
-    def __init__(self, gauge: Gauge, executor: Executor, bark: Callable[[str], None]) -> None:
+    def __init__(
+        self, gauge: Gauge, executor: Executor, on_exceeded: Callable[[str], None]
+    ) -> None:
         self._gauge = gauge
         self._executor = executor
-        self._bark = bark
+        self._on_exceeded = on_exceeded
         self._loop = asyncio.get_running_loop()
-        self._queued: Future[str | None] | None = None
-        self._looking: asyncio.Future[str | None] | None = None
+        self._submitted: Future[str | None] | None = None
+        self._measuring: asyncio.Future[str | None] | None = None
         self._is_stopped = False
-        self._took = 0.0
+        self._duration_seconds = 0.0
         self._failures = 0
-        self._rest(INTERVAL_SECONDS)
+        self._schedule(INTERVAL_SECONDS)
 
     async def stop(self) -> None:
         self._is_stopped = True
         self._next.cancel()
         self._gauge.stop()
         try:
-            await self._looked_last()
+            await self._finish_measuring()
         finally:
             self._gauge.close()
 
-    async def _looked_last(self) -> None:
-        """A look that waits for those at other sandboxes is not made any more."""
-        if self._queued is None or self._looking is None:
+    async def _finish_measuring(self) -> None:
+        """Wait for a running measurement; one that is still queued is cancelled."""
+        if self._submitted is None or self._measuring is None:
             return
-        if not self._queued.cancel():
-            await outlast(self._looking)
+        if not self._submitted.cancel():
+            await wait_despite_cancellation(self._measuring)
 
-    def _rest(self, seconds: float) -> None:
-        self._next = self._loop.call_later(seconds, self._look)
+    def _schedule(self, seconds: float) -> None:
+        self._next = self._loop.call_later(seconds, self._measure)
 
-    def _look(self) -> None:
-        self._queued = self._executor.submit(self._timed_look)
-        self._looking = asyncio.wrap_future(self._queued, loop=self._loop)
-        self._looking.add_done_callback(self._looked)
+    def _measure(self) -> None:
+        self._submitted = self._executor.submit(self._timed_measure)
+        self._measuring = asyncio.wrap_future(self._submitted, loop=self._loop)
+        self._measuring.add_done_callback(self._on_measured)
 
-    def _timed_look(self) -> str | None:
-        # From here: how long it had to wait for its turn is not its own doing.
-        began = time.monotonic()
+    def _timed_measure(self) -> str | None:
+        # Excludes the time in the executor's queue.
+        started_at = time.monotonic()
         try:
-            return self._gauge.look()
+            return self._gauge.exceeded_limit()
         finally:
-            self._took = time.monotonic() - began
+            self._duration_seconds = time.monotonic() - started_at
 
-    def _looked(self, looking: asyncio.Future[str | None]) -> None:
-        if looking.cancelled():
+    def _on_measured(self, measuring: asyncio.Future[str | None]) -> None:
+        if measuring.cancelled():
             return
-        failure = looking.exception()
-        # A gauge that fails while everything is dying has nothing to say.
+        failure = measuring.exception()
+        # Gauges may fail while the processes die.
         if self._is_stopped:
             return
         if failure is not None:
-            self._failed(failure)
-        elif (exceeded := looking.result()) is not None:
-            self._bark(exceeded)
+            self._on_failure(failure)
+        elif (exceeded := measuring.result()) is not None:
+            self._on_exceeded(exceeded)
         else:
             self._failures = 0
-            self._rest(max(INTERVAL_SECONDS, self._took * REST_PER_LOOK))
+            self._schedule(max(INTERVAL_SECONDS, self._duration_seconds * PAUSE_FACTOR))
 
-    def _failed(self, failure: BaseException) -> None:
-        """A machine short of descriptors is so for a moment; an agent nobody watches is ended."""
+    def _on_failure(self, failure: BaseException) -> None:
+        """Descriptors may run out for a moment, but an agent that stays unwatched is killed."""
         self._failures += 1
-        log.warning("a limit of a running agent could not be looked at: %s", failure)
-        if self._failures < MOST_FAILURES:
-            self._rest(INTERVAL_SECONDS)
+        log.warning("a limit of a running agent could not be measured: %s", failure)
+        if self._failures < MAX_FAILURES:
+            self._schedule(INTERVAL_SECONDS)
         else:
-            self._bark(UNWATCHED)
+            self._on_exceeded(UNWATCHED)

@@ -1,6 +1,6 @@
 """Keeps mirrors, templates and spares within a number of bytes.
 
-The repository used longest ago gives first. Knows no git; what is in use refuses to be dropped.
+Evicts the least recently used repository first. Knows no git; items in use refuse to be dropped.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """`drop` gives False for what is in use or gone already."""
+class CacheItem:
+    """`drop` returns False if the item is in use or already gone."""
 
     repo_id: str
     name: str
@@ -23,14 +23,14 @@ class Item:
     drop: Callable[[], Awaitable[bool]]
 
 
-class Shelf(Protocol):
-    """A kind of things that are kept; listing them may take milliseconds and may not block."""
+class CacheStore(Protocol):
+    """One kind of cached items. Listing them may take milliseconds but must not block."""
 
-    async def items(self) -> Iterable[Item]: ...
+    async def items(self) -> Iterable[CacheItem]: ...
 
 
-def in_order_of_use(items: Sequence[Item]) -> list[Item]:
-    """By when their repository was used last; of one repository in the order given."""
+def sort_by_last_use(items: Sequence[CacheItem]) -> list[CacheItem]:
+    """Sort by the last use of their repository; items of one repository keep their order."""
     last_use: dict[str, int] = {}
     for item in items:
         last_use[item.repo_id] = max(item.used_at_ns, last_use.get(item.repo_id, 0))
@@ -38,32 +38,32 @@ def in_order_of_use(items: Sequence[Item]) -> list[Item]:
 
 
 class Cache:
-    """`max_bytes` 0: no bound. Of one repository the first shelf gives before the second."""
+    """`max_bytes` 0: unlimited. Within a repository, items of the first store go first."""
 
-    def __init__(self, shelves: Sequence[Shelf], max_bytes: int) -> None:
-        self._shelves = shelves
+    def __init__(self, stores: Sequence[CacheStore], max_bytes: int) -> None:
+        self._stores = stores
         self._max_bytes = max_bytes
         # Unknown until measured for the first time.
-        self._room_bytes = -1
+        self._free_bytes = -1
         self._trimming: asyncio.Task[None] | None = None
-        self._is_asked_again = False
+        self._must_trim_again = False
 
-    def added(self, size_bytes: int) -> None:
-        """Something of this size is there now; trims in the background when it may be too much."""
-        self._room_bytes -= size_bytes
-        if self._room_bytes < 0:
+    def record_added(self, size_bytes: int) -> None:
+        """Record a new item; trims in the background if the cache may be too large."""
+        self._free_bytes -= size_bytes
+        if self._free_bytes < 0:
             self.trim_soon()
 
     def trim_soon(self) -> None:
         if not self._max_bytes:
             return
         if self._trimming is not None:
-            self._is_asked_again = True
+            self._must_trim_again = True
             return
-        self._trimming = asyncio.create_task(self._trim_as_asked())
+        self._trimming = asyncio.create_task(self._trim_until_done())
 
-    async def settle(self) -> None:
-        """Wait until nothing is being removed."""
+    async def wait_until_idle(self) -> None:
+        """Wait until trimming has finished."""
         while self._trimming is not None:
             await asyncio.wait([self._trimming])
 
@@ -71,21 +71,21 @@ class Cache:
         """Raises OSError."""
         if not self._max_bytes:
             return
-        items = [item for shelf in self._shelves for item in await shelf.items()]
+        items = [item for store in self._stores for item in await store.items()]
         total = sum(item.size_bytes for item in items)
-        for item in in_order_of_use(items):
+        for item in sort_by_last_use(items):
             if total <= self._max_bytes:
                 break
             if await item.drop():
                 total -= item.size_bytes
                 _log.info("dropped %s from the cache: %d bytes", item.name, item.size_bytes)
-        self._room_bytes = self._max_bytes - total
+        self._free_bytes = self._max_bytes - total
 
-    async def _trim_as_asked(self) -> None:
+    async def _trim_until_done(self) -> None:
         try:
-            self._is_asked_again = True
-            while self._is_asked_again:
-                self._is_asked_again = False
+            self._must_trim_again = True
+            while self._must_trim_again:
+                self._must_trim_again = False
                 await self.trim()
         except OSError as error:
             _log.warning("the cache cannot be trimmed: %s", error)

@@ -1,4 +1,4 @@
-"""Asks git the questions the rules need answered, and refuses what they forbid."""
+"""Checks an agent's tree and changes against the rules, with the help of git."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -7,75 +7,75 @@ from dataclasses import dataclass
 from agentjobs.git.blobs import blob_pieces, blob_sizes
 from agentjobs.git.trees import REGULAR, Change
 from agentjobs.workspace.errors import UnsafeChange
-from agentjobs.workspace.git_file_checks import refuse_unsound
+from agentjobs.workspace.git_file_checks import refuse_unsafe_git_files
 from agentjobs.workspace.patterns import Pattern
 from agentjobs.workspace.rules import (
-    LFS_POINTER_LIMIT_BYTES,
+    MAX_LFS_POINTER_BYTES,
+    format_paths,
     is_lfs_pointer,
     new_gitlinks,
     paths_matching,
     protected_paths,
-    shown,
 )
 from agentjobs.workspace.staging import Stage
-from agentjobs.workspace.tree_scan import ATTRIBUTES, MAX_FILE_BYTES, Survey
+from agentjobs.workspace.tree_scan import ATTRIBUTES, MAX_FILE_BYTES, TreeScan
 
 
-async def judge_tree(stage: Stage, survey: Survey) -> None:
-    """Before anything is staged. What the repository ignores is not proposed, so it may stay."""
-    holders = {path: path.rpartition(b"/")[0] for path in survey.nested_git}
-    ignored = await _ignored(stage, [*filter(None, holders.values()), *survey.oversized])
-    _refuse("a nested git directory", [p for p in holders if holders[p] not in ignored])
+async def check_tree(stage: Stage, scan: TreeScan) -> None:
+    """Run before staging. Ignored paths are not committed, so they may stay."""
+    parents = {path: path.rpartition(b"/")[0] for path in scan.nested_git}
+    ignored = await _find_ignored(stage, [*filter(None, parents.values()), *scan.oversized])
+    _refuse("a nested git directory", [p for p in parents if parents[p] not in ignored])
     limit = f"a file above {MAX_FILE_BYTES // 1024**2} MiB"
-    _refuse(limit, [path for path in survey.oversized if path not in ignored])
+    _refuse(limit, [path for path in scan.oversized if path not in ignored])
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What the repository protects beyond the service's own list, and what of that is lifted."""
+    """Paths that the repository protects, and which of the service's own list an admin lifted."""
 
     added: tuple[Pattern, ...] = ()
     lifted: tuple[Pattern, ...] = ()
 
 
-async def judge_changes(
-    stage: Stage, survey: Survey, changes: Sequence[Change], protection: Protection
+async def check_changes(
+    stage: Stage, scan: TreeScan, changes: Sequence[Change], protection: Protection
 ) -> None:
-    """After staging, over what would be committed."""
+    """Run after staging, on the changes that would be committed."""
     paths = [change.path for change in changes]
     _refuse("a new submodule", new_gitlinks(changes))
-    special = set(survey.special)
-    _refuse("neither a file nor a link", [path for path in paths if path in special])
-    _refuse("a file kept by Git LFS", await _lfs_paths(stage, survey, changes))
-    await refuse_unsound(stage, changes)
+    special = set(scan.special)
+    _refuse("a path that is neither a file nor a link", [path for path in paths if path in special])
+    _refuse("a file tracked by Git LFS", await _lfs_paths(stage, scan, changes))
+    await refuse_unsafe_git_files(stage, changes)
     _refuse_protected(paths, protection)
 
 
 def _refuse(reason: str, paths: Sequence[bytes]) -> None:
     if paths:
-        raise UnsafeChange("unsafe_change", f"The change holds {reason}: {shown(paths)}")
+        raise UnsafeChange("unsafe_change", f"The change contains {reason}: {format_paths(paths)}")
 
 
 def _refuse_protected(paths: Sequence[bytes], protection: Protection) -> None:
-    for paths_found, remedy in (
+    for matches, remedy in (
         (protected_paths(paths, protection.lifted), "`agentjobs repos lift` can allow it"),
         (paths_matching(paths, protection.added), "protected_paths in .agentjobs.toml names them"),
     ):
-        if paths_found:
-            message = f"The change touches protected paths: {shown(paths_found)}. ({remedy})"
+        if matches:
+            message = f"The change touches protected paths: {format_paths(matches)}. ({remedy})"
             raise UnsafeChange("protected_path", message)
 
 
-async def _ignored(stage: Stage, paths: Sequence[bytes]) -> set[bytes]:
+async def _find_ignored(stage: Stage, paths: Sequence[bytes]) -> set[bytes]:
     if not paths:
         return set()
-    # The command has no literal mode; after "./" no name reads as anything but itself.
-    # 1: none is ignored; 128: a path git will not look at, so nothing excuses it.
+    # The command has no literal mode; after "./" every name is read literally.
+    # 1: none is ignored; 128: a path that git refuses, so it is not ignored either.
     listed = await stage.run(
         "check-ignore",
         "-z",
         "--stdin",
-        input=_joined([b"./" + path for path in paths]),
+        input=_join_paths([b"./" + path for path in paths]),
         environment={"GIT_LITERAL_PATHSPECS": "0"},
         allowed_exit_codes=(0, 1, 128),
     )
@@ -84,10 +84,10 @@ async def _ignored(stage: Stage, paths: Sequence[bytes]) -> set[bytes]:
     return {path.removeprefix(b"./") for path in listed.stdout.split(b"\0")}
 
 
-async def _lfs_paths(stage: Stage, survey: Survey, changes: Sequence[Change]) -> list[bytes]:
+async def _lfs_paths(stage: Stage, scan: TreeScan, changes: Sequence[Change]) -> list[bytes]:
     paths = [change.path for change in changes]
-    found: set[bytes] = set()
-    if survey.has_attributes or any(path.split(b"/")[-1] == ATTRIBUTES for path in paths):
+    lfs_paths: set[bytes] = set()
+    if scan.has_attributes or any(path.split(b"/")[-1] == ATTRIBUTES for path in paths):
         for index in (stage.checkout.index, stage.index):
             checked = await stage.run(
                 "check-attr",
@@ -95,42 +95,42 @@ async def _lfs_paths(stage: Stage, survey: Survey, changes: Sequence[Change]) ->
                 "-z",
                 "--stdin",
                 "filter",
-                input=_joined(paths),
+                input=_join_paths(paths),
                 index=index,
             )
             fields = checked.stdout.split(b"\0")
-            found.update(
+            lfs_paths.update(
                 fields[at] for at in range(0, len(fields) - 2, 3) if fields[at + 2] == b"lfs"
             )
-    pointers = await _pointers(stage, changes)
+    pointers = await _lfs_pointers(stage, changes)
     return [
         change.path
         for change in changes
-        if change.path in found or change.old_id in pointers or change.new_id in pointers
+        if change.path in lfs_paths or change.old_id in pointers or change.new_id in pointers
     ]
 
 
-async def _pointers(stage: Stage, changes: Sequence[Change]) -> set[str]:
-    """Those of the changed blobs, old and new, that are LFS pointers."""
+async def _lfs_pointers(stage: Stage, changes: Sequence[Change]) -> set[str]:
+    """The changed blobs, old and new, that are LFS pointers."""
     old = {change.old_id for change in changes if change.old_mode in REGULAR}
     new = {change.new_id for change in changes if change.new_mode in REGULAR}
     ids = sorted(old | new)
     sizes = await blob_sizes(stage.mirror, ids, environment=stage.environment)
     small = [
-        blob for blob, size in zip(ids, sizes, strict=True) if 0 < size < LFS_POINTER_LIMIT_BYTES
+        blob for blob, size in zip(ids, sizes, strict=True) if 0 < size < MAX_LFS_POINTER_BYTES
     ]
     if not small:
         return set()
     contents: list[bytes] = []
-    gathered = b""
+    content_so_far = b""
     async with aclosing(blob_pieces(stage.mirror, small, environment=stage.environment)) as pieces:
         async for piece, is_last in pieces:
-            gathered += piece
+            content_so_far += piece
             if is_last:
-                contents.append(gathered)
-                gathered = b""
+                contents.append(content_so_far)
+                content_so_far = b""
     return {blob for blob, content in zip(small, contents, strict=True) if is_lfs_pointer(content)}
 
 
-def _joined(paths: Sequence[bytes]) -> bytes:
+def _join_paths(paths: Sequence[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)

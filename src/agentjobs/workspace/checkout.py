@@ -1,6 +1,6 @@
-"""A fresh tree for one job, copied from a warm one and gone when the job is over.
+"""A fresh tree for one job, copied from a template and removed when the job is over.
 
-Knows nothing of jobs or sandboxes; what comes back from the agent is judged in `publish`.
+Knows nothing of jobs or sandboxes; `publish` checks what the agent changed.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError
 from agentjobs.workspace.cache import Cache
-from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree, give_tree
+from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, chown_tree, copy_tree
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
 from agentjobs.workspace.mirror import Mirrors, mark_damaged
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.spares import Copy, Spares
-from agentjobs.workspace.template import Templates, build_template, size_of
-from agentjobs.workspace.threads import to_its_end
-from agentjobs.workspace.tree_repair import mend_tree
+from agentjobs.workspace.template import Templates, build_template, read_size
+from agentjobs.workspace.threads import run_in_thread
+from agentjobs.workspace.tree_repair import repair_tree
 
-# Another job may have made the caches be trimmed between building and copying.
-BUILD_TRIES = 3
+# Another job may trim the cache between building and copying.
+BUILD_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """`index` describes the tree as it was handed out at `copied_at_ns`; the agent sees neither."""
+    """`index` describes the tree as of `copied_at_ns`; the agent sees neither."""
 
     tree: Path
     commit: str
@@ -39,79 +39,79 @@ class Checkout:
 
 
 class Workspaces:
-    """`cache_max_bytes` bounds mirrors, templates and spares together; 0: nothing does."""
+    """`cache_max_bytes` limits mirrors, templates and spares together; 0: unlimited."""
 
     def __init__(self, root: Path, mirrors: Mirrors, *, cache_max_bytes: int = 0) -> None:
         self._mirrors = mirrors
         self._locks = KeyedLocks(root / "locks")
         self._session = Session(root)
         self._templates = Templates(root / "templates", self._session.directory)
-        self._spares = Spares(self._copy_ahead, self._mend, self._added)
+        self._spares = Spares(self._copy_ahead, self._repair, self._on_added)
         self._cache = Cache([self._spares, self._templates, mirrors], cache_max_bytes)
-        # More checkouts at once than cores is slower for all.
-        self._turns = asyncio.Semaphore(os.cpu_count() or 1)
+        # More concurrent checkouts than cores slow all of them down.
+        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
 
     @asynccontextmanager
     async def checkout(
         self, repo_id: str, commit: str, *, owner_uid: int | None
     ) -> AsyncIterator[Checkout]:
-        """A copy of the commit's tree, gone at exit whatever was done to it.
+        """A copy of the commit's tree, which is removed at exit whatever its contents.
 
-        Until then the mirror stays. Raises RepoUnavailable.
+        The mirror is kept until then. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
-                async with self._lent(repo_id, commit, owner_uid) as checkout:
+                async with self._open_checkout(repo_id, commit, owner_uid) as checkout:
                     yield checkout
         finally:
-            # What was in use until now may have been too much.
-            self._cache.added(0)
+            # The items that were in use until now may exceed the limit.
+            self._cache.record_added(0)
 
     @asynccontextmanager
-    async def _lent(
+    async def _open_checkout(
         self, repo_id: str, commit: str, owner_uid: int | None
     ) -> AsyncIterator[Checkout]:
         copy = await self._spares.take(repo_id, commit)
         directory = copy.directory if copy is not None else self._new_directory()
-        handed: Checkout | None = None
+        checkout: Checkout | None = None
         try:
             if copy is None:
                 copy = await self._fill(directory, repo_id, commit)
-            handed = await self._hand_over(copy, owner_uid)
-            yield handed
+            checkout = await self._hand_over(copy, owner_uid)
+            yield checkout
         finally:
-            await self._take_back(directory, copy, handed)
+            await self._reclaim(directory, copy, checkout)
 
-    async def tidy(self) -> None:
-        """Bring the cache within its bound; for quiet hours."""
+    async def trim_cache(self) -> None:
+        """Bring the cache within its limit. Called periodically."""
         self._session.open()
         await self._cache.trim()
 
     async def sweep(self) -> None:
-        """Remove what processes that died left behind; for the start of a process."""
-        await to_its_end(self._session.sweep)
+        """Remove the directories of dead processes. Called when a process starts."""
+        await run_in_thread(self._session.sweep)
 
-    async def settle(self) -> None:
-        """Wait for what goes on in the background: copies, mending, removals."""
-        await self._spares.settle()
-        await self._cache.settle()
+    async def wait_until_idle(self) -> None:
+        """Wait for background work: copies, repairs, removals."""
+        await self._spares.wait_until_idle()
+        await self._cache.wait_until_idle()
 
     async def close(self) -> None:
-        """Give this process's own directory back; for a clean stop."""
-        await self.settle()
-        await to_its_end(self._session.close)
+        """Remove this process's directory. Called at a clean stop."""
+        await self.wait_until_idle()
+        await run_in_thread(self._session.close)
 
-    async def _take_back(self, directory: Path, copy: Copy | None, handed: Checkout | None) -> None:
-        # Starting a program to compare costs more than a small copy.
-        if copy is not None and handed is not None and copy.entries > IN_PROCESS_ENTRIES:
-            self._spares.give_back(copy, handed.copied_at_ns)
+    async def _reclaim(self, directory: Path, copy: Copy | None, checkout: Checkout | None) -> None:
+        # Starting `diff` to compare costs more than a small copy.
+        if copy is not None and checkout is not None and copy.entries > IN_PROCESS_ENTRIES:
+            self._spares.give_back(copy, checkout.copied_at_ns)
             return
-        await to_its_end(remove, directory)
+        await run_in_thread(remove, directory)
         if copy is not None:
             self._spares.replenish(copy.repo_id, copy.commit)
 
-    def _added(self, size_bytes: int) -> None:
-        self._cache.added(size_bytes)
+    def _on_added(self, size_bytes: int) -> None:
+        self._cache.record_added(size_bytes)
 
     def _new_directory(self) -> Path:
         try:
@@ -121,15 +121,15 @@ class Workspaces:
             raise _unwritable(error) from error
 
     async def _fill(self, directory: Path, repo_id: str, commit: str) -> Copy:
-        async with self._turns:
+        async with self._slots:
             try:
-                warm = await to_its_end(self._copy, directory, repo_id, commit)
-                if warm is not None:
-                    return warm
-                # Copied under the lock too: two later builds would retire the template.
+                copy = await run_in_thread(self._copy, directory, repo_id, commit)
+                if copy is not None:
+                    return copy
+                # Copy while holding the lock: two later builds would retire the template.
                 async with self._locks.hold(repo_id):
-                    built = await self._copy_of_new(directory, repo_id, commit)
-                # Not before it is copied: a template above the bound goes at once.
+                    built = await self._build_and_copy(directory, repo_id, commit)
+                # Only after copying: a template above the limit is removed at once.
                 self._cache.trim_soon()
             except OSError as error:
                 raise _unwritable(error) from error
@@ -137,17 +137,17 @@ class Workspaces:
             raise RepoUnavailable("the checkout was removed while it was being copied")
         return built
 
-    async def _copy_of_new(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
-        for _ in range(BUILD_TRIES):
+    async def _build_and_copy(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
+        for _ in range(BUILD_ATTEMPTS):
             await self._build(repo_id, commit)
-            built = await to_its_end(self._copy, directory, repo_id, commit)
+            built = await run_in_thread(self._copy, directory, repo_id, commit)
             if built is not None:
                 return built
         return None
 
     async def _hand_over(self, copy: Copy, owner_uid: int | None) -> Checkout:
         try:
-            return await to_its_end(_handed_over, copy, owner_uid)
+            return await run_in_thread(_prepare_checkout, copy, owner_uid)
         except OSError as error:
             raise _unwritable(error) from error
 
@@ -155,13 +155,13 @@ class Workspaces:
         with self._templates.borrow(repo_id, commit) as template:
             if template is None:
                 return None
-            size = size_of(template)
+            size = read_size(template)
             copy_tree(template / "tree", directory / "tree", entries=size.entries)
             shutil.copyfile(template / "index", directory / "index")
             return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
 
     def _copy_ahead(self, repo_id: str, commit: str) -> Copy | None:
-        """For no job yet, so a failure is nobody's: the next job meets it itself."""
+        """Runs without a job, so failures are ignored: the next job sees the error itself."""
         try:
             directory = self._session.new_directory()
         except OSError:
@@ -174,20 +174,20 @@ class Workspaces:
             remove(directory)
         return copy
 
-    def _mend(self, copy: Copy, copied_at_ns: int) -> bool:
+    def _repair(self, copy: Copy, copied_at_ns: int) -> bool:
         try:
-            return self._mended(copy, copied_at_ns)
+            return self._repair_from_template(copy, copied_at_ns)
         except OSError:
             return False
 
-    def _mended(self, copy: Copy, copied_at_ns: int) -> bool:
+    def _repair_from_template(self, copy: Copy, copied_at_ns: int) -> bool:
         with self._templates.borrow(copy.repo_id, copy.commit) as template:
             if template is None:
                 return False
             for path in copy.directory.iterdir():
                 if path.name not in {"tree", "index"}:
                     remove(path)
-            return mend_tree(copy.directory / "tree", template / "tree", copied_at_ns)
+            return repair_tree(copy.directory / "tree", template / "tree", copied_at_ns)
 
     async def _build(self, repo_id: str, commit: str) -> None:
         with self._templates.borrow(repo_id, commit) as template:
@@ -196,21 +196,21 @@ class Workspaces:
         scratch = self._session.new_directory()
         try:
             await build_template(self._mirrors.path(repo_id), commit, scratch)
-            await to_its_end(self._templates.keep, repo_id, commit, scratch)
+            await run_in_thread(self._templates.add, repo_id, commit, scratch)
         except GitError as error:
             if not error.is_lack_of_space:
-                # A mirror that cannot give a commit it has is damaged.
+                # A mirror that cannot provide a commit it lists is damaged.
                 mark_damaged(self._mirrors.path(repo_id))
             raise RepoUnavailable(f"the commit cannot be checked out: {error.reason}") from None
         finally:
-            await to_its_end(remove, scratch)
+            await run_in_thread(remove, scratch)
 
 
-def _handed_over(copy: Copy, owner_uid: int | None) -> Checkout:
+def _prepare_checkout(copy: Copy, owner_uid: int | None) -> Checkout:
     tree, index = copy.directory / "tree", copy.directory / "index"
     if owner_uid is not None:
-        give_tree(tree, owner_uid, entries=copy.entries)
-    # Done last: its time parts what we did to the tree from what the agent will do.
+        chown_tree(tree, owner_uid, entries=copy.entries)
+    # Last, because this time separates our changes from the agent's.
     os.utime(index)
     return Checkout(tree, copy.commit, index, index.stat().st_ctime_ns)
 

@@ -1,8 +1,8 @@
-"""Copies a tree we wrote ourselves, and gives it to its new owner. Links stay links.
+"""Copies trees that the service wrote, and changes their owner. Keeps symbolic links.
 
-Small trees are handled in this process: starting a program would cost more than the work.
+Handles small trees in this process, because starting a program would take longer.
 """
-# Tens of files in a millisecond or two: Path objects would double the time.
+# Copies tens of files in a millisecond or two: Path objects would double the time.
 # ruff: noqa: PTH102, PTH115, PTH116, PTH211
 
 import os
@@ -15,7 +15,7 @@ IN_PROCESS_ENTRIES = 400
 
 
 def copy_tree(source: Path, target: Path, *, entries: int) -> None:
-    """Blocking. `entries` is about how many files the tree has; modification times are kept."""
+    """Blocking. `entries` is the approximate number of files; keeps modification times."""
     if entries <= IN_PROCESS_ENTRIES:
         _copy_in_process(str(source), str(target))
     else:
@@ -23,7 +23,7 @@ def copy_tree(source: Path, target: Path, *, entries: int) -> None:
 
 
 def copy_entry(source: str, target: str) -> None:
-    """Blocking: one file, link or directory with all it holds; nothing may be at the target."""
+    """Blocking: copy a file, link or directory tree; the target must not exist."""
     mode = os.lstat(source).st_mode
     if stat.S_ISLNK(mode):
         _copy_link(source, target)
@@ -33,8 +33,8 @@ def copy_entry(source: str, target: str) -> None:
         _copy_file(source, target)
 
 
-def give_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
-    """Blocking; for root, and for a tree nobody else has written to yet."""
+def chown_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
+    """Blocking; for root, and for a tree that no other user has written to."""
     if entries > IN_PROCESS_ENTRIES:
         _run("chown", "-hR", f"{owner_uid}:{owner_uid}", "--", str(tree))
         return
@@ -45,12 +45,12 @@ def give_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
 
 
 def measure_tree(tree: Path) -> tuple[int, int]:
-    """Blocking: how many entries there are, and how many bytes of disk they take."""
+    """Blocking: the number of entries and their bytes on disk."""
     entries, blocks = 0, 0
     pending = [str(tree)]
     while pending:
-        with os.scandir(pending.pop()) as found:
-            for entry in found:
+        with os.scandir(pending.pop()) as directory_entries:
+            for entry in directory_entries:
                 entries += 1
                 blocks += entry.stat(follow_symlinks=False).st_blocks
                 if entry.is_dir(follow_symlinks=False):
@@ -59,10 +59,10 @@ def measure_tree(tree: Path) -> tuple[int, int]:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        raise OSError(f"{command[0]}: {told[-1]}")
+    result = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if result.returncode != 0:
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        raise OSError(f"{command[0]}: {lines[-1]}")
 
 
 def _copy_in_process(source: str, target: str) -> None:
@@ -70,8 +70,8 @@ def _copy_in_process(source: str, target: str) -> None:
     while pending:
         from_directory, to_directory = pending.pop()
         os.mkdir(to_directory, os.stat(from_directory).st_mode & 0o777)
-        with os.scandir(from_directory) as found:
-            for entry in found:
+        with os.scandir(from_directory) as directory_entries:
+            for entry in directory_entries:
                 to_path = f"{to_directory}/{entry.name}"
                 if entry.is_symlink():
                     _copy_link(entry.path, to_path)
@@ -87,18 +87,18 @@ def _copy_link(source: str, target: str) -> None:
 
 
 def _copy_file(source: str, target: str) -> None:
-    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    source_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        described = os.fstat(reading)
-        writing = os.open(
-            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, described.st_mode & 0o777
+        status = os.fstat(source_fd)
+        target_fd = os.open(
+            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777
         )
         try:
             sent = 0
-            while sent < described.st_size:
-                sent += os.sendfile(writing, reading, sent, described.st_size - sent)
-            os.utime(writing, ns=(described.st_atime_ns, described.st_mtime_ns))
+            while sent < status.st_size:
+                sent += os.sendfile(target_fd, source_fd, sent, status.st_size - sent)
+            os.utime(target_fd, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
-            os.close(writing)
+            os.close(target_fd)
     finally:
-        os.close(reading)
+        os.close(source_fd)

@@ -1,12 +1,12 @@
-"""Why a workspace could not be made or its change not published, in words a user may read."""
+"""Errors of checkouts and publishing. Users see their messages."""
 
 from typing import Literal
 
 
 class RepoUnavailable(Exception):
-    """The repository cannot be reached, read or written out; the message says why.
+    """The repository cannot be reached, read or checked out; the message says why.
 
-    `may_pass`: the host did not answer, which a later try may find otherwise.
+    `may_pass`: the host did not respond, so a retry may succeed.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
@@ -23,7 +23,7 @@ class BaseBranchMissing(Exception):
 
 
 class UnsafeChange(Exception):
-    """A change the service does not propose; the message names the paths."""
+    """A change that the service refuses to commit; the message names the paths."""
 
     def __init__(self, code: Literal["unsafe_change", "protected_path"], message: str) -> None:
         super().__init__(message)
@@ -31,4 +31,4 @@ class UnsafeChange(Exception):
 
 
 class PushRejected(Exception):
-    """The other side refused the branch; the message says why."""
+    """The remote refused the branch; the message says why."""

@@ -1,6 +1,6 @@
-"""Has git itself look at changed files that steer git: a careful host refuses bad ones at the push.
+"""Has git check changed files that configure git, because a strict host refuses bad ones on push.
 
-Such a file may name a submodule's address that is an option, or a path that leaves the repository.
+Such a file may give a submodule a URL that is an option, or a path outside the repository.
 """
 
 import os
@@ -11,46 +11,52 @@ from pathlib import Path
 from agentjobs.git.process import GitError
 from agentjobs.git.trees import GITLINK, Change
 from agentjobs.workspace.errors import UnsafeChange
-from agentjobs.workspace.patterns import folded_names
-from agentjobs.workspace.rules import printable
+from agentjobs.workspace.patterns import fold_path
+from agentjobs.workspace.rules import printable_path
 from agentjobs.workspace.staging import Stage
-from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.threads import run_in_thread
 
-GONE = "000000"
+DELETED_MODE = "000000"
 
-# On Windows these are short names of the files.
-_STEERING = re.compile(r"\.git(modules|attributes)|git(mod|att)?[a-z0-9]*~\d")
-_FOUND = re.compile(r"object \S+: (\w+): (.*)")
+# Includes the short names of these files on Windows.
+_CONFIGURING_NAME = re.compile(r"\.git(modules|attributes)|git(mod|att)?[a-z0-9]*~\d")
+_FSCK_MESSAGE = re.compile(r"object \S+: (\w+): (.*)")
 
 
-async def refuse_unsound(stage: Stage, changes: Sequence[Change]) -> None:
-    """Asks git only if such a file changed, which is rare."""
-    steering = [change for change in changes if _is_steering(change)]
-    if not steering:
+async def refuse_unsafe_git_files(stage: Stage, changes: Sequence[Change]) -> None:
+    """Runs git only if such a file changed, which is rare."""
+    git_files = [change for change in changes if _is_git_file(change)]
+    if not git_files:
         return
-    objects = await to_its_end(_side_store, stage)
+    objects = await run_in_thread(_create_object_directory, stage)
     checked = await stage.run(
         "index-pack",
         "--strict",
-        str(await _packed(stage, steering, objects)),
+        str(await _pack(stage, git_files, objects)),
         environment={"GIT_OBJECT_DIRECTORY": str(objects)},
         allowed_exit_codes=(0, 1, 128),
     )
     if checked.exit_code != 0:
-        paths = ", ".join(printable(change.path) for change in steering)
-        found = _FOUND.search(checked.stderr)
-        reason = found[2] if found else GitError(("index-pack",), 1, checked.stderr).reason
-        message = f"The change holds a file that git refuses: {paths}: {printable(reason.encode())}"
+        paths = ", ".join(printable_path(change.path) for change in git_files)
+        fsck_message = _FSCK_MESSAGE.search(checked.stderr)
+        reason = (
+            fsck_message[2] if fsck_message else GitError(("index-pack",), 1, checked.stderr).reason
+        )
+        text = printable_path(reason.encode())
+        message = f"The change contains a file that git refuses: {paths}: {text}"
         raise UnsafeChange("unsafe_change", message)
 
 
-def _is_steering(change: Change) -> bool:
-    name = folded_names(change.path)[-1]
-    return change.new_mode not in {GONE, GITLINK} and _STEERING.fullmatch(name) is not None
+def _is_git_file(change: Change) -> bool:
+    name = fold_path(change.path)[-1]
+    return (
+        change.new_mode not in {DELETED_MODE, GITLINK}
+        and _CONFIGURING_NAME.fullmatch(name) is not None
+    )
 
 
-def _side_store(stage: Stage) -> Path:
-    """A place for objects that are made for the check alone and go with the stage."""
+def _create_object_directory(stage: Stage) -> Path:
+    """A directory for objects of this check, removed with the stage."""
     objects = stage.directory / "side"
     (objects / "info").mkdir(parents=True)
     others = (stage.objects, stage.mirror / "objects")
@@ -59,23 +65,23 @@ def _side_store(stage: Stage) -> Path:
     return objects
 
 
-async def _packed(stage: Stage, changes: Sequence[Change], objects: Path) -> Path:
-    """A pack of these files, each in a directory of its own under its own name."""
-    described = b"".join(
+async def _pack(stage: Stage, changes: Sequence[Change], objects: Path) -> Path:
+    """A pack of these files, each under its name in a separate directory."""
+    tree_listing = b"".join(
         f"{change.new_mode} blob {change.new_id}\t".encode("ascii")
         + change.path.rpartition(b"/")[2]
-        # The second one ends the directory.
+        # The second NUL ends the directory.
         + b"\0\0"
         for change in changes
     )
     environment = {"GIT_OBJECT_DIRECTORY": str(objects)}
-    made = await stage.run("mktree", "-z", "--batch", input=described, environment=environment)
-    ids = {*made.stdout.decode("ascii").split(), *(change.new_id for change in changes)}
+    trees = await stage.run("mktree", "-z", "--batch", input=tree_listing, environment=environment)
+    ids = {*trees.stdout.decode("ascii").split(), *(change.new_id for change in changes)}
     packed = await stage.run(
         "pack-objects",
         "--quiet",
         str(objects / "pack"),
-        input="".join(f"{one}\n" for one in sorted(ids)).encode("ascii"),
+        input="".join(f"{object_id}\n" for object_id in sorted(ids)).encode("ascii"),
         environment=environment,
     )
     return objects / f"pack-{packed.stdout.decode('ascii').strip()}.pack"

@@ -1,6 +1,6 @@
-"""Locks between the processes that share a data directory. A process that dies gives its locks up.
+"""Locks between processes that share a data directory. A process that dies releases its locks.
 
-A lock belongs to an open file, so two holders inside one process exclude each other as well.
+A lock belongs to an open file, so two holders in one process exclude each other as well.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.02
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Lock a file or directory at once; None when it is gone, not ours or held by another."""
+    """Lock a file or directory without waiting; None if it is missing, unreadable or locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -24,7 +24,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    if not _still_names(path, descriptor):
+    if not _is_same_file(path, descriptor):
         os.close(descriptor)
         return None
     return descriptor
@@ -32,7 +32,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 @contextmanager
 def blocking_lock(path: Path) -> Iterator[None]:
-    """Wait for a lock file; only for critical sections of microseconds."""
+    """Wait for a lock file. Only for critical sections of microseconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -42,19 +42,19 @@ def blocking_lock(path: Path) -> Iterator[None]:
 
 
 class KeyedLocks:
-    """One exclusive lock per key, among tasks and among processes."""
+    """One exclusive lock per key, between tasks and between processes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._of_tasks: dict[str, asyncio.Lock] = {}
+        self._task_locks: dict[str, asyncio.Lock] = {}
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        async with self._of_tasks.setdefault(key, asyncio.Lock()):
+        async with self._task_locks.setdefault(key, asyncio.Lock()):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self._directory / f"{key}.lock"
             file.touch(mode=0o600)
-            # Another process holds it: it cannot set an event here.
+            # The holder is another process, which cannot set an event here.
             while (descriptor := try_lock(file)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
             try:
@@ -63,8 +63,8 @@ class KeyedLocks:
                 os.close(descriptor)
 
 
-def _still_names(path: Path, descriptor: int) -> bool:
-    """Whether the path is what was locked: it may have been moved away in between."""
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    """Whether the path still is the locked file: it may have been moved in between."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A bare mirror per repository: every commit a job starts from, fetched once.
+"""A bare mirror per repository, which fetches every base commit once.
 
 Holds objects and a ref per base branch; knows no work trees. A mirror is a cache: a damaged one is
-thrown away and fetched again.
+deleted and fetched again.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import has_commit, resolve
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_away, is_branch_name
-from agentjobs.workspace.cache import Item
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_branch_name, is_temporary_failure
+from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.copying import measure_tree
 from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks, try_lock
 from agentjobs.workspace.removal import remove
-from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.threads import run_in_thread
 
 FETCH_TIMEOUT_SECONDS = 1_800
 INCOMING_PREFIX = "incoming-"
 DISCARDED_PREFIX = "discarded-"
-DAMAGE_MARK = "damaged"
+DAMAGE_FILE = "damaged"
 UNUSED_OBJECTS_EXPIRE = "2.days.ago"
 UNUSED_SECONDS = 2 * 86_400
 
@@ -44,13 +44,13 @@ _DAMAGE = re.compile(
 
 
 class Mirrors:
-    """What was used within `recent_seconds` stays: its job may be about to say that it uses it."""
+    """Mirrors used within `recent_seconds` are kept: a job may be about to mark them in use."""
 
     def __init__(self, root: Path, *, recent_seconds: float = 60) -> None:
         self._root = root
         self._recent_seconds = recent_seconds
         self._locks = KeyedLocks(root / "locks")
-        self._last_seen: dict[str, str] = {}
+        self._last_commits: dict[str, str] = {}
         self._sizes: dict[Path, tuple[tuple[int, ...], int]] = {}
 
     def path(self, repo_id: str) -> Path:
@@ -58,25 +58,25 @@ class Mirrors:
             raise ValueError(f"{repo_id!r} is not a repository id")
         return self._root / f"{repo_id}.git"
 
-    async def commit_of(
+    async def fetch_commit(
         self, repo_id: str, remote: Remote, *, branch: str, known_head: str | None
     ) -> str:
-        """The commit of the branch, present in the mirror; no network when `known_head` is there.
+        """Make sure the mirror has the branch's commit; no network if it has `known_head`.
 
         Raises BaseBranchMissing and RepoUnavailable.
         """
         try:
-            return await self._commit_of(repo_id, remote, branch, known_head)
+            return await self._fetch_commit(repo_id, remote, branch, known_head)
         except GitError as error:
             message = f"the repository cannot be fetched: {error.reason}"
-            raise RepoUnavailable(message, may_pass=is_away(error.stderr)) from None
+            raise RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr)) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error
 
     @contextmanager
     def in_use(self, repo_id: str) -> Iterator[None]:
-        """While this lasts the mirror is not dropped from the cache."""
+        """The cache does not drop the mirror in this context."""
         descriptor = try_lock(self.path(repo_id), shared=True)
         try:
             if descriptor is not None:
@@ -86,18 +86,18 @@ class Mirrors:
             if descriptor is not None:
                 os.close(descriptor)
 
-    async def items(self) -> list[Item]:
-        return await to_its_end(self._items)
+    async def items(self) -> list[CacheItem]:
+        return await run_in_thread(self._items)
 
-    async def tidy(self) -> None:
-        """Pack what many fetches left and drop objects no branch needs; for quiet hours."""
+    async def collect_garbage(self) -> None:
+        """Repack and remove unreachable objects. Called periodically."""
         for leftover in self._root.glob(f"{DISCARDED_PREFIX}*"):
-            await to_its_end(remove, leftover)
+            await run_in_thread(remove, leftover)
         for mirror in sorted(self._root.glob("*.git")):
             async with self._locks.hold(mirror.name.removesuffix(".git")):
-                await _tidy_one(mirror)
+                await _collect_garbage(mirror)
 
-    async def _commit_of(
+    async def _fetch_commit(
         self, repo_id: str, remote: Remote, branch: str, known_head: str | None
     ) -> str:
         if known_head is not None and await self._has(repo_id, known_head):
@@ -108,41 +108,41 @@ class Mirrors:
         async with self._locks.hold(repo_id):
             if known_head is not None and await self._has(repo_id, known_head):
                 return known_head
-            commit = await self._fetch_mended(repo_id, remote, branch)
-        self._last_seen[repo_id] = commit
+            commit = await self._fetch_or_replace(repo_id, remote, branch)
+        self._last_commits[repo_id] = commit
         return commit
 
     async def _has(self, repo_id: str, commit: str) -> bool:
         mirror = self.path(repo_id)
-        if not (mirror / "HEAD").exists() or (mirror / DAMAGE_MARK).exists():
+        if not (mirror / "HEAD").exists() or (mirror / DAMAGE_FILE).exists():
             return False
-        # Said first: whatever trims the cache now leaves it to the job that asks.
+        # Mark it first, so that the cache does not drop it before the job uses it.
         with self.in_use(repo_id):
-            return await self._holds(repo_id, commit)
+            return await self._has_commit(repo_id, commit)
 
-    async def _holds(self, repo_id: str, commit: str) -> bool:
-        if self._last_seen.get(repo_id) == commit:
+    async def _has_commit(self, repo_id: str, commit: str) -> bool:
+        if self._last_commits.get(repo_id) == commit:
             return True
         if not await has_commit(self.path(repo_id), commit):
             return False
-        self._last_seen[repo_id] = commit
+        self._last_commits[repo_id] = commit
         return True
 
-    async def _fetch_mended(self, repo_id: str, remote: Remote, branch: str) -> str:
-        if not (self.path(repo_id) / DAMAGE_MARK).exists():
+    async def _fetch_or_replace(self, repo_id: str, remote: Remote, branch: str) -> str:
+        if not (self.path(repo_id) / DAMAGE_FILE).exists():
             try:
                 return await self._fetch(repo_id, remote, branch)
             except GitError as error:
-                if not speaks_of_damage(error):
+                if not reports_damage(error):
                     raise
-        await self._throw_away(repo_id)
+        await self._delete(repo_id)
         return await self._fetch(repo_id, remote, branch)
 
     async def _fetch(self, repo_id: str, remote: Remote, branch: str) -> str:
         mirror, ref = self.path(repo_id), _ref_of(branch)
         if not (mirror / "HEAD").exists():
             await git("init", "--quiet", "--bare", "--template=", "--", str(mirror))
-        # Left by a fetch that was killed; nobody else holds it, for we hold the mirror's lock.
+        # A killed fetch may leave it; we hold the mirror's lock, so no other process uses it.
         (mirror / f"{ref}.lock").unlink(missing_ok=True)
         try:
             with self.in_use(repo_id):
@@ -156,26 +156,26 @@ class Mirrors:
             raise RepoUnavailable(f"the branch {branch!r} does not name a commit")
         return commit
 
-    async def _throw_away(self, repo_id: str) -> None:
-        self._last_seen.pop(repo_id, None)
+    async def _delete(self, repo_id: str) -> None:
+        self._last_commits.pop(repo_id, None)
         if self.path(repo_id).exists():
-            await to_its_end(remove, self._move_away(repo_id))
+            await run_in_thread(remove, self._move_away(repo_id))
 
     def _move_away(self, repo_id: str) -> Path:
         name = f"{DISCARDED_PREFIX}{repo_id}-{secrets.token_hex(4)}"
         return self.path(repo_id).rename(self._root / name)
 
-    def _items(self) -> list[Item]:
-        found = []
+    def _items(self) -> list[CacheItem]:
+        items = []
         for mirror in self._root.glob("*.git"):
-            # Another process may drop it in between.
+            # Another process may drop it meanwhile.
             with contextlib.suppress(FileNotFoundError):
-                found.append(self._item(mirror))
-        return found
+                items.append(self._item(mirror))
+        return items
 
-    def _item(self, mirror: Path) -> Item:
+    def _item(self, mirror: Path) -> CacheItem:
         repo_id = mirror.name.removesuffix(".git")
-        return Item(
+        return CacheItem(
             repo_id,
             f"the mirror of {repo_id}",
             self._size(mirror),
@@ -184,13 +184,13 @@ class Mirrors:
         )
 
     def _size(self, mirror: Path) -> int:
-        """Measured anew when packs came or went; loose objects in between weigh little."""
-        places = (mirror / "objects", mirror / "objects" / "pack")
-        state = tuple(path.stat().st_mtime_ns for path in places)
-        known = self._sizes.get(mirror)
-        if known is None or known[0] != state:
-            known = self._sizes[mirror] = (state, measure_tree(mirror)[1])
-        return known[1]
+        """Measured again when packs change; loose objects in between are small."""
+        directories = (mirror / "objects", mirror / "objects" / "pack")
+        state = tuple(path.stat().st_mtime_ns for path in directories)
+        cached = self._sizes.get(mirror)
+        if cached is None or cached[0] != state:
+            cached = self._sizes[mirror] = (state, measure_tree(mirror)[1])
+        return cached[1]
 
     async def _drop(self, repo_id: str) -> bool:
         mirror = self.path(repo_id)
@@ -200,26 +200,26 @@ class Mirrors:
         try:
             if time.time() - os.fstat(descriptor).st_mtime < self._recent_seconds:
                 return False
-            self._last_seen.pop(repo_id, None)
+            self._last_commits.pop(repo_id, None)
             moved = self._move_away(repo_id)
         finally:
             os.close(descriptor)
-        await to_its_end(remove, moved)
+        await run_in_thread(remove, moved)
         return True
 
 
-def speaks_of_damage(error: GitError) -> bool:
+def reports_damage(error: GitError) -> bool:
     return _DAMAGE.search(error.stderr) is not None
 
 
 def mark_damaged(mirror: Path) -> None:
-    """Whoever needs the mirror next fetches it anew."""
+    """The next job that needs the mirror fetches it again."""
     with contextlib.suppress(OSError):
-        (mirror / DAMAGE_MARK).touch()
+        (mirror / DAMAGE_FILE).touch()
 
 
 def _ref_of(branch: str) -> str:
-    # Flat and of fixed length: the branch `a` may be replaced by `a/b`, or be very long.
+    # Flat and of fixed length: `a/b` may replace the branch `a`, and names may be very long.
     return f"refs/bases/{hashlib.sha256(branch.encode()).hexdigest()}"
 
 
@@ -241,8 +241,8 @@ async def _fetch_ref(mirror: Path, remote: Remote, refspec: str) -> None:
     )
 
 
-async def _tidy_one(mirror: Path) -> None:
-    await to_its_end(_remove_old_incoming, mirror)
+async def _collect_garbage(mirror: Path) -> None:
+    await run_in_thread(_remove_old_incoming, mirror)
     try:
         await git(
             "gc",
@@ -254,7 +254,7 @@ async def _tidy_one(mirror: Path) -> None:
             timeout_seconds=FETCH_TIMEOUT_SECONDS,
         )
     except GitError as error:
-        _log.warning("the mirror %s cannot be tidied: %s", mirror.name, error.reason)
+        _log.warning("the mirror %s cannot be repacked: %s", mirror.name, error.reason)
 
 
 def _remove_old_incoming(mirror: Path) -> None:

@@ -1,7 +1,8 @@
-"""Patterns over paths, as people know them from .gitignore, without negation and in any case.
+"""Path patterns like those in .gitignore, without negation and case-insensitive.
 
 A pattern without a slash matches a name at any depth, one with a slash starts at the root. `*`, `?`
-and `[…]` stay within a name, `**` spans directories; what matches a directory matches all it holds.
+and `[…]` stay within a name, `**` spans directories; a pattern that matches a directory matches
+everything in it.
 """
 
 import fnmatch
@@ -9,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Self
 
-MOST_CHARACTERS = 300
-MOST_NAMES = 32
+MAX_CHARACTERS = 300
+MAX_NAMES = 32
 
 Names = tuple[str, ...]
 
-# Code points that HFS+ drops from names, so that `.g<U+200C>it` is `.git` there.
+# Code points that HFS+ ignores in names, so that `.g<U+200C>it` is `.git` there.
 _IGNORED_IN_NAMES = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]
 )
@@ -22,101 +23,103 @@ _SPAN = "**"
 _WILD = frozenset("*?[")
 
 
-def folded(name: bytes) -> str:
-    """A name as the most forgiving of file systems compares it, but for marks at its end."""
+def fold_name(name: bytes) -> str:
+    """A name as the most lenient file system compares it, except for trailing characters."""
     return name.decode("utf-8", "replace").translate(_IGNORED_IN_NAMES).casefold()
 
 
-def folded_names(path: bytes) -> Names:
-    """The names a path is made of, fit for `Pattern`."""
-    return tuple(_without_end_marks(folded(name)) for name in path.split(b"/"))
+def fold_path(path: bytes) -> Names:
+    """The names of a path in the form that `Pattern` compares."""
+    return tuple(_strip_trailing(fold_name(name)) for name in path.split(b"/"))
 
 
 class Pattern:
-    """Made by `Pattern.parse`, which raises ValueError with what is wrong."""
+    """Created by `Pattern.parse`, which raises ValueError with the reason."""
 
     def __init__(self, names: Names) -> None:
         self._steps = [None if name == _SPAN else _matcher(name) for name in names]
-        self._spans = {at for at, name in enumerate(names) if name == _SPAN}
-        wild = (at for at, name in enumerate(names) if _WILD.intersection(name))
+        self._spans = {position for position, name in enumerate(names) if name == _SPAN}
+        wild = (position for position, name in enumerate(names) if _WILD.intersection(name))
         self._fixed = names[: next(wild, len(names))]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        if fault := _fault_in(text):
-            raise ValueError(f"{text!r} is no pattern: {fault}")
-        names = [_folded_pattern(name) for name in text.strip("/").split("/")]
+        if fault := _find_fault(text):
+            raise ValueError(f"{text!r} is not a pattern: {fault}")
+        names = [_fold_pattern(name) for name in text.strip("/").split("/")]
         if "/" not in text.rstrip("/"):
             names.insert(0, _SPAN)
-        # Two spans in a row are one.
+        # Two consecutive spans are one.
         names = [
-            name for at, name in enumerate(names) if name != _SPAN or names[at - 1 : at] != [_SPAN]
+            name
+            for position, name in enumerate(names)
+            if name != _SPAN or names[position - 1 : position] != [_SPAN]
         ]
         if names[-1] == _SPAN:
-            # All a directory holds, and not the directory.
+            # The contents of a directory, not the directory itself.
             names[-1] = "*"
         if text.endswith("/"):
             names.append("*")
         return cls(tuple(names))
 
     def matches(self, path: Names) -> bool:
-        """Whether it matches the path or a directory the path is in."""
+        """Whether it matches the path or one of its parent directories."""
         if path[: len(self._fixed)] != self._fixed:
             return False
-        reached = self._beyond_spans({0})
+        positions = self._skip_spans({0})
         for name in path:
-            reached = self._beyond_spans(self._after(reached, name))
-            if len(self._steps) in reached:
+            positions = self._skip_spans(self._advance(positions, name))
+            if len(self._steps) in positions:
                 return True
         return False
 
     def matches_within(self, path: Names) -> bool:
-        """Whether something that it matches would lie below the path, were that a directory.
+        """Whether the path would contain matches if it were a directory.
 
-        Tells only of what the names before the first wildcard say.
+        Only considers the names before the first wildcard.
         """
         return len(path) < len(self._steps) and path == self._fixed[: len(path)]
 
-    def _after(self, reached: set[int], name: str) -> set[int]:
-        found = set()
-        for at in reached:
-            step = self._steps[at]
+    def _advance(self, positions: set[int], name: str) -> set[int]:
+        next_positions = set()
+        for position in positions:
+            step = self._steps[position]
             if step is None:
-                found.add(at)
+                next_positions.add(position)
             elif step(name):
-                found.add(at + 1)
-        return found
+                next_positions.add(position + 1)
+        return next_positions
 
-    def _beyond_spans(self, reached: set[int]) -> set[int]:
-        return reached | {at + 1 for at in reached if at in self._spans}
+    def _skip_spans(self, positions: set[int]) -> set[int]:
+        return positions | {position + 1 for position in positions if position in self._spans}
 
 
 def parse_patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
-    """Raises ValueError that names the first one which is no pattern."""
+    """Raises ValueError that names the first invalid pattern."""
     return tuple(Pattern.parse(text) for text in texts)
 
 
-def _fault_in(text: str) -> str:
-    if not text.strip("/ ") or len(text) > MOST_CHARACTERS:
-        return f"it must have 1 to {MOST_CHARACTERS} characters"
+def _find_fault(text: str) -> str:
+    if not text.strip("/ ") or len(text) > MAX_CHARACTERS:
+        return f"it must have 1 to {MAX_CHARACTERS} characters"
     if text.startswith("!"):
         return "it cannot be negated with !"
     if "\\" in text or not text.isprintable():
         return "it must be printable and without backslashes"
     names = text.strip("/").split("/")
-    if len(names) > MOST_NAMES or any(name in {"", ".", ".."} for name in names):
+    if len(names) > MAX_NAMES or any(name in {"", ".", ".."} for name in names):
         return "it must be a path inside the repository, without empty names, . and .."
     return ""
 
 
-def _folded_pattern(name: str) -> str:
-    plain = folded(name.encode("utf-8", "replace"))
-    # Such a mark at the end of a wildcard has its meaning: `*.` is not `*`.
-    return plain if _WILD.intersection(plain) else _without_end_marks(plain)
+def _fold_pattern(name: str) -> str:
+    plain = fold_name(name.encode("utf-8", "replace"))
+    # After a wildcard, trailing characters are significant: `*.` is not `*`.
+    return plain if _WILD.intersection(plain) else _strip_trailing(plain)
 
 
-def _without_end_marks(name: str) -> str:
-    """Windows drops them; a name made of nothing else stays what it is."""
+def _strip_trailing(name: str) -> str:
+    """Windows drops them; a name of nothing else stays unchanged."""
     return name.rstrip(" .") or name
 
 

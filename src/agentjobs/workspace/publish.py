@@ -1,6 +1,6 @@
-"""From an agent's tree to a branch: commit what it changed, push that commit, trust nothing.
+"""Commits what an agent changed in its tree and pushes the commit. Does not trust the tree.
 
-Knows no job and no platform: messages, names and addresses are handed in.
+Knows neither jobs nor platforms: callers pass messages, names and addresses.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import (
     NETWORK_PROTOCOLS,
     Remote,
-    is_away,
+    is_access_denied,
     is_branch_name,
-    refuses_access,
+    is_temporary_failure,
 )
 from agentjobs.git.trees import changes_between
 from agentjobs.safe_text import mask_unprintable
-from agentjobs.workspace.change_checks import Protection, judge_changes, judge_tree
+from agentjobs.workspace.change_checks import Protection, check_changes, check_tree
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
-from agentjobs.workspace.mirror import mark_damaged, speaks_of_damage
+from agentjobs.workspace.mirror import mark_damaged, reports_damage
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.staging import Stage, open_stage
-from agentjobs.workspace.threads import to_its_end
-from agentjobs.workspace.tree_scan import survey_tree
+from agentjobs.workspace.threads import run_in_thread
+from agentjobs.workspace.tree_scan import scan_tree
 
 PUSH_TIMEOUT_SECONDS = 1_800
 LIST_TIMEOUT_SECONDS = 60
@@ -40,29 +40,29 @@ async def commit_changes(
     protected: Sequence[str] = (),
     lifted: Sequence[str] = (),
 ) -> str | None:
-    """Commit the tree's change on top of its base, in the mirror; None when nothing changed.
+    """Commit the changes on top of the base commit, in the mirror; None if nothing changed.
 
-    `protected` patterns are the repository's own; `lifted` ones open what the service protects by
-    itself. The sandbox must be dead. Raises UnsafeChange, RepoUnavailable, and ValueError for a
-    text that is no pattern.
+    `protected` patterns come from the repository; `lifted` ones allow paths that the service
+    protects by default. The sandbox must be dead. Raises UnsafeChange, RepoUnavailable, and
+    ValueError for an invalid pattern.
     """
     protection = Protection(parse_patterns(protected), parse_patterns(lifted))
     try:
         async with open_stage(mirror, checkout) as stage:
-            survey = await to_its_end(survey_tree, checkout.tree, checkout.copied_at_ns)
-            await judge_tree(stage, survey)
+            scan = await run_in_thread(scan_tree, checkout.tree, checkout.copied_at_ns)
+            await check_tree(stage, scan)
             tree = await stage.add_all()
             changes = await changes_between(
                 mirror, checkout.commit, tree, environment=stage.environment
             )
             if not changes:
                 return None
-            await judge_changes(stage, survey, changes, protection)
+            await check_changes(stage, scan, changes, protection)
             commit = await _commit(stage, tree, message, author, committer or author)
-            await to_its_end(stage.accept)
+            await run_in_thread(stage.accept)
             return commit
     except GitError as error:
-        if speaks_of_damage(error):
+        if reports_damage(error):
             mark_damaged(mirror)
         raise RepoUnavailable(f"the change cannot be committed: {error.reason}") from error
 
@@ -70,9 +70,9 @@ async def commit_changes(
 async def push(
     mirror: Path, commit: str, branch: str, remote: Remote, *, expected: str | None
 ) -> None:
-    """Make the branch of the remote this commit, if it still is at `expected` (None: not there).
+    """Set the remote branch to this commit if it is still at `expected` (None: it does not exist).
 
-    Raises PushRejected for a refusal and RepoUnavailable when nobody answers.
+    Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
     """
     ref = f"refs/heads/{branch}"
     if not is_branch_name(branch):
@@ -98,13 +98,13 @@ async def push(
         raise _push_failure(error) from None
     report = pushed.stdout.decode("utf-8", "replace")
     if any(line.startswith("!") for line in report.splitlines()):
-        raise PushRejected(_refusal(report, pushed.stderr))
+        raise PushRejected(_refusal_message(report, pushed.stderr))
     if pushed.exit_code != 0:
         raise _push_failure(GitError(("push",), pushed.exit_code, pushed.stderr))
 
 
 async def branch_head(remote: Remote, branch: str) -> str | None:
-    """The commit the remote's branch is at, or None; raises RepoUnavailable."""
+    """The commit of the remote branch, or None. Raises RepoUnavailable."""
     ref = f"refs/heads/{branch}"
     if not is_branch_name(branch):
         return None
@@ -122,8 +122,8 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
         )
     except GitError as error:
         message = f"the repository cannot be reached: {error.reason}"
-        raise RepoUnavailable(message, may_pass=is_away(error.stderr)) from None
-    # The pattern also matches the end of longer names.
+        raise RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr)) from None
+    # The argument also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
         if name == ref:
@@ -134,7 +134,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
 async def _commit(
     stage: Stage, tree: str, message: str, author: Identity, committer: Identity
 ) -> str:
-    made = await stage.run(
+    created = await stage.run(
         "commit-tree",
         "-p",
         stage.checkout.commit,
@@ -142,22 +142,22 @@ async def _commit(
         input=message.replace("\0", "").encode("utf-8", "replace"),
         environment=author.as_role("AUTHOR") | committer.as_role("COMMITTER"),
     )
-    return made.stdout.decode("ascii").strip()
+    return created.stdout.decode("ascii").strip()
 
 
 def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
-    if refuses_access(error.stderr):
-        return PushRejected(f"the push is not allowed: {error.reason}")
+    if is_access_denied(error.stderr):
+        return PushRejected(f"the push was not allowed: {error.reason}")
     message = f"the branch cannot be pushed: {error.reason}"
-    return RepoUnavailable(message, may_pass=is_away(error.stderr))
+    return RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr))
 
 
-def _refusal(report: str, told: str) -> str:
-    """What git and the other side said of the refused branch, fit to be shown."""
+def _refusal_message(report: str, stderr: str) -> str:
+    """The reasons from git and from the remote, safe to show."""
     refused = [line.split("\t")[-1] for line in report.splitlines() if line.startswith("!")]
     remarks = [
-        line.removeprefix("remote:").strip() for line in told.splitlines() if "remote:" in line
+        line.removeprefix("remote:").strip() for line in stderr.splitlines() if "remote:" in line
     ]
-    said = "; ".join(part for part in [*refused[:1], *remarks[:5]] if part)
-    printable = mask_unprintable(said)
-    return f"the push was refused: {printable or 'no reason given'}"[:1_000]
+    reasons = "; ".join(part for part in [*refused[:1], *remarks[:5]] if part)
+    text = mask_unprintable(reasons)
+    return f"the push was refused: {text or 'no reason given'}"[:1_000]

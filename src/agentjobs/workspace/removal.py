@@ -1,4 +1,4 @@
-"""Removes a directory whatever was done to it: no permissions, endless depth, links to anywhere."""
+"""Removes a directory despite missing permissions, extreme depth or links to anywhere."""
 
 import shutil
 import subprocess
@@ -13,11 +13,11 @@ def remove(path: Path) -> None:
     try:
         shutil.rmtree(path)
     except (OSError, RecursionError):
-        _remove_stubborn(path)
+        _remove_with_coreutils(path)
 
 
-def _remove_stubborn(path: Path) -> None:
-    # The coreutils walk by descriptor without recursion, so no depth and no length stops them.
+def _remove_with_coreutils(path: Path) -> None:
+    # The coreutils use descriptors and no recursion, so depth and path length do not stop them.
     subprocess.run(
         ["chmod", "-R", "u+rwx", "--", str(path)], stderr=subprocess.DEVNULL, check=False
     )

@@ -1,12 +1,12 @@
-"""Which changes the service does not propose: pure decisions over paths, modes and small blobs."""
+"""Which changes the service refuses: pure decisions on paths, modes and small blobs."""
 
 from collections.abc import Iterable, Sequence
 
 from agentjobs.git.trees import GITLINK, Change
 from agentjobs.safe_text import escape_unprintable
-from agentjobs.workspace.patterns import Names, Pattern, folded, folded_names, parse_patterns
+from agentjobs.workspace.patterns import Names, Pattern, fold_name, fold_path, parse_patterns
 
-# CI definitions run with CI's secrets, and this file decides what the next job may do.
+# CI definitions run with CI's secrets, and .agentjobs.toml decides what the next job may do.
 PROTECTED_PATTERNS = (
     ".github/workflows/**",
     ".github/actions/**",
@@ -16,42 +16,42 @@ PROTECTED_PATTERNS = (
     "/bitbucket-pipelines.yml",
     "/.agentjobs.toml",
 )
-# Not patterns: a directory of this name holds whatever it likes.
+# Not patterns, because a directory of this name may contain anything.
 PROTECTED_FILES = frozenset({"jenkinsfile", "codeowners"})
 
-LFS_POINTER_LIMIT_BYTES = 1_024
+MAX_LFS_POINTER_BYTES = 1_024
 LFS_POINTER_STARTS = (
     b"version https://git-lfs.github.com/spec/",
     b"version https://hawser.github.com/",
 )
 
-SHOWN_PATHS = 10
-SHOWN_PATH_LENGTH = 200
+MAX_SHOWN_PATHS = 10
+MAX_SHOWN_CHARACTERS = 200
 
 
 def is_git_directory_name(name: bytes) -> bool:
-    """Whether some file system takes the name for `.git`."""
-    # Asked of every file of a tree: nearly all are answered by their first byte, which
-    # is none of these marks and not the start of an ignored code point either.
+    """Whether some file system treats the name as `.git`."""
+    # Called for every file of a tree: nearly all have another first byte, which is neither one of
+    # these characters nor the start of an ignored code point.
     if name[:1] not in b".gG\xe2\xef":
         return False
-    return folded(name).split(":")[0].rstrip(" .") in {".git", "git~1"}
+    return fold_name(name).split(":")[0].rstrip(" .") in {".git", "git~1"}
 
 
 def protected_paths(paths: Iterable[bytes], lifted: Sequence[Pattern] = ()) -> list[bytes]:
-    """Those the service itself protects, but for what an administrator lifted."""
+    """The paths that the service protects by default, except those an admin lifted."""
     patterns = parse_patterns(PROTECTED_PATTERNS)
     return [
         path
         for path in paths
-        if _is_protected(names := folded_names(path), patterns)
+        if _is_protected(names := fold_path(path), patterns)
         and not any(pattern.matches(names) for pattern in lifted)
     ]
 
 
 def paths_matching(paths: Iterable[bytes], patterns: Sequence[Pattern]) -> list[bytes]:
-    """Those that match, and those put in place of a directory that holds what matches."""
-    return [path for path in paths if _covers(folded_names(path), patterns)]
+    """The paths that match, and those that replace a directory which contains matches."""
+    return [path for path in paths if _covers(fold_path(path), patterns)]
 
 
 def new_gitlinks(changes: Iterable[Change]) -> list[bytes]:
@@ -59,15 +59,15 @@ def new_gitlinks(changes: Iterable[Change]) -> list[bytes]:
 
 
 def is_lfs_pointer(blob: bytes) -> bool:
-    return len(blob) < LFS_POINTER_LIMIT_BYTES and blob.startswith(LFS_POINTER_STARTS)
+    return len(blob) < MAX_LFS_POINTER_BYTES and blob.startswith(LFS_POINTER_STARTS)
 
 
-def shown(paths: Iterable[bytes]) -> str:
-    """Paths for a message: printable whatever their bytes are, and not too many."""
-    every = list(paths)
-    texts = [printable(path) for path in every[:SHOWN_PATHS]]
-    if len(every) > SHOWN_PATHS:
-        texts.append(f"and {len(every) - SHOWN_PATHS} more")
+def format_paths(paths: Iterable[bytes]) -> str:
+    """Paths for a message: printable, and limited in number."""
+    all_paths = list(paths)
+    texts = [printable_path(path) for path in all_paths[:MAX_SHOWN_PATHS]]
+    if len(all_paths) > MAX_SHOWN_PATHS:
+        texts.append(f"and {len(all_paths) - MAX_SHOWN_PATHS} more")
     return ", ".join(texts)
 
 
@@ -79,6 +79,6 @@ def _covers(names: Names, patterns: Sequence[Pattern]) -> bool:
     return any(pattern.matches(names) or pattern.matches_within(names) for pattern in patterns)
 
 
-def printable(path: bytes) -> str:
+def printable_path(path: bytes) -> str:
     text = escape_unprintable(path.decode("utf-8", "backslashreplace"))
-    return text if len(text) <= SHOWN_PATH_LENGTH else f"{text[:SHOWN_PATH_LENGTH]}…"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"

@@ -1,4 +1,4 @@
-"""A directory that belongs to one running process, and the removal of those whose process died."""
+"""A directory for one running process, and the removal of those whose process died."""
 
 import os
 import secrets
@@ -9,22 +9,22 @@ from agentjobs.workspace.removal import remove
 
 
 class Session:
-    """Everything unfinished lives in `directory`; it is locked for as long as the process lives."""
+    """Unfinished work is in `directory`, which stays locked while the process runs."""
 
     def __init__(self, root: Path) -> None:
         self._sessions = root / "sessions"
-        self._gate = root / "sessions.lock"
+        self._lock_file = root / "sessions.lock"
         self._descriptor: int | None = None
         self.directory = self._sessions / f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def open(self) -> None:
-        """Blocking, but for microseconds; does nothing the second time."""
+        """Blocks for microseconds only. A second call does nothing."""
         if self._descriptor is not None:
             return
         self._sessions.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._sessions.mkdir(mode=0o700, exist_ok=True)
-        # Without the gate a sweep could see the directory before it is locked.
-        with blocking_lock(self._gate):
+        # Without this lock, a sweep could find the directory before it is locked.
+        with blocking_lock(self._lock_file):
             self.directory.mkdir(mode=0o700)
             self._descriptor = try_lock(self.directory)
 
@@ -40,17 +40,17 @@ class Session:
         return path
 
     def sweep(self) -> None:
-        """Blocking: remove what dead processes left."""
+        """Blocking: remove the directories of dead processes."""
         self.open()
-        for leftover in self._abandoned():
+        for leftover in self._claim_abandoned():
             remove(leftover)
 
-    def _abandoned(self) -> list[Path]:
-        found = []
-        with blocking_lock(self._gate):
+    def _claim_abandoned(self) -> list[Path]:
+        abandoned = []
+        with blocking_lock(self._lock_file):
             for path in self._sessions.iterdir():
                 if path == self.directory or (descriptor := try_lock(path)) is None:
                     continue
-                found.append(path.rename(self.directory / f"swept-{path.name}"))
+                abandoned.append(path.rename(self.directory / f"swept-{path.name}"))
                 os.close(descriptor)
-        return found
+        return abandoned

@@ -1,7 +1,7 @@
-"""Copies ahead, so that a job need not wait: made when one is over, or mended from what it used.
+"""Spare copies, so that a job does not wait: created when a job ends, or repaired from its tree.
 
-A spare belongs to the service until it is handed over. One that an agent had before has been
-compared with its template, byte by byte.
+A spare belongs to the service until a job takes it. A repaired one was compared with its template
+byte by byte.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.workspace.cache import Item
+from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.removal import remove
-from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.threads import run_in_thread
 
 MAX_SPARES = 8
 
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A directory with `tree/` and `index`; `entries` and `size_bytes` are about the tree's."""
+    """A directory with `tree/` and `index`; `entries` and `size_bytes` are approximate."""
 
     directory: Path
     repo_id: str
@@ -37,111 +37,113 @@ class Copy:
 
 
 class Spares:
-    """`make` and `mend` are blocking; they give None and False when they cannot.
+    """`create` and `repair` block, and return None and False if they fail.
 
-    `added` is told the size of each that is kept.
+    `on_added` receives the size of each spare that is kept.
     """
 
     def __init__(
         self,
-        make: Callable[[str, str], Copy | None],
-        mend: Callable[[Copy, int], bool],
-        added: Callable[[int], None],
+        create: Callable[[str, str], Copy | None],
+        repair: Callable[[Copy, int], bool],
+        on_added: Callable[[int], None],
     ) -> None:
-        self._make = make
-        self._mend = mend
-        self._added = added
-        self._kept: dict[Copy, int] = {}
-        self._making: set[asyncio.Task[None]] = set()
-        self._mending: dict[asyncio.Task[None], Key] = {}
+        self._create = create
+        self._repair = repair
+        self._on_added = on_added
+        self._spares: dict[Copy, int] = {}
+        self._creating: set[asyncio.Task[None]] = set()
+        self._repairing: dict[asyncio.Task[None], Key] = {}
         self._waiting: Counter[Key] = Counter()
-        # One core is left to the jobs.
-        self._turn = asyncio.Semaphore(1)
+        # One repair at a time leaves cores to the jobs.
+        self._repair_lock = asyncio.Semaphore(1)
 
     @property
-    def kept(self) -> tuple[Copy, ...]:
-        """Those kept longest first."""
-        return tuple(self._kept)
+    def spares(self) -> tuple[Copy, ...]:
+        """The oldest first."""
+        return tuple(self._spares)
 
     async def take(self, repo_id: str, commit: str) -> Copy | None:
-        """One that is there, or that is being mended, which takes less time than a new copy."""
+        """An available spare, or one under repair, which is faster than a new copy."""
         key = repo_id, commit
         while (spare := self._newest(key)) is None:
-            soon = [task for task, of_key in self._mending.items() if of_key == key]
-            if self._waiting[key] >= len(soon):
+            repairs = [
+                task for task, repairing_key in self._repairing.items() if repairing_key == key
+            ]
+            if self._waiting[key] >= len(repairs):
                 return None
             self._waiting[key] += 1
             try:
-                await asyncio.wait(soon, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(repairs, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._waiting[key] -= 1
-        del self._kept[spare]
+        del self._spares[spare]
         return spare
 
-    async def items(self) -> list[Item]:
+    async def items(self) -> list[CacheItem]:
         return [
-            Item(
+            CacheItem(
                 spare.repo_id,
                 f"a spare copy of {spare.repo_id}",
                 spare.size_bytes,
-                kept_at_ns,
+                added_at_ns,
                 functools.partial(self._drop, spare),
             )
-            for spare, kept_at_ns in self._kept.items()
+            for spare, added_at_ns in self._spares.items()
         ]
 
     def replenish(self, repo_id: str, commit: str) -> None:
-        """In the background, unless it is there or one is being made already."""
-        if self._making or self._newest((repo_id, commit)) is not None:
+        """Create one in the background, unless one exists or is being created."""
+        if self._creating or self._newest((repo_id, commit)) is not None:
             return
         task = asyncio.create_task(self._add(repo_id, commit))
-        self._making.add(task)
-        task.add_done_callback(self._making.discard)
+        self._creating.add(task)
+        task.add_done_callback(self._creating.discard)
 
     def give_back(self, copy: Copy, copied_at_ns: int) -> None:
-        """A copy whose job is over; mended in the background, or removed."""
-        task = asyncio.create_task(self._mend_or_remove(copy, copied_at_ns))
-        self._mending[task] = copy.key
-        task.add_done_callback(self._mending.pop)
+        """Repair the copy of a finished job in the background, or remove it."""
+        task = asyncio.create_task(self._repair_or_remove(copy, copied_at_ns))
+        self._repairing[task] = copy.key
+        task.add_done_callback(self._repairing.pop)
 
-    async def settle(self) -> None:
-        """Wait until nothing is being made or mended."""
-        while busy := {*self._making, *self._mending}:
+    async def wait_until_idle(self) -> None:
+        """Wait until no spare is being created or repaired."""
+        while busy := {*self._creating, *self._repairing}:
             await asyncio.wait(busy)
 
     def _newest(self, key: Key) -> Copy | None:
-        return next((spare for spare in reversed(self._kept) if spare.key == key), None)
+        return next((spare for spare in reversed(self._spares) if spare.key == key), None)
 
     async def _add(self, repo_id: str, commit: str) -> None:
-        spare = await to_its_end(self._make, repo_id, commit)
+        spare = await run_in_thread(self._create, repo_id, commit)
         if spare is not None:
             await self._keep(spare)
 
-    async def _mend_or_remove(self, copy: Copy, copied_at_ns: int) -> None:
-        async with self._turn:
-            is_mended = await to_its_end(self._mend, copy, copied_at_ns)
-        if is_mended:
+    async def _repair_or_remove(self, copy: Copy, copied_at_ns: int) -> None:
+        async with self._repair_lock:
+            is_repaired = await run_in_thread(self._repair, copy, copied_at_ns)
+        if is_repaired:
             await self._keep(copy)
         else:
-            await to_its_end(remove, copy.directory)
-            self._added(0)
+            await run_in_thread(remove, copy.directory)
+            self._on_added(0)
             self.replenish(*copy.key)
 
     async def _keep(self, spare: Copy) -> None:
-        self._kept[spare] = time.time_ns()
+        self._spares[spare] = time.time_ns()
         outdated = [
             other
-            for other in self._kept
+            for other in self._spares
             if other.repo_id == spare.repo_id and other.commit != spare.commit
         ]
-        too_many = list(self._kept)[: max(0, len(self._kept) - MAX_SPARES)]
-        self._added(spare.size_bytes)
-        for other in (*outdated, *too_many):
+        surplus = list(self._spares)[: max(0, len(self._spares) - MAX_SPARES)]
+        self._on_added(spare.size_bytes)
+        for other in (*outdated, *surplus):
             await self._drop(other)
 
     async def _drop(self, spare: Copy) -> bool:
-        if spare not in self._kept:
+        if spare not in self._spares:
             return False
-        del self._kept[spare]
-        await to_its_end(remove, spare.directory)
+        del self._spares[spare]
+        await run_in_thread(remove, spare.directory)
         return True

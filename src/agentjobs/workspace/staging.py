@@ -1,7 +1,7 @@
-"""Turns a surveyed tree into git objects, beside the mirror and not yet in it.
+"""Turns a scanned tree into git objects, next to the mirror and not yet in it.
 
-The tree's own `.git` is never read: the git directory is the mirror, the index is private, the
-objects go to a directory that is thrown away unless the change is accepted.
+Never reads the tree's own `.git`: the git directory is the mirror, the index is private, and the
+objects go to a directory that is deleted unless the change is accepted.
 """
 
 import os
@@ -18,7 +18,7 @@ from agentjobs.workspace.errors import RepoUnavailable, UnsafeChange
 from agentjobs.workspace.mirror import INCOMING_PREFIX
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.template import STAT_CONFIGURATION
-from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.threads import run_in_thread
 
 ADD_TIMEOUT_SECONDS = 300
 ADD_CONFIGURATION = {
@@ -26,7 +26,7 @@ ADD_CONFIGURATION = {
     "core.fileMode": "true",
     "core.ignoreCase": "false",
     "core.untrackedCache": "false",
-    # Above this git streams a file instead of holding it in memory.
+    # Above this size, git streams a file instead of loading it.
     "core.bigFileThreshold": "16m",
 }
 
@@ -57,7 +57,7 @@ class Stage:
         environment: dict[str, str] | None = None,
         allowed_exit_codes: tuple[int, ...] = (0,),
     ) -> GitResult:
-        """A git command on the mirror, the tree and the private index."""
+        """Run a git command on the mirror, the tree and the private index."""
         return await git(
             *arguments,
             git_dir=self.mirror,
@@ -72,7 +72,7 @@ class Stage:
         )
 
     async def add_all(self) -> str:
-        """Stage the whole tree; the id of the tree object."""
+        """Stage the whole tree and return the id of the tree object."""
         try:
             await self.run("add", "--all")
         except GitTimeout:
@@ -87,7 +87,7 @@ class Stage:
         return written.stdout.decode("ascii").strip()
 
     def accept(self) -> None:
-        """Blocking: move the objects into the mirror, contents before what refers to them."""
+        """Blocking: move the objects into the mirror, packs before their index files."""
         for path in sorted(self.objects.rglob("*"), key=_index_files_last):
             relative = path.relative_to(self.objects)
             if path.is_file() and relative.parts[0] != "info":
@@ -100,7 +100,7 @@ def _move(path: Path, target: Path) -> None:
             target.parent.mkdir(exist_ok=True)
             path.rename(target)
         except (FileExistsError, FileNotFoundError):
-            # A git that tidies up removes a directory in the moment in which it is empty.
+            # A concurrent `git gc` may remove the directory while it is empty.
             if is_last:
                 raise
         else:
@@ -111,19 +111,19 @@ def _move(path: Path, target: Path) -> None:
 async def open_stage(mirror: Path, checkout: Checkout) -> AsyncIterator[Stage]:
     stage = Stage(mirror, checkout, mirror / f"{INCOMING_PREFIX}{secrets.token_hex(8)}")
     try:
-        await to_its_end(_prepare, stage)
+        await run_in_thread(_prepare, stage)
         yield stage
     except OSError as error:
         reason = error.strerror or str(error)
         raise RepoUnavailable(f"the change cannot be stored: {reason}") from error
     finally:
-        await to_its_end(remove, stage.directory)
+        await run_in_thread(remove, stage.directory)
 
 
 def _prepare(stage: Stage) -> None:
     stage.directory.mkdir(mode=0o700)
     (stage.objects / "info").mkdir(parents=True)
-    # Relative, so that no character of the data directory's path can be misread.
+    # A relative path, because git may misread characters of the data directory's path.
     alternates = os.path.relpath(stage.mirror / "objects", stage.objects)
     (stage.objects / "info" / "alternates").write_text(f"{alternates}\n", encoding="ascii")
     shutil.copyfile(stage.checkout.index, stage.index)

@@ -1,7 +1,7 @@
-"""Warm trees: per repository and commit one finished checkout that jobs get copies of.
+"""Templates: one finished checkout per repository and commit, which jobs get copies of.
 
-A template holds `tree/` (files and a disposable `.git` with the one commit, no remote, no hooks),
-`index` (the staging index of the untouched tree) and `size` (how many entries and bytes there are).
+A template contains `tree/` (files and a disposable `.git` with one commit, no remote, no hooks),
+`index` (the staging index of the untouched tree) and `size` (its number of entries and bytes).
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs.git.process import git
-from agentjobs.workspace.cache import Item
+from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.copying import measure_tree
 from agentjobs.workspace.locks import try_lock
 from agentjobs.workspace.removal import remove
-from agentjobs.workspace.threads import to_its_end
+from agentjobs.workspace.threads import run_in_thread
 
-KEPT_PER_REPO = 2
+MAX_PER_REPO = 2
 BUILD_TIMEOUT_SECONDS = 1_800
 
-# The copies have other inodes and change times than the index remembers; size and
-# modification time tell enough. The identity lets an agent's own tools commit.
+# Copies have other inodes and change times than the index records; size and modification time
+# are enough. The identity lets an agent's own tools commit.
 STAT_CONFIGURATION = {"core.checkStat": "minimal", "core.trustctime": "false"}
 _GIT_CONFIG = """\
 [core]
@@ -47,7 +47,7 @@ class Size:
 
 
 class Templates:
-    """`scratch` is a directory of this process, where what is retired goes on its way out."""
+    """Retired templates are moved to `scratch`, a directory of this process, for removal."""
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
@@ -55,7 +55,7 @@ class Templates:
 
     @contextmanager
     def borrow(self, repo_id: str, commit: str) -> Iterator[Path | None]:
-        """The template's directory, safe from removal meanwhile; None when there is none."""
+        """The template's directory, protected from removal; None if there is none."""
         directory = self._root / repo_id / commit
         descriptor = try_lock(directory, shared=True)
         if descriptor is None:
@@ -67,33 +67,33 @@ class Templates:
         finally:
             os.close(descriptor)
 
-    def keep(self, repo_id: str, commit: str, built: Path) -> None:
-        """Blocking: put a finished template in its place and retire those not used lately."""
+    def add(self, repo_id: str, commit: str, built: Path) -> None:
+        """Blocking: move a finished template into place and retire the least recently used."""
         home = self._root / repo_id
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / commit).exists():
             built.rename(home / commit)
-        for old in _by_last_use(home.iterdir())[:-KEPT_PER_REPO]:
+        for old in _by_last_use(home.iterdir())[:-MAX_PER_REPO]:
             self._retire(old)
 
-    async def items(self) -> list[Item]:
-        return await to_its_end(self._items)
+    async def items(self) -> list[CacheItem]:
+        return await run_in_thread(self._items)
 
-    def _items(self) -> list[Item]:
-        found = []
+    def _items(self) -> list[CacheItem]:
+        items = []
         for directory in _by_last_use(self._root.glob("*/*")):
             with contextlib.suppress(FileNotFoundError):
-                found.append(self._item(directory))
-        return found
+                items.append(self._item(directory))
+        return items
 
-    def _item(self, directory: Path) -> Item:
+    def _item(self, directory: Path) -> CacheItem:
         repo_id = directory.parent.name
-        return Item(
+        return CacheItem(
             repo_id,
             f"the tree of {repo_id} at {directory.name[:12]}",
-            size_of(directory).size_bytes,
+            read_size(directory).size_bytes,
             directory.stat().st_mtime_ns,
-            functools.partial(to_its_end, self._retire, directory),
+            functools.partial(run_in_thread, self._retire, directory),
         )
 
     def _retire(self, directory: Path) -> bool:
@@ -106,24 +106,24 @@ class Templates:
         return True
 
 
-def size_of(template: Path) -> Size:
-    """Blocking, but for microseconds once it was measured."""
+def read_size(template: Path) -> Size:
+    """Blocks for microseconds only, once it has been measured."""
     try:
         text = (template / "size").read_text(encoding="ascii")
     except FileNotFoundError:
-        # Made by an earlier version.
+        # Created by an earlier version.
         text = _write_size(template)
     entries, size_bytes = text.split()
     return Size(int(entries), int(size_bytes))
 
 
 def _by_last_use(directories: Iterable[Path]) -> list[Path]:
-    dated = []
+    by_use = []
     for directory in directories:
-        # Another process may retire it in between.
+        # Another process may retire it meanwhile.
         with contextlib.suppress(FileNotFoundError):
-            dated.append((directory.stat().st_mtime_ns, directory))
-    return [directory for _, directory in sorted(dated)]
+            by_use.append((directory.stat().st_mtime_ns, directory))
+    return [directory for _, directory in sorted(by_use)]
 
 
 async def build_template(mirror: Path, commit: str, directory: Path) -> None:
@@ -135,7 +135,7 @@ async def build_template(mirror: Path, commit: str, directory: Path) -> None:
         "pack-objects",
         "--quiet",
         "--revs",
-        # The pack lives as long as the template does: searching for deltas would not pay.
+        # The pack lives as long as the template, so searching for deltas does not pay off.
         "--window=0",
         str(git_dir / "objects" / "pack" / "pack"),
         git_dir=mirror,
@@ -151,7 +151,7 @@ async def build_template(mirror: Path, commit: str, directory: Path) -> None:
         cwd=tree,
         timeout_seconds=BUILD_TIMEOUT_SECONDS,
     )
-    await to_its_end(_describe, directory)
+    await run_in_thread(_describe, directory)
 
 
 def _write_git_dir(git_dir: Path, commit: str) -> None:

@@ -1,4 +1,4 @@
-"""Blocking file work off the event loop, with no thread outliving the call that started it."""
+"""Runs blocking file work in a thread that never outlives the call."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,8 +8,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def to_its_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread. A cancellation is obeyed only when the thread has ended."""
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread. A cancellation takes effect when the thread has ended."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     try:
         return await asyncio.shield(task)

@@ -10,19 +10,19 @@ from agentjobs.settings import load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.platform_sync import SyncEnvironment, sync_environment
-from tests.support.workspace import House, open_house
+from tests.support.workspace import WorkspaceHarness, workspace_harness
 
 COLUMNS = ("comment_seen", "line_comment_seen", "review_seen")
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as house:
+def house(tmp_path: Path) -> Iterator[WorkspaceHarness]:
+    with workspace_harness(tmp_path) as house:
         yield house
 
 
 @pytest.fixture
-async def env(database: Database, tmp_path: Path, house: House) -> SyncEnvironment:
+async def env(database: Database, tmp_path: Path, house: WorkspaceHarness) -> SyncEnvironment:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
     env = await sync_environment(database, settings, house.remote)
     await env.connect()

@@ -18,17 +18,17 @@ from agentjobs.settings import load
 from agentjobs.store.database import Database
 from tests.support.platform_sync import SHOP, SyncEnvironment, sync_environment
 from tests.support.stores import until
-from tests.support.workspace import House, open_house, run_git
+from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as house:
+def house(tmp_path: Path) -> Iterator[WorkspaceHarness]:
+    with workspace_harness(tmp_path) as house:
         yield house
 
 
 @pytest.fixture
-async def env(database: Database, tmp_path: Path, house: House) -> SyncEnvironment:
+async def env(database: Database, tmp_path: Path, house: WorkspaceHarness) -> SyncEnvironment:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
     env = await sync_environment(database, settings, house.remote)
     await env.connect()
@@ -40,7 +40,7 @@ def head_of(copy: str, branch: str) -> str:
 
 
 async def test_the_first_sync_fetches_a_copy_and_later_ones_what_is_new(
-    env: SyncEnvironment, house: House
+    env: SyncEnvironment, house: WorkspaceHarness
 ) -> None:
     row = await env.full_sync()
     first = house.origin.head("main")
@@ -136,7 +136,7 @@ async def test_a_missing_repository_shows_an_error_and_is_synced_less_and_less_o
 
 
 async def test_the_error_says_why_a_repository_cannot_be_used(
-    env: SyncEnvironment, house: House
+    env: SyncEnvironment, house: WorkspaceHarness
 ) -> None:
     env.change_repo(is_archived=True)
     assert "archived" in (await env.full_sync())["sync_error"]

@@ -13,8 +13,8 @@ from agentjobs.agents.certificates import known_system_files, make_bundle, trust
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import Door, SandboxReport
-from tests.support.sandbox import Room
+from agentjobs.sandbox.protocol import SandboxPort, SandboxReport
+from tests.support.sandbox import SandboxHarness
 from tests.support.web_server import web_server
 
 HOST = "files.test"
@@ -35,18 +35,18 @@ def lookup(_host: str) -> list[str]:
 
 @dataclass
 class World:
-    room: Room
+    room: SandboxHarness
     egress: Egress
     url: str
     bundle: Path
 
     async def run(self, *argv: str, bundle: Path | None) -> SandboxReport:
-        doors = [
-            Door(port=port, protocol=protocol, environment=self._variables(port))
+        ports = [
+            SandboxPort(number=port, protocol=protocol, environment=self._variables(port))
             for port, protocol in self.egress.ports.items()
         ]
         task = self.room.task(
-            *argv, doors=tuple(doors), hosts=self.egress.hosts, read_only=python_files()
+            *argv, ports=tuple(ports), hosts=self.egress.hosts, read_only=python_files()
         )
         return await self.room.sandbox.run(trusting(task, bundle), self.room.receive)
 
@@ -63,7 +63,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             lambda _: None,
             lookup=lookup,
         )
-        room = Room(BubblewrapSandbox(900_000), tmp_path)
+        room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
         authority = server.write_authority(room.private / "authority.pem")
         url = f"https://{HOST}:{server.https_port}/hello"
         yield World(room, egress, url, make_bundle(authority, room.private))

@@ -12,12 +12,12 @@ from agentjobs.agents.report import Report, read_report
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import SandboxReport
 from agentjobs.settings import Settings
-from tests.support.sandbox import Room
+from tests.support.sandbox import SandboxHarness
 
 
 class Fixing:
     def __init__(self, base: Path) -> None:
-        self.room = Room(BubblewrapSandbox(900_000), base)
+        self.room = SandboxHarness(BubblewrapSandbox(900_000), base)
         self.tree = self.room.workspace
         self.run_dir = self.room.private / "fixing"
 

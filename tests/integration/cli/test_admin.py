@@ -114,7 +114,7 @@ def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
     (repo,) = agentjobs("repos", "list", "--json").document["repos"]
     assert repo["lifted_paths"] == [".github/workflows/**"]
     refused = agentjobs("repos", "lift", "acme/shop", "../x")
-    assert (refused.exit_code, "is no pattern" in refused.err) == (2, True)
+    assert (refused.exit_code, "is not a pattern" in refused.err) == (2, True)
     again = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
     assert again.document["lifted_paths"] == []
     unknown = agentjobs("repos", "protect", "acme/shop", "x")

@@ -22,11 +22,11 @@ from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import Door
+from agentjobs.sandbox.protocol import SandboxPort
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
-from tests.support.sandbox import Room
+from tests.support.sandbox import SandboxHarness
 
 REGISTRY = public_registry("npm")
 NPM_TESTS_BIN = PROJECT / ".npm-tests" / "node_modules" / ".bin"
@@ -308,7 +308,7 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
     project.manifest(root, "npm/package.json")
     entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
     project.write("npm/package-lock.json", package_lock({"": root, **entry}))
-    room = Room(BubblewrapSandbox(900_000), tmp_path)
+    room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
     hand_over(project, room)
     jobs = [job_of("npm/package-lock.json", LODASH), job_of("pnpm-lock.yaml", MINIMIST)]
     fixes = [fix for job in jobs for fix in job["fixes"]]
@@ -321,9 +321,9 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
         read_only=(*python_files(), *project.tools.read_only),
         environment={**certificates(), **project.tools.environment},
         hosts=egress.hosts,
-        doors=tuple(
-            Door(
-                port=port,
+        ports=tuple(
+            SandboxPort(
+                number=port,
                 protocol=protocol,
                 environment=egress.environment if port == PROXY_PORT else {},
             )
@@ -337,7 +337,7 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
     assert "minimist@0.2.4:" in (room.workspace / "pnpm-lock.yaml").read_text()
 
 
-def hand_over(project: Project, room: Room) -> None:
+def hand_over(project: Project, room: SandboxHarness) -> None:
     shutil.copytree(project.tree, room.workspace, dirs_exist_ok=True)
     owner = room.sandbox.owner_uid(0)
     if owner is not None:

@@ -19,11 +19,11 @@ from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import Door
+from agentjobs.sandbox.protocol import SandboxPort
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
-from tests.support.sandbox import Room
+from tests.support.sandbox import SandboxHarness
 
 REGISTRY = public_registry("pypi")
 AGENTS_BIN = PROJECT / ".venv-agents" / "bin"
@@ -274,7 +274,7 @@ def test_poetry_moves_a_transitive_package_and_nothing_else(project: Project) ->
 async def test_every_tool_that_is_here_starts_inside_the_sandbox(
     tmp_path: Path, tools: FixerTools
 ) -> None:
-    room = Room(BubblewrapSandbox(900_000), tmp_path)
+    room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
     assert {"uv", "poetry"} <= tools.commands.keys()
     for command in tools.commands.values():
         report = await room.run(
@@ -290,7 +290,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
     project.write(pyproject__toml=pinned)
     project.uv("lock")
     project.poetry("lock")
-    room = Room(BubblewrapSandbox(900_000), tmp_path)
+    room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
     for path in project.tree.iterdir():
         (room.workspace / path.name).write_bytes(path.read_bytes())
     hand_over(room)
@@ -305,8 +305,8 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
         read_only=(*python_files(), *project.tools.read_only),
         environment={**certificates(), **project.tools.environment},
         hosts=egress.hosts,
-        doors=tuple(
-            Door(port=port, protocol=protocol, environment=proxy_at(port, egress))
+        ports=tuple(
+            SandboxPort(number=port, protocol=protocol, environment=proxy_at(port, egress))
             for port, protocol in egress.ports.items()
         ),
     )
@@ -321,7 +321,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
     assert "urllib3 (==1.26.17)" in (room.workspace / "pyproject.toml").read_text()
 
 
-def hand_over(room: Room) -> None:
+def hand_over(room: SandboxHarness) -> None:
     owner = room.sandbox.owner_uid(0)
     if owner is not None:
         subprocess.run(["chown", "-hR", f"{owner}:{owner}", room.workspace], check=True)

@@ -11,7 +11,7 @@ import pytest
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError, git
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic_authorization
 from agentjobs.outbound.guard.addresses import AllowList
 from tests.support.git_server import until
 from tests.support.https_git_server import SecureOrigin, https_origin, silent_server
@@ -19,7 +19,7 @@ from tests.support.local_repository import git_now, make_repository
 from tests.support.workspace_git_server import OriginServer, origin_server
 
 HERE = AllowList.parse(["127.0.0.0/8"])
-SHOWN = basic("x-access-token", "ghs_s3cret")
+SHOWN = basic_authorization("x-access-token", "ghs_s3cret")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.forges.protocol import Comment, CommentCursor, RemoteRepository, RepoAddress
 from agentjobs.git.process import GitError, GitResult, git
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, refuses_access
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
 from tests.support.forge_adapters import (
     BRANCHES,
     PLATFORMS,
@@ -314,7 +314,7 @@ async def test_git_is_not_let_in_with_a_right_that_is_gone(bench: PlatformBench)
             bench.server.app.tokens.clear()  # type: ignore[attr-defined]
         with pytest.raises(GitError) as raised:
             await run_git(remote, "ls-remote", remote.url)
-    assert refuses_access(raised.value.stderr)
+    assert is_access_denied(raised.value.stderr)
 
 
 async def test_a_repository_may_have_any_name_that_the_platform_takes(

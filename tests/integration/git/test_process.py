@@ -1,4 +1,4 @@
-"""Starting git: what its environment holds back, how it ends, what its errors tell."""
+"""Running git: what its environment prevents, how it ends, what its errors say."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.child import PipeOfLoop
+from agentjobs.git.child import LoopPipe
 from agentjobs.git.environment import git_environment
 from agentjobs.git.process import GitError, GitTimeout, git, open_git, stop_git
 from agentjobs.git.refs import default_branch, has_commit, list_branches, resolve
@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_environment_is_built_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_built_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_SSH_COMMAND", "touch /tmp/x")
     monkeypatch.setenv("GIT_TRACE_CURL", "1")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
@@ -40,12 +40,12 @@ def test_the_environment_is_built_from_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("address", ["file:///tmp", "ext::sh -c touch% /tmp/x", "ssh://host/x"])
-async def test_no_protocol_is_allowed_unless_it_is_asked_for(tmp_path: Path, address: str) -> None:
+async def test_no_protocol_is_allowed_by_default(tmp_path: Path, address: str) -> None:
     with pytest.raises(GitError, match="not allowed"):
         await git("ls-remote", "--", address)
 
 
-async def test_a_configuration_of_the_user_does_nothing(
+async def test_the_users_configuration_is_ignored(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = tmp_path / "canary"
@@ -56,12 +56,12 @@ async def test_a_configuration_of_the_user_does_nothing(
     assert not canary.exists()
 
 
-async def test_a_bare_repository_is_never_found_by_looking_around(repository: Path) -> None:
+async def test_a_bare_repository_is_never_discovered(repository: Path) -> None:
     with pytest.raises(GitError, match="cannot use bare repository"):
         await git("rev-parse", "HEAD", cwd=repository / ".git")
 
 
-async def test_a_failure_tells_the_reason_without_credentials() -> None:
+async def test_an_error_has_a_reason_without_credentials() -> None:
     with pytest.raises(GitError) as caught:
         await git(
             "ls-remote",
@@ -75,11 +75,11 @@ async def test_a_failure_tells_the_reason_without_credentials() -> None:
     assert "127.0.0.1" in error.reason
 
 
-def test_a_remote_shown_in_a_log_hides_its_authorization() -> None:
+def test_the_repr_of_a_remote_hides_its_authorization() -> None:
     assert "sesame" not in repr(Remote("http://host/x", "Basic sesame"))
 
 
-async def test_a_command_that_takes_too_long_is_killed_with_all_it_started(
+async def test_a_timed_out_command_is_killed_with_its_children(
     repository: Path, tmp_path: Path
 ) -> None:
     marker = tmp_path / "pid"
@@ -133,12 +133,12 @@ async def test_a_stream_can_be_stopped_early(repository: Path) -> None:
     assert process.returncode is not None
 
 
-async def test_input_that_is_not_read_to_the_end_is_no_error(repository: Path) -> None:
+async def test_input_that_is_not_read_completely_is_no_error(repository: Path) -> None:
     result = await git("version", git_dir=repository / ".git", input=b"x" * 1_000_000)
     assert result.stdout.startswith(b"git version")
 
 
-async def test_names_and_commits_are_read(repository: Path) -> None:
+async def test_branches_and_commits_are_read(repository: Path) -> None:
     git_dir = repository / ".git"
     commit = run_git(repository, "rev-parse", "HEAD")
     assert await resolve(git_dir, "trunk") == commit
@@ -151,7 +151,7 @@ async def test_names_and_commits_are_read(repository: Path) -> None:
 
 
 async def _is_gone(pid: int) -> bool:
-    """A killed process may wait a moment for its parent to collect it."""
+    """A killed process may remain for a moment until its parent reaps it."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -164,18 +164,18 @@ async def _is_gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_letting_go_of_a_pipe_closes_no_file_of_another_thread(
+def test_closing_a_pipe_closes_no_file_of_another_thread(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uvloop has closed the number by then, and the next to open something gets it."""
+    """uvloop has closed the number by then, and the next open file gets it."""
     opened: list[int] = []
-    close = PipeOfLoop.close
+    close = LoopPipe.close
 
-    def close_when_others_open(pipe: PipeOfLoop) -> None:
+    def close_when_others_open(pipe: LoopPipe) -> None:
         opened.append(os.open(os.devnull, os.O_RDONLY))
         close(pipe)
 
-    monkeypatch.setattr(PipeOfLoop, "close", close_when_others_open)
+    monkeypatch.setattr(LoopPipe, "close", close_when_others_open)
     run(git("version", input=b""))
     assert len(opened) == 3
     for descriptor in opened:

@@ -14,12 +14,12 @@ from agentjobs.inventory.commit_summary import (
     read_commit_summary,
 )
 from agentjobs.repos.configuration import Configuration, ConfigurationError
-from tests.support.workspace import Origin, open_house
+from tests.support.workspace import Origin, workspace_harness
 
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Iterator[Origin]:
-    with open_house(tmp_path) as setup:
+    with workspace_harness(tmp_path) as setup:
         yield setup.origin
 
 

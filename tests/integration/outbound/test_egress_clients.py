@@ -15,8 +15,8 @@ from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import Door, SandboxReport
-from tests.support.sandbox import Room
+from agentjobs.sandbox.protocol import SandboxPort, SandboxReport
+from tests.support.sandbox import SandboxHarness
 from tests.support.web_server import WebServer, web_server
 
 HOST = "files.test"
@@ -32,14 +32,14 @@ def lookup(host: str) -> list[str]:
 @dataclass
 class World:
     server: WebServer
-    room: Room
+    room: SandboxHarness
     egress: Egress
     refused: list[str] = field(default_factory=list)
 
     async def run(self, *argv: str) -> SandboxReport:
-        doors = tuple(
-            Door(
-                port=port,
+        ports = tuple(
+            SandboxPort(
+                number=port,
                 protocol=protocol,
                 environment=self.egress.environment if port == PROXY_PORT else {},
             )
@@ -59,7 +59,7 @@ class World:
         return await self.room.run(
             *argv,
             environment=environment,
-            doors=doors,
+            ports=ports,
             hosts=self.egress.hosts,
             read_only=(*python_files(), LIBRARIES),
         )
@@ -86,7 +86,7 @@ async def world_with(tmp_path: Path, *patterns: str) -> AsyncIterator[World]:
         egress = Egress(
             [*hosts, *patterns], AllowList.parse(["127.0.0.1/32"]), refused.append, lookup=lookup
         )
-        room = Room(BubblewrapSandbox(900_000), tmp_path)
+        room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
         server.write_authority(room.workspace / "authority.pem")
         yield World(server, room, egress, refused)
         await egress.close()
@@ -247,7 +247,7 @@ async def test_without_a_sandbox_the_proxy_is_found_on_the_machine(
     world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "none").mkdir()
-    world.room = Room(ProcessSandbox(), tmp_path / "none")
+    world.room = SandboxHarness(ProcessSandbox(), tmp_path / "none")
     answers = await world.shell("curl -fsS $HTTP/hello; curl -sS http://evil.test/")
     assert answers[0].startswith(f"hello {HOST}")
     assert answers[1] == "agentjobs: evil.test:80 is not in this agent's network list"

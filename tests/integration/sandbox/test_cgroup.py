@@ -1,4 +1,4 @@
-"""Sandboxes in real cgroups, as far as this machine lets a test make some.
+"""Sandboxes in real cgroups, as far as this machine allows a test to create them.
 
 Where it does not, the service must find that out and say why.
 """
@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, delegated
+from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, find_delegated_cgroup
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError
-from tests.support.sandbox import Mark, Room, eventually
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
 
-# What works without the controllers that many test machines lack.
+# These limits work without the controllers that many test machines lack.
 UNCONTROLLED = {"memory_bytes": 0, "processes": 0}
 
 
 def hierarchy() -> Path | None:
-    """Where cgroup v2 is mounted, if new ones can be made there."""
+    """The mount point of cgroup v2, if new cgroups can be created there."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _, rest = line.partition(" - ")
         mount_point = Path(fields.split()[4])
@@ -46,57 +46,57 @@ def cgroups() -> Iterator[Cgroups | None]:
     root.rmdir()
 
 
-async def test_a_machine_is_looked_at_without_changing_it() -> None:
+async def test_probing_a_machine_changes_nothing() -> None:
     before = Path("/proc/self/cgroup").read_text()
     with contextlib.suppress(NotDelegated):
-        assert (delegated() / "cgroup.procs").exists()
+        assert (find_delegated_cgroup() / "cgroup.procs").exists()
     assert Path("/proc/self/cgroup").read_text() == before
 
 
-async def test_all_processes_of_a_sandbox_are_in_its_cgroup_and_it_is_gone_afterwards(
+async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_afterwards(
     cgroups: Cgroups | None, tmp_path: Path
 ) -> None:
-    room = Room(BubblewrapSandbox(900_000, cgroups), tmp_path)
-    mark = Mark()
-    running = room.start(
-        f"{mark.sleeper()} & echo up; {mark.sleeper()}", limits=Limits(**UNCONTROLLED)
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
+    marker = ProcessMarker()
+    running = harness.start(
+        f"{marker.sleeper()} & echo up; {marker.sleeper()}", limits=Limits(**UNCONTROLLED)
     )
-    await room.heard(b"up")
-    await eventually(lambda: len(mark.processes()) >= 2)
+    await harness.wait_for_output(b"up")
+    await eventually(lambda: len(marker.processes()) >= 2)
     if cgroups is not None:
         (directory,) = cgroups.root.glob("sandbox-*")
         members = set(map(int, (directory / "cgroup.procs").read_text().split()))
-        (outside,) = set(mark.processes()) - members
+        (outside,) = set(marker.processes()) - members
         assert Path(f"/proc/{outside}/comm").read_text() == "bwrap\n"
         assert os.getpid() not in members
     running.cancel()
     await asyncio.wait({running})
-    assert mark.processes() == []
+    assert marker.processes() == []
     assert cgroups is None or list(cgroups.root.glob("sandbox-*")) == []
 
 
 async def test_cpu_time_of_a_cgroup_is_limited(cgroups: Cgroups | None, tmp_path: Path) -> None:
-    room = Room(BubblewrapSandbox(900_000, cgroups), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
     limits = Limits(cpu_seconds=1, **UNCONTROLLED)
-    report = await room.shell("while :; do :; done", limits=limits)
+    report = await harness.shell("while :; do :; done", limits=limits)
     assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
 
 
-async def test_a_cgroup_that_cannot_be_made_keeps_the_agent_from_starting(
+async def test_the_agent_does_not_start_if_its_cgroup_cannot_be_created(
     tmp_path: Path,
 ) -> None:
-    room = Room(BubblewrapSandbox(900_000, Cgroups(tmp_path / "missing")), tmp_path)
-    with pytest.raises(SandboxError, match="limits cannot be kept"):
-        await room.shell("echo ran")
-    assert room.output == b""
+    harness = SandboxHarness(BubblewrapSandbox(900_000, Cgroups(tmp_path / "missing")), tmp_path)
+    with pytest.raises(SandboxError, match="limits cannot be enforced"):
+        await harness.shell("echo ran")
+    assert harness.output == b""
 
 
-def test_what_a_killed_service_left_in_a_cgroup_dies_when_the_next_one_starts(
+def test_processes_a_killed_service_left_in_a_cgroup_die_when_the_next_service_starts(
     cgroups: Cgroups | None,
 ) -> None:
     if cgroups is None:
         with pytest.raises(NotDelegated):
-            delegated()
+            find_delegated_cgroup()
         return
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -115,7 +115,7 @@ def test_a_service_moves_into_its_leaf_before_it_divides_its_cgroup(
 ) -> None:
     if cgroups is None:
         with pytest.raises(NotDelegated):
-            delegated()
+            find_delegated_cgroup()
         return
     own = cgroups.root / "cgroup.procs"
     said = subprocess.run(
@@ -130,7 +130,7 @@ def test_a_service_moves_into_its_leaf_before_it_divides_its_cgroup(
     (cgroups.root / "service").rmdir()
 
 
-# On a machine without the controllers it is refused in the end, but it has moved by then.
+# A machine without the controllers refuses in the end, but the service has moved by then.
 _SERVICE = """
 import os, sys
 from pathlib import Path

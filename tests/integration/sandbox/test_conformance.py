@@ -1,4 +1,4 @@
-"""What every sandbox promises, whatever it is made of."""
+"""What every sandbox implementation guarantees."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import Door, Sandbox, SandboxError
-from tests.support.sandbox import Mark, Room, eventually
+from agentjobs.sandbox.protocol import Sandbox, SandboxError, SandboxPort
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
 
 MIB = 1024 * 1024
 
@@ -25,147 +25,157 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 
 @pytest.fixture
-def room(sandbox: Sandbox, tmp_path: Path) -> Room:
-    return Room(sandbox, tmp_path)
+def harness(sandbox: Sandbox, tmp_path: Path) -> SandboxHarness:
+    return SandboxHarness(sandbox, tmp_path)
 
 
-async def test_it_can_be_tried_out_before_any_job(sandbox: Sandbox) -> None:
+async def test_it_can_be_checked_before_any_job(sandbox: Sandbox) -> None:
     await sandbox.check()
 
 
-async def test_a_command_that_ends_well_reports_exit_code_zero(room: Room) -> None:
-    report = await room.shell("echo done")
+async def test_a_successful_command_reports_exit_code_zero(harness: SandboxHarness) -> None:
+    report = await harness.shell("echo done")
     assert (report.exit_code, report.timed_out, report.last_lines) == (0, False, "done")
     assert report.duration_ms < 10_000
 
 
-async def test_a_failing_command_reports_its_exit_code_and_last_lines(room: Room) -> None:
-    report = await room.shell("seq 1 100; echo 'it broke' >&2; exit 3")
+async def test_a_failing_command_reports_its_exit_code_and_last_lines(
+    harness: SandboxHarness,
+) -> None:
+    report = await harness.shell("seq 1 100; echo 'it broke' >&2; exit 3")
     assert report.exit_code == 3
     assert report.last_lines.splitlines() == [*map(str, range(82, 101)), "it broke"]
 
 
-async def test_a_command_killed_by_a_signal_reports_it_as_a_shell_does(room: Room) -> None:
-    assert (await room.shell("kill -9 $$")).exit_code == 137
+async def test_a_command_killed_by_a_signal_reports_it_as_a_shell_does(
+    harness: SandboxHarness,
+) -> None:
+    assert (await harness.shell("kill -9 $$")).exit_code == 137
 
 
-async def test_a_command_that_does_not_exist_is_the_agents_failure(room: Room) -> None:
-    report = await room.run("no-such-agent")
+async def test_a_missing_command_is_a_failure_of_the_agent(harness: SandboxHarness) -> None:
+    report = await harness.run("no-such-agent")
     assert report.exit_code == 127
     assert "no-such-agent: not found" in report.last_lines
 
 
-async def test_both_streams_arrive_merged_and_in_order(room: Room) -> None:
-    await room.shell("echo 1; echo 2 >&2; echo 3; printf 4 >&2")
-    assert room.output == b"1\n2\n3\n4"
+async def test_both_streams_arrive_merged_and_in_order(harness: SandboxHarness) -> None:
+    await harness.shell("echo 1; echo 2 >&2; echo 3; printf 4 >&2")
+    assert harness.output == b"1\n2\n3\n4"
 
 
-async def test_output_arrives_while_the_command_runs(room: Room) -> None:
-    running = room.start("echo first; while [ ! -e go ]; do sleep 0.01; done; echo second")
-    await room.heard(b"first\n")
-    (room.workspace / "go").touch()
+async def test_output_arrives_while_the_command_runs(harness: SandboxHarness) -> None:
+    running = harness.start("echo first; while [ ! -e go ]; do sleep 0.01; done; echo second")
+    await harness.wait_for_output(b"first\n")
+    (harness.workspace / "go").touch()
     await running
-    assert room.output == b"first\nsecond\n"
+    assert harness.output == b"first\nsecond\n"
 
 
-async def test_the_workspace_is_the_working_directory_and_keeps_what_is_written(
-    room: Room,
+async def test_the_workspace_is_the_working_directory_and_keeps_written_files(
+    harness: SandboxHarness,
 ) -> None:
-    (room.workspace / "in.txt").write_text("before")
-    await room.shell('cat in.txt; echo after > out.txt; [ "$PWD" = "$(pwd)" ]')
-    assert room.output == b"before"
-    assert (room.workspace / "out.txt").read_text() == "after\n"
+    (harness.workspace / "in.txt").write_text("before")
+    await harness.shell('cat in.txt; echo after > out.txt; [ "$PWD" = "$(pwd)" ]')
+    assert harness.output == b"before"
+    assert (harness.workspace / "out.txt").read_text() == "after\n"
 
 
-async def test_the_job_can_be_read_and_the_report_written(room: Room) -> None:
-    report = await room.shell('cat "$AGENTJOBS_JOB"; echo Title > "$AGENTJOBS_REPORT"')
+async def test_the_job_can_be_read_and_the_report_written(harness: SandboxHarness) -> None:
+    report = await harness.shell('cat "$AGENTJOBS_JOB"; echo Title > "$AGENTJOBS_REPORT"')
     assert report.exit_code == 0
-    assert room.output == b'{"job_id": "job_1"}'
-    assert (room.report_dir / "pull_request.md").read_text() == "Title\n"
+    assert harness.output == b'{"job_id": "job_1"}'
+    assert (harness.report_dir / "pull_request.md").read_text() == "Title\n"
 
 
-async def test_the_environment_is_the_tasks_and_not_the_services(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+async def test_the_environment_comes_from_the_task_and_not_from_the_service(
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTJOBS_DATABASE_URL", "postgresql://secret")
     environment = {"GREETING": "two\nlines \N{SNOWMAN} $HOME", "AGENTJOBS_PROMPT": "x" * 65_536}
-    report = await room.shell(
+    report = await harness.shell(
         'printf "%s|%s" "$GREETING" "${#AGENTJOBS_PROMPT}"; env -0 | grep -zq secret',
         environment=environment,
     )
-    assert room.output.decode() == "two\nlines \N{SNOWMAN} $HOME|65536"
+    assert harness.output.decode() == "two\nlines \N{SNOWMAN} $HOME|65536"
     assert report.exit_code == 1
 
 
-async def test_home_and_temporary_directory_are_private_and_gone_afterwards(room: Room) -> None:
-    first = await room.shell('touch "$HOME/a" "$TMPDIR/b" && echo "$HOME"')
+async def test_home_and_temporary_directory_are_private_and_removed_afterwards(
+    harness: SandboxHarness,
+) -> None:
+    first = await harness.shell('touch "$HOME/a" "$TMPDIR/b" && echo "$HOME"')
     assert first.exit_code == 0
     assert not Path(first.last_lines, "a").exists()
-    assert (await room.shell('ls -A "$HOME" "$TMPDIR" | grep -x "[ab]"')).exit_code == 1
+    assert (await harness.shell('ls -A "$HOME" "$TMPDIR" | grep -x "[ab]"')).exit_code == 1
 
 
-async def test_standard_input_is_empty(room: Room) -> None:
-    assert (await room.shell("cat")).exit_code == 0
+async def test_standard_input_is_empty(harness: SandboxHarness) -> None:
+    assert (await harness.shell("cat")).exit_code == 0
 
 
-async def test_the_wall_clock_ends_a_command_that_ignores_signals(room: Room) -> None:
-    mark = Mark()
+async def test_the_wall_clock_ends_a_command_that_ignores_signals(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
     started = time.monotonic()
-    report = await room.shell(
-        f"trap '' TERM INT HUP; echo on; {mark.sleeper()}", timeout_seconds=0.5
+    report = await harness.shell(
+        f"trap '' TERM INT HUP; echo on; {marker.sleeper()}", timeout_seconds=0.5
     )
     assert (report.exit_code, report.timed_out, report.last_lines) == (None, True, "on")
     assert time.monotonic() - started < 1.5
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_cancelling_kills_everything_within_a_second(room: Room) -> None:
-    mark = Mark()
-    running = room.start(
-        f"trap '' TERM; {mark.sleeper()} & {mark.sleeper()} & echo up; {mark.sleeper()}"
+async def test_cancelling_kills_everything_within_a_second(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
+    running = harness.start(
+        f"trap '' TERM; {marker.sleeper()} & {marker.sleeper()} & echo up; {marker.sleeper()}"
     )
-    await room.heard(b"up")
-    await eventually(lambda: len(mark.processes()) >= 3)
+    await harness.wait_for_output(b"up")
+    await eventually(lambda: len(marker.processes()) >= 3)
     started = time.monotonic()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert time.monotonic() - started < 1
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_cancelling_again_and_again_still_waits_for_the_end(room: Room) -> None:
-    mark = Mark()
-    running = room.start(f"echo up; {mark.sleeper()}")
-    await room.heard(b"up")
+async def test_cancelling_again_and_again_still_waits_for_the_end(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
+    running = harness.start(f"echo up; {marker.sleeper()}")
+    await harness.wait_for_output(b"up")
     while not running.done():
         running.cancel()
         await asyncio.wait({running}, timeout=0.0001)
     assert running.cancelled()
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_a_start_can_be_cancelled_at_any_moment_and_leaves_nothing(room: Room) -> None:
-    mark = Mark()
+async def test_a_start_can_be_cancelled_at_any_moment_and_leaves_nothing(
+    harness: SandboxHarness,
+) -> None:
+    marker = ProcessMarker()
     for step in range(30):
-        running = room.start(mark.sleeper())
+        running = harness.start(marker.sleeper())
         await asyncio.wait({running}, timeout=step * 0.0004)
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
-        assert mark.processes() == []
+        assert marker.processes() == []
 
 
-async def test_what_stays_in_the_background_does_not_outlive_the_command(room: Room) -> None:
-    mark = Mark()
+async def test_background_processes_do_not_outlive_the_command(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
     started = time.monotonic()
-    report = await room.shell(f"{mark.sleeper()} & echo done")
+    report = await harness.shell(f"{marker.sleeper()} & echo done")
     assert report.exit_code == 0
     assert time.monotonic() - started < 5
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_endless_output_costs_neither_memory_nor_the_event_loop(room: Room) -> None:
+async def test_endless_output_costs_neither_memory_nor_the_event_loop(
+    harness: SandboxHarness,
+) -> None:
     received = 0
     turns = 0
 
@@ -173,7 +183,9 @@ async def test_endless_output_costs_neither_memory_nor_the_event_loop(room: Room
         nonlocal received
         received += len(chunk)
 
-    running = asyncio.ensure_future(room.sandbox.run(room.task("yes", timeout_seconds=0.5), count))
+    running = asyncio.ensure_future(
+        harness.sandbox.run(harness.task("yes", timeout_seconds=0.5), count)
+    )
     while not running.done():
         await asyncio.wait({running}, timeout=0.001)
         turns += 1
@@ -184,77 +196,79 @@ async def test_endless_output_costs_neither_memory_nor_the_event_loop(room: Room
     assert len(report.last_lines) <= 4_096
 
 
-async def test_all_of_a_large_output_arrives(room: Room) -> None:
-    await room.shell("seq 1 200000")
-    assert room.output == "".join(f"{number}\n" for number in range(1, 200_001)).encode()
+async def test_all_of_a_large_output_arrives(harness: SandboxHarness) -> None:
+    await harness.shell("seq 1 200000")
+    assert harness.output == "".join(f"{number}\n" for number in range(1, 200_001)).encode()
 
 
-async def test_closing_its_output_does_not_end_a_command(room: Room) -> None:
-    report = await room.shell("exec >&- 2>&-; sleep 0.05; exit 4")
+async def test_closing_its_output_does_not_end_a_command(harness: SandboxHarness) -> None:
+    report = await harness.shell("exec >&- 2>&-; sleep 0.05; exit 4")
     assert report.exit_code == 4
 
 
-async def test_an_error_of_the_listener_ends_the_command_and_is_raised(room: Room) -> None:
-    mark = Mark()
+async def test_an_error_in_the_output_callback_ends_the_command_and_is_raised(
+    harness: SandboxHarness,
+) -> None:
+    marker = ProcessMarker()
 
     def refuse(_chunk: bytes) -> None:
-        raise RuntimeError("no room for a log")
+        raise RuntimeError("no harness for a log")
 
-    with pytest.raises(RuntimeError, match="no room for a log"):
-        await room.sandbox.run(room.task("sh", "-c", f"echo x; {mark.sleeper()}"), refuse)
-    assert mark.processes() == []
+    with pytest.raises(RuntimeError, match="no harness for a log"):
+        await harness.sandbox.run(harness.task("sh", "-c", f"echo x; {marker.sleeper()}"), refuse)
+    assert marker.processes() == []
 
 
-async def test_a_workspace_that_is_not_there_is_the_sandboxes_error(room: Room) -> None:
+async def test_a_missing_workspace_is_a_sandbox_error(harness: SandboxHarness) -> None:
     with pytest.raises(SandboxError, match="missing"):
-        await room.run("true", workspace=room.private / "missing")
+        await harness.run("true", workspace=harness.private / "missing")
 
 
-async def test_a_nul_in_the_environment_is_refused(room: Room) -> None:
+async def test_a_nul_in_the_environment_is_refused(harness: SandboxHarness) -> None:
     with pytest.raises(SandboxError):
-        await room.run("true", environment={"X": "a\0--bind\0/\0/host"})
+        await harness.run("true", environment={"X": "a\0--bind\0/\0/host"})
 
 
-async def test_no_descriptor_of_the_service_is_left_open_or_handed_on(room: Room) -> None:
+async def test_no_descriptor_leaks_in_the_service_or_to_the_agent(harness: SandboxHarness) -> None:
     secret = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(secret, True)
     before = set(Path("/proc/self/fd").iterdir())
-    await room.shell("for fd in /proc/self/fd/*; do echo ${fd##*/}; done; exit 0")
+    await harness.shell("for fd in /proc/self/fd/*; do echo ${fd##*/}; done; exit 0")
     with pytest.raises(SandboxError):
-        await room.run("true", workspace=room.private / "missing")
+        await harness.run("true", workspace=harness.private / "missing")
     assert set(Path("/proc/self/fd").iterdir()) == before
     os.close(secret)
-    assert set(room.output.split()) <= {b"0", b"1", b"2", b"3"}
+    assert set(harness.output.split()) <= {b"0", b"1", b"2", b"3"}
 
 
-async def test_a_file_cannot_grow_without_bound(room: Room) -> None:
-    report = await room.shell("head -c 3000000 /dev/zero > big", limits=Limits(file_bytes=MIB))
+async def test_a_file_cannot_grow_without_bound(harness: SandboxHarness) -> None:
+    report = await harness.shell("head -c 3000000 /dev/zero > big", limits=Limits(file_bytes=MIB))
     assert report.exit_code == 128 + signal.SIGXFSZ
-    assert (room.workspace / "big").stat().st_size == MIB
+    assert (harness.workspace / "big").stat().st_size == MIB
 
 
-async def test_a_workspace_cannot_grow_without_bound(room: Room) -> None:
-    mark = Mark()
-    script = f"while n=x$n; do head -c 4000000 /dev/zero > $n; sync $n; done; : {mark.word}"
-    report = await room.shell(script, limits=Limits(workspace_bytes=32 * MIB))
+async def test_a_workspace_cannot_grow_without_bound(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
+    script = f"while n=x$n; do head -c 4000000 /dev/zero > $n; sync $n; done; : {marker.text}"
+    report = await harness.shell(script, limits=Limits(workspace_bytes=32 * MIB))
     assert (report.exceeded, report.exit_code) == ("32 MiB in the workspace", None)
     assert not report.timed_out
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_a_workspace_within_its_bounds_is_left_alone(room: Room) -> None:
-    (room.workspace / "given").write_bytes(bytes(4 * MIB))
+async def test_a_workspace_within_its_limit_is_left_alone(harness: SandboxHarness) -> None:
+    (harness.workspace / "given").write_bytes(bytes(4 * MIB))
     script = "for n in 1 2 3; do head -c 4000000 /dev/zero > big; sync big; sleep 0.2; done"
-    report = await room.shell(script, limits=Limits(workspace_bytes=32 * MIB))
+    report = await harness.shell(script, limits=Limits(workspace_bytes=32 * MIB))
     assert (report.exceeded, report.exit_code) == (None, 0)
 
 
-async def test_a_report_of_an_ordinary_end_names_no_limit(room: Room) -> None:
-    assert (await room.shell("exit 3")).exceeded is None
+async def test_a_report_of_a_normal_exit_names_no_limit(harness: SandboxHarness) -> None:
+    assert (await harness.shell("exit 3")).exceeded is None
 
 
 class Greeter(asyncio.Protocol):
-    """Answers each line with the same line and a greeting."""
+    """Replies to each line with a greeting and the same line."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -268,59 +282,65 @@ CALL = """
 import os, socket
 for name in ("FIRST", "SECOND"):
     host, _, port = os.environ[name].removeprefix("tcp://").rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as door:
-        door.sendall(name.encode())
-        print(door.recv(100).decode())
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(name.encode())
+        print(connection.recv(100).decode())
 print(os.environ["PLAIN"])
 """
 
 
-async def test_doors_are_answered_by_the_service_at_the_address_it_names(room: Room) -> None:
-    doors = (
-        Door(port=8462, protocol=Greeter, environment={"FIRST": "{address}", "PLAIN": "{token}"}),
-        Door(port=3128, protocol=Greeter, environment={"SECOND": "tcp://{address}"}),
+async def test_the_service_serves_ports_at_the_address_in_the_environment(
+    harness: SandboxHarness,
+) -> None:
+    ports = (
+        SandboxPort(
+            number=8462, protocol=Greeter, environment={"FIRST": "{address}", "PLAIN": "{token}"}
+        ),
+        SandboxPort(number=3128, protocol=Greeter, environment={"SECOND": "tcp://{address}"}),
     )
-    report = await room.run(sys.executable, "-c", CALL, read_only=python_files(), doors=doors)
+    report = await harness.run(sys.executable, "-c", CALL, read_only=python_files(), ports=ports)
     assert report.last_lines.split("\n") == ["hello FIRST", "hello SECOND", "{token}"]
 
 
-async def test_the_address_of_a_door_cannot_be_changed_by_the_definition(room: Room) -> None:
-    door = Door(port=8462, protocol=Greeter, environment={"PROXY": "{address}"})
-    report = await room.shell('echo "$PROXY"', environment={"PROXY": "evil:1"}, doors=(door,))
+async def test_a_definition_cannot_change_the_address_of_a_port(harness: SandboxHarness) -> None:
+    port = SandboxPort(number=8462, protocol=Greeter, environment={"PROXY": "{address}"})
+    report = await harness.shell('echo "$PROXY"', environment={"PROXY": "evil:1"}, ports=(port,))
     assert report.last_lines.startswith("127.0.0.1:")
 
 
-async def test_the_same_port_can_be_a_door_of_several_at_once(
+async def test_several_sandboxes_can_use_the_same_port_number(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    rooms = [Room(sandbox, tmp_path, slot) for slot in range(3)]
+    harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(3)]
     environment = {"FIRST": "{address}", "SECOND": "{address}", "PLAIN": "x"}
-    doors = (Door(port=8462, protocol=Greeter, environment=environment),)
+    ports = (SandboxPort(number=8462, protocol=Greeter, environment=environment),)
     python = (sys.executable, "-c", CALL)
-    runs = (room.run(*python, read_only=python_files(), doors=doors) for room in rooms)
+    runs = (harness.run(*python, read_only=python_files(), ports=ports) for harness in harnesses)
     for report in await asyncio.gather(*runs):
         assert report.last_lines.split("\n")[:2] == ["hello FIRST", "hello SECOND"]
 
 
-async def test_a_start_with_doors_can_be_cancelled_at_any_moment_and_leaves_nothing(
-    room: Room,
+async def test_a_start_with_ports_can_be_cancelled_at_any_moment_and_leaves_nothing(
+    harness: SandboxHarness,
 ) -> None:
-    mark = Mark()
-    await room.shell("true")
+    marker = ProcessMarker()
+    await harness.shell("true")
     before = set(Path("/proc/self/fd").iterdir())
-    doors = (Door(port=8462, protocol=Greeter),)
+    ports = (SandboxPort(number=8462, protocol=Greeter),)
     for step in range(20):
-        running = room.start(mark.sleeper(), doors=doors)
+        running = harness.start(marker.sleeper(), ports=ports)
         await asyncio.wait({running}, timeout=step * 0.004)
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
-        assert mark.processes() == []
+        assert marker.processes() == []
     assert set(Path("/proc/self/fd").iterdir()) == before
 
 
 async def test_several_run_at_the_same_time(sandbox: Sandbox, tmp_path: Path) -> None:
-    rooms = [Room(sandbox, tmp_path, slot) for slot in range(4)]
-    runs = [room.shell(f"echo {room.slot} > mine; sleep 0.05; cat mine") for room in rooms]
+    harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(4)]
+    runs = [
+        harness.shell(f"echo {harness.slot} > mine; sleep 0.05; cat mine") for harness in harnesses
+    ]
     reports = await asyncio.gather(*runs)
     assert [report.last_lines for report in reports] == ["0", "1", "2", "3"]

@@ -1,4 +1,4 @@
-"""What `agentjobs doctor` can say about the sandbox of this machine."""
+"""What `agentjobs doctor` reports about the sandbox of this machine."""
 
 import os
 import platform
@@ -6,40 +6,42 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.description import RLIMITS, sandbox_facts
+from agentjobs.sandbox.description import RLIMITS, describe_sandbox
 from agentjobs.settings import Settings
 
 
-async def test_a_machine_that_can_has_no_problem_and_says_how(tmp_path: Path) -> None:
+async def test_a_capable_machine_has_no_problems(tmp_path: Path) -> None:
     before = Path("/proc/self/cgroup").read_text()
-    facts = await sandbox_facts(Settings(data_dir=str(tmp_path), slots=4))
-    assert (facts.kind, facts.problems) == ("bubblewrap", ())
-    assert facts.version[0].isdigit()
-    assert facts.seccomp == f"filter for {platform.machine()}"
-    assert facts.limits == RLIMITS or facts.limits.startswith("cgroup v2 at /")
-    assert bool(facts.notes) == (facts.limits == RLIMITS)
+    description = await describe_sandbox(Settings(data_dir=str(tmp_path), slots=4))
+    assert (description.kind, description.problems) == ("bubblewrap", ())
+    assert description.version[0].isdigit()
+    assert description.seccomp == f"filter for {platform.machine()}"
+    assert description.limits == RLIMITS or description.limits.startswith("cgroup v2 at /")
+    assert bool(description.notes) == (description.limits == RLIMITS)
     as_root = "uids 900000 to 900003, one for each slot"
-    assert (facts.runs_as == as_root) == (os.geteuid() == 0)
+    assert (description.runs_as == as_root) == (os.geteuid() == 0)
     assert Path("/proc/self/cgroup").read_text() == before
 
 
-async def test_a_missing_bubblewrap_is_a_problem_with_its_remedy(
+async def test_a_missing_bubblewrap_is_a_problem_with_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    facts = await sandbox_facts(Settings(data_dir=str(tmp_path)))
-    assert facts.version == ""
-    (problem,) = facts.problems
+    description = await describe_sandbox(Settings(data_dir=str(tmp_path)))
+    assert description.version == ""
+    (problem,) = description.problems
     assert "apt-get install -y bubblewrap" in problem
 
 
-async def test_no_sandbox_at_all_is_a_problem(tmp_path: Path) -> None:
-    facts = await sandbox_facts(Settings(data_dir=str(tmp_path), sandbox="none"))
-    assert facts.kind == "none"
-    (problem,) = facts.problems
+async def test_running_without_a_sandbox_is_a_problem(tmp_path: Path) -> None:
+    description = await describe_sandbox(Settings(data_dir=str(tmp_path), sandbox="none"))
+    assert description.kind == "none"
+    (problem,) = description.problems
     assert "WITHOUT a sandbox" in problem
 
 
-async def test_uids_that_do_not_exist_are_a_problem_for_root_only(tmp_path: Path) -> None:
-    facts = await sandbox_facts(Settings(data_dir=str(tmp_path), sandbox_uid_base=2**32 - 3))
-    assert bool(facts.problems) == (os.geteuid() == 0)
+async def test_uids_out_of_range_are_a_problem_for_root_only(tmp_path: Path) -> None:
+    description = await describe_sandbox(
+        Settings(data_dir=str(tmp_path), sandbox_uid_base=2**32 - 3)
+    )
+    assert bool(description.problems) == (os.geteuid() == 0)

@@ -1,4 +1,4 @@
-"""What ends an agent that uses too much, and that a modest one is left alone."""
+"""Limits end an agent that exceeds them and leave others alone."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxReport
-from tests.support.sandbox import Mark, Room
+from tests.support.sandbox import ProcessMarker, SandboxHarness
 
 MIB = 1024 * 1024
 CAP_SYS_RESOURCE = 1 << 24
@@ -21,12 +21,12 @@ FOREVER = "\nimport time\nprint('holding', flush=True)\ntime.sleep(1000)\n"
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room(BubblewrapSandbox(900_000), tmp_path)
+def harness(tmp_path: Path) -> SandboxHarness:
+    return SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
 
 
-async def python(room: Room, script: str, **limits: int) -> SandboxReport:
-    return await room.run(
+async def python(harness: SandboxHarness, script: str, **limits: int) -> SandboxReport:
+    return await harness.run(
         *(sys.executable, "-c", script), read_only=python_files(), limits=Limits(**limits)
     )
 
@@ -35,13 +35,15 @@ def assert_exceeded(report: SandboxReport, words: str) -> None:
     assert (report.exceeded, report.exit_code, report.timed_out) == (words, None, False)
 
 
-async def test_a_process_that_takes_too_much_memory_is_ended(room: Room) -> None:
-    report = await python(room, f"x = bytearray(150 * {MIB}){FOREVER}", memory_bytes=100 * MIB)
+async def test_a_process_that_takes_too_much_memory_is_ended(harness: SandboxHarness) -> None:
+    report = await python(harness, f"x = bytearray(150 * {MIB}){FOREVER}", memory_bytes=100 * MIB)
     assert_exceeded(report, "100 MiB of memory")
 
 
-async def test_processes_that_take_too_much_memory_together_are_ended(room: Room) -> None:
-    mark = Mark()
+async def test_processes_that_take_too_much_memory_together_are_ended(
+    harness: SandboxHarness,
+) -> None:
+    marker = ProcessMarker()
     script = f"""
 import os, time
 for _ in range(4):
@@ -50,19 +52,21 @@ for _ in range(4):
         time.sleep(1000)
 time.sleep(1000)
 """
-    running = asyncio.ensure_future(python(room, script + f"# {mark.word}", memory_bytes=120 * MIB))
+    running = asyncio.ensure_future(
+        python(harness, script + f"# {marker.text}", memory_bytes=120 * MIB)
+    )
     assert_exceeded(await running, "120 MiB of memory")
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_files_in_scratch_space_count_as_memory(room: Room) -> None:
+async def test_files_in_scratch_space_count_as_memory(harness: SandboxHarness) -> None:
     script = "head -c 60000000 /dev/zero > /tmp/a; head -c 60000000 /dev/zero > $HOME/b; sleep 1000"
     assert_exceeded(
-        await room.shell(script, limits=Limits(memory_bytes=100 * MIB)), "100 MiB of memory"
+        await harness.shell(script, limits=Limits(memory_bytes=100 * MIB)), "100 MiB of memory"
     )
 
 
-async def test_memory_that_processes_share_counts_once(room: Room) -> None:
+async def test_memory_that_processes_share_counts_once(harness: SandboxHarness) -> None:
     script = f"""
 import mmap, os, time
 shared = mmap.mmap(-1, 60 * {MIB})
@@ -75,11 +79,11 @@ for _ in range(4):
 for _ in range(4):
     os.wait()
 """
-    report = await python(room, script, memory_bytes=150 * MIB)
+    report = await python(harness, script, memory_bytes=150 * MIB)
     assert (report.exit_code, report.exceeded) == (0, None)
 
 
-async def test_a_mapped_file_in_scratch_space_counts_once(room: Room) -> None:
+async def test_a_mapped_file_in_scratch_space_counts_once(harness: SandboxHarness) -> None:
     script = f"""
 import mmap, time
 with open("/dev/shm/mapped", "w+b") as file:
@@ -88,28 +92,32 @@ with open("/dev/shm/mapped", "w+b") as file:
     mapped.write(bytes(60 * {MIB}))
 time.sleep(0.4)
 """
-    report = await python(room, script, memory_bytes=100 * MIB)
+    report = await python(harness, script, memory_bytes=100 * MIB)
     assert (report.exit_code, report.exceeded) == (0, None)
 
 
-async def test_too_much_cpu_time_ends_all(room: Room) -> None:
-    report = await room.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
+async def test_exceeding_the_cpu_time_ends_all_processes(harness: SandboxHarness) -> None:
+    report = await harness.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
     assert_exceeded(report, "1 second of CPU time")
 
 
-async def test_cpu_time_of_all_processes_is_added_up(room: Room) -> None:
+async def test_cpu_time_of_all_processes_is_added_up(harness: SandboxHarness) -> None:
     started = time.monotonic()
     script = "for n in 1 2 3 4; do (while :; do :; done) & done; wait"
-    assert_exceeded(await room.shell(script, limits=Limits(cpu_seconds=2)), "2 seconds of CPU time")
+    assert_exceeded(
+        await harness.shell(script, limits=Limits(cpu_seconds=2)), "2 seconds of CPU time"
+    )
     assert time.monotonic() - started < 20
 
 
-async def test_cpu_time_of_short_lived_children_counts(room: Room) -> None:
+async def test_cpu_time_of_short_lived_children_counts(harness: SandboxHarness) -> None:
     script = "while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done"
-    assert_exceeded(await room.shell(script, limits=Limits(cpu_seconds=1)), "1 second of CPU time")
+    assert_exceeded(
+        await harness.shell(script, limits=Limits(cpu_seconds=1)), "1 second of CPU time"
+    )
 
 
-async def test_cpu_time_of_children_that_nobody_waits_for_counts(room: Room) -> None:
+async def test_cpu_time_of_children_that_nobody_waits_for_counts(harness: SandboxHarness) -> None:
     script = """
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -121,15 +129,15 @@ while True:
         os._exit(0)
     time.sleep(0.4)
 """
-    assert_exceeded(await python(room, script, cpu_seconds=1), "1 second of CPU time")
+    assert_exceeded(await python(harness, script, cpu_seconds=1), "1 second of CPU time")
 
 
-async def test_a_waiting_agent_uses_no_cpu_time(room: Room) -> None:
-    report = await room.shell("sleep 1.5", limits=Limits(cpu_seconds=1))
+async def test_a_waiting_agent_uses_no_cpu_time(harness: SandboxHarness) -> None:
+    report = await harness.shell("sleep 1.5", limits=Limits(cpu_seconds=1))
     assert (report.exit_code, report.exceeded) == (0, None)
 
 
-async def test_files_in_a_closed_directory_count_for_the_workspace(room: Room) -> None:
+async def test_files_in_a_closed_directory_count_for_the_workspace(harness: SandboxHarness) -> None:
     script = f"""
 import os
 os.mkdir("closed")
@@ -139,11 +147,13 @@ with open("closed/big", "wb") as file:
 os.chmod("closed", 0)
 {FOREVER}
 """
-    report = await python(room, script, workspace_bytes=32 * MIB)
+    report = await python(harness, script, workspace_bytes=32 * MIB)
     assert_exceeded(report, "32 MiB in the workspace")
 
 
-async def test_deleted_files_that_are_still_open_count_for_the_workspace(room: Room) -> None:
+async def test_deleted_files_that_are_still_open_count_for_the_workspace(
+    harness: SandboxHarness,
+) -> None:
     script = f"""
 import os
 file = open("big", "wb")
@@ -152,38 +162,38 @@ file.write(bytes(40 * {MIB}))
 os.fsync(file.fileno())
 {FOREVER}
 """
-    report = await python(room, script, workspace_bytes=32 * MIB)
+    report = await python(harness, script, workspace_bytes=32 * MIB)
     assert_exceeded(report, "32 MiB in the workspace")
 
 
-async def test_empty_files_count_too(room: Room) -> None:
+async def test_empty_files_count_too(harness: SandboxHarness) -> None:
     script = "import itertools\nfor n in itertools.count(): open(f'{PLACE}/{n}', 'w').close()"
-    report = await python(room, script.replace("{PLACE}", "."), workspace_bytes=4 * MIB)
+    report = await python(harness, script.replace("{PLACE}", "."), workspace_bytes=4 * MIB)
     assert_exceeded(report, "4 MiB in the workspace")
-    report = await python(room, script.replace("{PLACE}", "/tmp"), memory_bytes=32 * MIB)
+    report = await python(harness, script.replace("{PLACE}", "/tmp"), memory_bytes=32 * MIB)
     assert_exceeded(report, "32 MiB of memory")
 
 
-async def test_a_link_out_of_the_workspace_is_not_followed(room: Room) -> None:
-    outside = room.private / "outside"
+async def test_a_link_out_of_the_workspace_is_not_followed(harness: SandboxHarness) -> None:
+    outside = harness.private / "outside"
     outside.mkdir()
     (outside / "large").write_bytes(bytes(40 * MIB))
-    report = await room.shell(
+    report = await harness.shell(
         f"ln -s {outside} {outside}/large .; head -c 8000000 /dev/zero > x; sync x; sleep 0.3",
         limits=Limits(workspace_bytes=32 * MIB),
     )
     assert (report.exit_code, report.exceeded) == (0, None)
 
 
-async def test_the_report_directory_counts_for_the_workspace(room: Room) -> None:
-    report = await room.shell(
+async def test_the_report_directory_counts_for_the_workspace(harness: SandboxHarness) -> None:
+    report = await harness.shell(
         'cd "${AGENTJOBS_REPORT%/*}"; head -c 40000000 /dev/zero > big; sync big; sleep 1000',
         limits=Limits(workspace_bytes=32 * MIB),
     )
     assert_exceeded(report, "32 MiB in the workspace")
 
 
-async def test_without_limits_nothing_is_watched_and_all_runs(room: Room) -> None:
+async def test_a_sandbox_without_limits_runs_unwatched(harness: SandboxHarness) -> None:
     none = Limits(
         memory_bytes=0,
         processes=0,
@@ -192,58 +202,60 @@ async def test_without_limits_nothing_is_watched_and_all_runs(room: Room) -> Non
         workspace_bytes=0,
         cpu_seconds=0,
     )
-    report = await room.shell(
+    report = await harness.shell(
         "ulimit -f; ulimit -t; head -c 3000000 /dev/zero > /tmp/x", limits=none
     )
     assert (report.exit_code, report.last_lines) == (0, "unlimited\nunlimited")
 
 
-async def test_a_daemon_beside_a_greedy_process_dies_too(room: Room) -> None:
-    mark = Mark()
-    script = f"setsid -f {mark.sleeper()}; head -c 50000000 /dev/zero > /tmp/x; sleep 1000"
-    report = await room.shell(script, limits=Limits(memory_bytes=32 * MIB))
+async def test_a_daemon_beside_a_greedy_process_dies_too(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
+    script = f"setsid -f {marker.sleeper()}; head -c 50000000 /dev/zero > /tmp/x; sleep 1000"
+    report = await harness.shell(script, limits=Limits(memory_bytes=32 * MIB))
     assert_exceeded(report, "32 MiB of memory")
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_one_process_cannot_outlast_the_watchdog_in_cpu_time(room: Room) -> None:
-    report = await room.shell("ulimit -t", limits=Limits(cpu_seconds=5))
+async def test_an_rlimit_ends_a_process_that_the_watchdog_misses(harness: SandboxHarness) -> None:
+    report = await harness.shell("ulimit -t", limits=Limits(cpu_seconds=5))
     assert report.last_lines == "7"
 
 
 async def test_many_greedy_agents_at_once_are_all_ended(tmp_path: Path) -> None:
     sandbox = BubblewrapSandbox(900_000)
-    rooms = [Room(sandbox, tmp_path, slot) for slot in range(4)]
+    harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(4)]
     limits = Limits(memory_bytes=32 * MIB)
     script = "head -c 50000000 /dev/zero > /tmp/x; sleep 1000"
-    for report in await asyncio.gather(*(room.shell(script, limits=limits) for room in rooms)):
+    for report in await asyncio.gather(
+        *(harness.shell(script, limits=limits) for harness in harnesses)
+    ):
         assert_exceeded(report, "32 MiB of memory")
 
 
-async def test_a_fork_bomb_that_is_watched_ends_with_the_clock(room: Room) -> None:
-    mark = Mark()
-    report = await room.shell(
-        f"bomb() {{ {mark.sleeper()} & bomb & bomb; }}; bomb",
+async def test_a_watched_fork_bomb_ends_at_the_timeout(harness: SandboxHarness) -> None:
+    marker = ProcessMarker()
+    report = await harness.shell(
+        f"bomb() {{ {marker.sleeper()} & bomb & bomb; }}; bomb",
         timeout_seconds=1,
         limits=Limits(processes=128, memory_bytes=2048 * MIB, cpu_seconds=600),
     )
     assert report.timed_out or report.exit_code not in (0, None)
-    assert mark.processes() == []
+    assert marker.processes() == []
 
 
-async def test_when_memory_runs_out_the_kernel_takes_the_agent_before_the_service(
-    room: Room,
+async def test_the_kernel_kills_the_agent_before_the_service_when_memory_runs_out(
+    harness: SandboxHarness,
 ) -> None:
     adjustment = "/proc/self/oom_score_adj"
-    await room.shell(f"cat {adjustment}; echo 0 > {adjustment}; cat {adjustment}")
-    assert room.output.split()[0] == b"500"
+    await harness.shell(f"cat {adjustment}; echo 0 > {adjustment}; cat {adjustment}")
+    assert harness.output.split()[0] == b"500"
     capabilities = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
     if os.geteuid() == 0 and int(capabilities, 16) & CAP_SYS_RESOURCE:
-        assert room.output.split()[-1] == b"500"
+        assert harness.output.split()[-1] == b"500"
 
 
-async def test_the_size_of_a_file_ends_only_the_process_that_writes_it(room: Room) -> None:
-    report = await room.shell(
+async def test_the_file_size_limit_ends_only_the_writing_process(harness: SandboxHarness) -> None:
+    report = await harness.shell(
         "head -c 3000000 /dev/zero > big; echo $?", limits=Limits(file_bytes=MIB)
     )
     assert report.last_lines.split("\n")[-1] == str(128 + signal.SIGXFSZ)

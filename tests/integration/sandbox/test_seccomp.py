@@ -1,4 +1,4 @@
-"""The filter on system calls at work: what it refuses, and that ordinary tools do not notice it."""
+"""The installed system call filter: what it refuses, and that ordinary tools still work."""
 
 import platform
 import sys
@@ -10,26 +10,26 @@ from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.seccomp import REFUSED
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.support.sandbox import Room
+from tests.support.sandbox import SandboxHarness
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room(BubblewrapSandbox(900_000), tmp_path)
+def harness(tmp_path: Path) -> SandboxHarness:
+    return SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
 
 
-async def python(room: Room, script: str) -> str:
-    report = await room.run(sys.executable, "-c", script, read_only=python_files())
+async def python(harness: SandboxHarness, script: str) -> str:
+    report = await harness.run(sys.executable, "-c", script, read_only=python_files())
     assert report.exit_code == 0, report.last_lines
     return report.last_lines
 
 
-async def test_the_agent_and_its_first_process_are_filtered(room: Room) -> None:
-    await room.shell("grep -h ^Seccomp: /proc/self/status /proc/1/status")
-    assert room.output.split() == [b"Seccomp:", b"2"] * 2
+async def test_the_agent_and_the_first_process_are_filtered(harness: SandboxHarness) -> None:
+    await harness.shell("grep -h ^Seccomp: /proc/self/status /proc/1/status")
+    assert harness.output.split() == [b"Seccomp:", b"2"] * 2
 
 
-async def test_every_refused_call_fails_for_the_agent(room: Room) -> None:
+async def test_every_refused_call_fails_for_the_agent(harness: SandboxHarness) -> None:
     numbers = ARCHITECTURES[platform.machine()].numbers
     calls = {name: numbers[name] for name in REFUSED if name in numbers}
     script = f"""
@@ -41,22 +41,22 @@ for name, number in {calls!r}.items():
     if (result, ctypes.get_errno()) != (-1, errno.EPERM):
         print(name, result, errno.errorcode.get(ctypes.get_errno()))
 """
-    assert await python(room, script) == ""
+    assert await python(harness, script) == ""
 
 
 @pytest.mark.parametrize("flag", ["--user", "--mount", "--net", "--pid", "--user --map-root-user"])
-async def test_no_namespace_can_be_made(room: Room, flag: str) -> None:
-    report = await room.shell(f"unshare {flag} true")
+async def test_no_namespace_can_be_created(harness: SandboxHarness, flag: str) -> None:
+    report = await harness.shell(f"unshare {flag} true")
     assert report.exit_code != 0
     assert "Operation not permitted" in report.last_lines
 
 
-async def test_no_sandbox_can_be_made_in_the_sandbox(room: Room) -> None:
-    report = await room.shell("bwrap --unshare-user --ro-bind / / true")
+async def test_no_sandbox_can_be_created_in_the_sandbox(harness: SandboxHarness) -> None:
+    report = await harness.shell("bwrap --unshare-user --ro-bind / / true")
     assert report.exit_code != 0
 
 
-async def test_another_process_cannot_be_traced(room: Room) -> None:
+async def test_another_process_cannot_be_traced(harness: SandboxHarness) -> None:
     script = """
 import ctypes, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
@@ -65,10 +65,12 @@ PTRACE_ATTACH = 16
 print(libc.ptrace(PTRACE_ATTACH, child.pid, None, None), ctypes.get_errno())
 child.kill()
 """
-    assert await python(room, script) == "-1 1"
+    assert await python(harness, script) == "-1 1"
 
 
-async def test_odd_socket_families_are_refused_and_names_can_be_looked_up(room: Room) -> None:
+async def test_unusual_socket_families_are_refused_and_names_can_be_looked_up(
+    harness: SandboxHarness,
+) -> None:
     script = """
 import errno, socket
 for family, protocol in ((17, 0), (16, 15), (38, 0), (40, 0), (31, 0), (44, 0)):
@@ -79,16 +81,16 @@ for family, protocol in ((17, 0), (16, 15), (38, 0), (40, 0), (31, 0), (44, 0)):
         assert error.errno == errno.EAFNOSUPPORT, error
 print(socket.getaddrinfo("localhost", 80)[0][4][0] in ("127.0.0.1", "::1"), socket.if_nameindex())
 """
-    assert await python(room, script) == "True [(1, 'lo')]"
+    assert await python(harness, script) == "True [(1, 'lo')]"
 
 
-async def test_a_setuid_file_cannot_be_made(room: Room) -> None:
-    report = await room.shell("touch tool; chmod 4755 tool || chmod 755 tool; stat -c %a tool")
+async def test_a_setuid_file_cannot_be_created(harness: SandboxHarness) -> None:
+    report = await harness.shell("touch tool; chmod 4755 tool || chmod 755 tool; stat -c %a tool")
     assert report.last_lines.endswith("755")
-    assert (room.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+    assert (harness.workspace / "tool").stat().st_mode & 0o7777 == 0o755
 
 
-async def test_memory_cannot_be_hidden_from_the_watchdog(room: Room) -> None:
+async def test_memory_cannot_be_hidden_from_the_watchdog(harness: SandboxHarness) -> None:
     script = """
 import errno, os
 try:
@@ -96,17 +98,17 @@ try:
 except OSError as error:
     print(errno.errorcode[error.errno])
 """
-    assert await python(room, script) == "ENOSYS"
+    assert await python(harness, script) == "ENOSYS"
 
 
-async def test_ordinary_tools_work(room: Room) -> None:
-    (room.workspace / "hello.c").write_text(
+async def test_ordinary_tools_work(harness: SandboxHarness) -> None:
+    (harness.workspace / "hello.c").write_text(
         '#include <stdio.h>\n#include <pthread.h>\nstatic void *say(void *x) { puts("built");'
         " return x; }\nint main(void) { pthread_t t; pthread_create(&t, 0, say, 0);"
         " return pthread_join(t, 0); }\n"
     )
-    (room.workspace / "Makefile").write_text("hello: hello.c\n\tgcc -pthread -o hello hello.c\n")
-    report = await room.shell(
+    (harness.workspace / "Makefile").write_text("hello: hello.c\n\tgcc -pthread -o hello hello.c\n")
+    report = await harness.shell(
         "set -e; make -s hello; ./hello; git init -q .; git add hello.c; "
         "git -c user.name=a -c user.email=a@b commit -qm one; git log --format=%s; "
         "mkfifo pipe; tar cf - hello.c | tar tf -; "
@@ -115,19 +117,19 @@ async def test_ordinary_tools_work(room: Room) -> None:
     assert report.last_lines.split("\n") == ["built", "one", "hello.c"]
 
 
-async def test_node_runs_with_its_threads_and_children(room: Room) -> None:
+async def test_node_runs_with_its_threads_and_children(harness: SandboxHarness) -> None:
     script = """
 const {Worker, isMainThread} = require("worker_threads");
 const {execFileSync} = require("child_process");
 if (isMainThread) new Worker(__filename).on("exit", () =>
   console.log(execFileSync("echo", ["child"]).toString().trim(), require("os").hostname()));
 """
-    (room.workspace / "run.js").write_text(script)
-    report = await room.run("node", "run.js")
+    (harness.workspace / "run.js").write_text(script)
+    report = await harness.run("node", "run.js")
     assert (report.exit_code, report.last_lines) == (0, "child agentjobs")
 
 
-async def test_python_runs_threads_pools_and_shared_memory(room: Room) -> None:
+async def test_python_runs_threads_pools_and_shared_memory(harness: SandboxHarness) -> None:
     script = """
 import concurrent.futures as futures, multiprocessing, subprocess, threading
 from multiprocessing import shared_memory
@@ -138,4 +140,4 @@ with futures.ProcessPoolExecutor(2) as pool:
     print(sum(pool.map(abs, range(-3, 0))))
 print(subprocess.check_output(["echo", "child"], text=True).strip())
 """
-    assert (await python(room, script)).split("\n") == ["thread", "6", "child"]
+    assert (await python(harness, script)).split("\n") == ["thread", "6", "child"]

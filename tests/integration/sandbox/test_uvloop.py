@@ -1,4 +1,4 @@
-"""The sandboxes on the event loop the service really runs on."""
+"""Sandboxes on uvloop, the event loop of the service."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,20 +10,20 @@ import uvloop
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Sandbox
-from tests.support.sandbox import Mark, Room
+from tests.support.sandbox import ProcessMarker, SandboxHarness
 
-OnLoop = Callable[[Callable[[Room], Awaitable[None]]], None]
+OnLoop = Callable[[Callable[[SandboxHarness], Awaitable[None]]], None]
 
 
 @pytest.fixture(params=["bubblewrap", "none"])
 def on_uvloop(request: pytest.FixtureRequest, tmp_path: Path) -> OnLoop:
-    def run(test: Callable[[Room], Awaitable[None]]) -> None:
+    def run(test: Callable[[SandboxHarness], Awaitable[None]]) -> None:
         sandbox: Sandbox = ProcessSandbox()
         if request.param == "bubblewrap":
             sandbox = BubblewrapSandbox(900_000)
 
         async def main() -> None:
-            await test(Room(sandbox, tmp_path))
+            await test(SandboxHarness(sandbox, tmp_path))
 
         uvloop.run(main())
 
@@ -31,32 +31,32 @@ def on_uvloop(request: pytest.FixtureRequest, tmp_path: Path) -> OnLoop:
 
 
 def test_output_and_exit_code_arrive(on_uvloop: OnLoop) -> None:
-    async def check(room: Room) -> None:
-        report = await room.shell("seq 1 100000; exit 5")
+    async def check(harness: SandboxHarness) -> None:
+        report = await harness.shell("seq 1 100000; exit 5")
         assert report.exit_code == 5
-        assert room.output.count(b"\n") == 100_000
+        assert harness.output.count(b"\n") == 100_000
 
     on_uvloop(check)
 
 
 def test_the_wall_clock_ends_a_command(on_uvloop: OnLoop) -> None:
-    async def check(room: Room) -> None:
-        mark = Mark()
-        report = await room.shell(mark.sleeper(), timeout_seconds=0.1)
+    async def check(harness: SandboxHarness) -> None:
+        marker = ProcessMarker()
+        report = await harness.shell(marker.sleeper(), timeout_seconds=0.1)
         assert report.timed_out
-        assert mark.processes() == []
+        assert marker.processes() == []
 
     on_uvloop(check)
 
 
 def test_cancelling_kills_everything(on_uvloop: OnLoop) -> None:
-    async def check(room: Room) -> None:
-        mark = Mark()
-        running = room.start(f"echo up; {mark.sleeper()} & {mark.sleeper()}")
-        await room.heard(b"up")
+    async def check(harness: SandboxHarness) -> None:
+        marker = ProcessMarker()
+        running = harness.start(f"echo up; {marker.sleeper()} & {marker.sleeper()}")
+        await harness.wait_for_output(b"up")
         running.cancel()
         await asyncio.wait({running}, timeout=1)
         assert running.cancelled()
-        assert mark.processes() == []
+        assert marker.processes() == []
 
     on_uvloop(check)

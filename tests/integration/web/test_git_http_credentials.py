@@ -69,7 +69,7 @@ async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: 
     repo_id = platform.repo.repo_id
     mirror = mirrors.path(repo_id)
     async with forge.open_remote(platform.repo, credential) as remote:
-        commit = await mirrors.commit_of(repo_id, remote, branch="main", known_head=None)
+        commit = await mirrors.fetch_commit(repo_id, remote, branch="main", known_head=None)
         assert commit == platform.head()
         await push(mirror, commit, BRANCH, remote, expected=None)
         assert await branch_head(remote, BRANCH) == commit

@@ -1,4 +1,4 @@
-"""Our patterns mean what the same text means in a .gitignore: git itself is the judge."""
+"""Patterns match the same paths as the same text in a .gitignore, compared with git itself."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.workspace.patterns import Pattern, folded_names
+from agentjobs.workspace.patterns import Pattern, fold_path
 
 NAMES = st.sampled_from(["a", "b", "ab", "abc", ".x"])
 PIECES = st.sampled_from(["a", "b", "ab", "*", "a*", "?", "**", "[ab]", "*b"])
@@ -38,5 +38,5 @@ def test_git_agrees_about_what_a_pattern_matches(
         capture_output=True,
         check=False,
     )
-    ours = Pattern.parse(pattern).matches(folded_names(path.encode()))
+    ours = Pattern.parse(pattern).matches(fold_path(path.encode()))
     assert ours == (found.returncode == 0)

@@ -1,4 +1,4 @@
-"""A large tree that a job had is made as new for the next one, whatever was done to it."""
+"""A large tree is restored for the next job, whatever the agent did to it."""
 
 import asyncio
 import os
@@ -10,15 +10,15 @@ import pytest
 
 from agentjobs.workspace import tree_repair
 from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree
-from agentjobs.workspace.tree_repair import mend_tree
-from tests.support.workspace import House, open_house, run_git
+from agentjobs.workspace.tree_repair import repair_tree
+from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 
 LARGE = {f"d{number % 9}/f{number}": b"%d\n" % number for number in range(IN_PROCESS_ENTRIES + 50)}
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[WorkspaceHarness]:
+    with workspace_harness(tmp_path) as opened:
         opened.origin.commit({**LARGE, "a/one": b"1\n", "b/one": b"2\n"})
         (opened.origin.clone / "link").symlink_to("d1/f1")
         opened.origin.commit_as_is()
@@ -91,26 +91,26 @@ def _name_oddly(tree: Path) -> None:
         _name_oddly,
     ],
 )
-async def test_the_next_job_gets_the_same_files_as_good_as_new(
-    house: House, work: Callable[[Path], None]
+async def test_the_next_job_gets_the_same_files_as_a_fresh_checkout(
+    harness: WorkspaceHarness, work: Callable[[Path], None]
 ) -> None:
-    async with house.checkout() as first:
+    async with harness.checkout() as first:
         (first.tree.with_name("run")).mkdir()
         work(first.tree)
-    await house.workspaces.settle()
-    (spare,) = house.workspaces._spares.kept
+    await harness.workspaces.wait_until_idle()
+    (spare,) = harness.workspaces._spares.spares
     assert spare.directory == first.tree.parent
-    async with house.checkout() as second:
+    async with harness.checkout() as second:
         assert second.tree == first.tree
         assert sorted(path.name for path in second.tree.parent.iterdir()) == ["index", "tree"]
-        template = house.root / "data/workspaces/templates" / "repo_one" / second.commit / "tree"
+        template = harness.root / "data/workspaces/templates" / "repo_one" / second.commit / "tree"
         assert described(second.tree) == described(template)
         assert run_git(second.tree, "status", "--porcelain", "--ignored") == ""
-        assert await house.commit(second) is None
+        assert await harness.commit(second) is None
         (second.tree / "d1/f1").write_text("again\n")
-        commit = await house.commit(second)
+        commit = await harness.commit(second)
         assert commit is not None
-        assert house.changed(commit) == ["M 100644 d1/f1"]
+        assert harness.changed(commit) == ["M 100644 d1/f1"]
 
 
 def described(tree: Path) -> dict[str, tuple[int, bytes]]:
@@ -124,79 +124,81 @@ def described(tree: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-async def test_directories_that_changed_places_do_not_deceive(house: House) -> None:
-    async with house.checkout() as first:
+async def test_swapped_directories_are_detected(harness: WorkspaceHarness) -> None:
+    async with harness.checkout() as first:
         # Their files keep their names, sizes and times, the change time too.
         (first.tree / "a").rename(first.tree / "c")
         (first.tree / "b").rename(first.tree / "a")
         (first.tree / "c").rename(first.tree / "b")
-    async with house.checkout() as second:
+    async with harness.checkout() as second:
         assert (second.tree / "a/one").read_bytes() == b"1\n"
         assert (second.tree / "b/one").read_bytes() == b"2\n"
 
 
-async def test_a_job_that_starts_when_another_ends_gets_its_tree(house: House) -> None:
-    async with house.checkout() as first:
+async def test_a_job_that_starts_when_another_ends_reuses_its_tree(
+    harness: WorkspaceHarness,
+) -> None:
+    async with harness.checkout() as first:
         (first.tree / "d1/f1").write_text("changed\n")
-    async with house.checkout() as second:
+    async with harness.checkout() as second:
         assert second.tree == first.tree
         assert (second.tree / "d1/f1").read_bytes() == LARGE["d1/f1"]
 
 
-async def test_as_many_as_were_used_at_once_are_kept(house: House) -> None:
+async def test_as_many_trees_are_kept_as_were_used_concurrently(harness: WorkspaceHarness) -> None:
     started = asyncio.Barrier(3)
 
     async def work() -> Path:
-        async with house.checkout() as checkout:
+        async with harness.checkout() as checkout:
             await started.wait()
             return checkout.tree
 
     first = await asyncio.gather(*(work() for _ in range(3)))
-    await house.workspaces.settle()
+    await harness.workspaces.wait_until_idle()
     assert {*await asyncio.gather(*(work() for _ in range(3)))} == {*first}
-    await house.workspaces.close()
-    assert list((house.root / "data/workspaces/sessions").iterdir()) == []
+    await harness.workspaces.close()
+    assert list((harness.root / "data/workspaces/sessions").iterdir()) == []
 
 
-async def test_a_tree_not_worth_mending_is_replaced(
-    house: House, monkeypatch: pytest.MonkeyPatch
+async def test_a_tree_with_too_many_changes_is_replaced(
+    harness: WorkspaceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_repair, "MOST_REPAIRS", 10)
-    async with house.checkout() as first:
+    monkeypatch.setattr(tree_repair, "MAX_REPAIRS", 10)
+    async with harness.checkout() as first:
         shutil.rmtree(first.tree / ".git")
         for number in range(20):
             (first.tree / f"n{number}").touch()
-    await house.workspaces.settle()
+    await harness.workspaces.wait_until_idle()
     assert not first.tree.exists()
-    async with house.checkout() as second:
+    async with harness.checkout() as second:
         assert run_git(second.tree, "status", "--porcelain") == ""
 
 
-async def test_a_tree_whose_template_is_gone_is_not_used_again(house: House) -> None:
-    async with house.checkout() as first:
-        shutil.rmtree(house.root / "data/workspaces/templates" / "repo_one")
-    await house.workspaces.settle()
+async def test_a_tree_without_its_template_is_not_reused(harness: WorkspaceHarness) -> None:
+    async with harness.checkout() as first:
+        shutil.rmtree(harness.root / "data/workspaces/templates" / "repo_one")
+    await harness.workspaces.wait_until_idle()
     assert not first.tree.exists()
 
 
-def test_a_change_that_left_no_trace_in_the_times_is_found_by_its_bytes(tmp_path: Path) -> None:
+def test_a_change_that_left_the_times_unchanged_is_found_by_comparing_bytes(tmp_path: Path) -> None:
     template, tree = tmp_path / "template", tmp_path / "tree"
     (template / "d").mkdir(parents=True)
     (template / "d/f").write_text("good")
     copy_tree(template, tree, entries=1)
-    assert mend_tree(tree, template, copied_at_ns=2**62)
+    assert repair_tree(tree, template, copied_at_ns=2**62)
     (tree / "d/f").write_text("evil")
     before = (template / "d/f").stat()
     os.utime(tree / "d/f", ns=(before.st_atime_ns, before.st_mtime_ns))
-    # Everything counts as older than the copy, as if the clock had been turned back.
-    assert not mend_tree(tree, template, copied_at_ns=2**62)
+    # All files count as older than the copy, as if the clock had been set back.
+    assert not repair_tree(tree, template, copied_at_ns=2**62)
 
 
-def test_a_tree_that_became_a_link_is_not_mended_into_what_it_names(tmp_path: Path) -> None:
+def test_a_tree_replaced_by_a_link_is_not_repaired_through_it(tmp_path: Path) -> None:
     template, precious = tmp_path / "template", tmp_path / "precious"
     template.mkdir()
     precious.mkdir()
     (precious / "file").touch()
     (tmp_path / "tree").symlink_to(precious)
-    assert not mend_tree(tmp_path / "tree", template, copied_at_ns=0)
+    assert not repair_tree(tmp_path / "tree", template, copied_at_ns=0)
     assert (precious / "file").exists()

@@ -1,4 +1,4 @@
-"""Cutting the output of `git cat-file --batch` into blobs."""
+"""Parsing the output of `git cat-file --batch`."""
 
 import pytest
 from hypothesis import given
@@ -20,13 +20,11 @@ def parsed(chunks: list[bytes]) -> tuple[list[bytes], int]:
             if is_last:
                 blobs.append(gathered)
                 gathered = b""
-    return blobs, parser.finished
+    return blobs, parser.blob_count
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8), st.integers(1, 40))
-def test_blobs_come_out_as_they_went_in_whatever_the_chunks(
-    blobs: list[bytes], chunk_size: int
-) -> None:
+def test_blobs_are_parsed_from_any_chunks(blobs: list[bytes], chunk_size: int) -> None:
     stream = protocol(blobs)
     chunks = [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)]
     assert parsed(chunks) == (blobs, len(blobs))

@@ -1,6 +1,6 @@
 import pytest
 
-from agentjobs.git.remote import remote_at, without_credentials
+from agentjobs.git.remote import parse_remote, strip_credentials
 
 
 @pytest.mark.parametrize(
@@ -13,16 +13,16 @@ from agentjobs.git.remote import remote_at, without_credentials
         ("https://token@host/a", "https://host/a", "Basic dG9rZW46"),
     ],
 )
-def test_a_name_and_password_in_an_address_become_a_header(
+def test_user_and_password_in_an_address_become_a_header(
     address: str, url: str, header: str | None
 ) -> None:
-    remote = remote_at(address)
+    remote = parse_remote(address)
     assert (remote.url, remote.authorization) == (url, header)
     assert "cret" not in repr(remote)
 
 
-def test_credentials_are_cut_out_of_any_text() -> None:
+def test_credentials_are_removed_from_any_text() -> None:
     text = "fatal: unable to access 'https://me:p@ss@host/x/': see https://host/y@z"
-    assert without_credentials(text) == (
+    assert strip_credentials(text) == (
         "fatal: unable to access 'https://host/x/': see https://host/y@z"
     )

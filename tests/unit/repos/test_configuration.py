@@ -117,7 +117,7 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ('network = [""]', "empty string"),
         ('network = ["https://x.org/"]', "line 1: network: 'https://x.org/'"),
         ("network = [" + '"a",' * 101 + "]", "at most 100 entries"),
-        ('protected_paths = ["../x"]', "line 1: protected_paths: '../x' is no pattern"),
+        ('protected_paths = ["../x"]', "line 1: protected_paths: '../x' is not a pattern"),
         ('reviewers = ["a\\nb"]', "names of at most 100 characters"),
         ('on_verify_failure = "shrug"', "must be one of draft, fail"),
         ('auto_trigger_on_cve_severity = "big"', "must be one of low, medium, high"),

@@ -1,4 +1,4 @@
-"""What the filter on system calls answers, on each architecture it is written for."""
+"""What the system call filter returns, on each supported architecture."""
 
 import errno
 import re
@@ -25,9 +25,9 @@ PERMISSION = ERRNO | errno.EPERM
 
 
 class Filter:
-    def __init__(self, architecture: Architecture, *, counts_all_memory: bool = False) -> None:
+    def __init__(self, architecture: Architecture, *, all_memory_is_counted: bool = False) -> None:
         self.architecture = architecture
-        self.program = filter_program(architecture, counts_all_memory=counts_all_memory)
+        self.program = filter_program(architecture, all_memory_is_counted=all_memory_is_counted)
 
     def on(self, name: str, *arguments: int) -> int:
         number = self.architecture.numbers[name]
@@ -42,7 +42,7 @@ def seccomp(request: pytest.FixtureRequest) -> Filter:
     return Filter(request.param)
 
 
-def test_the_kernel_accepts_its_length(seccomp: Filter) -> None:
+def test_the_program_is_short_enough_for_the_kernel(seccomp: Filter) -> None:
     assert len(seccomp.program) % 8 == 0
     assert len(seccomp.program) // 8 < MOST_INSTRUCTIONS
 
@@ -52,7 +52,7 @@ def test_every_refused_call_is_refused(seccomp: Filter) -> None:
     assert {seccomp.on(name) for name in refused} == {PERMISSION}
 
 
-def test_every_call_that_no_rule_names_is_allowed(seccomp: Filter) -> None:
+def test_every_call_without_a_rule_is_allowed(seccomp: Filter) -> None:
     named = set(seccomp.architecture.numbers.values())
     assert {seccomp.on_number(number) for number in set(range(600)) - named} == {ALLOW}
 
@@ -60,7 +60,7 @@ def test_every_call_that_no_rule_names_is_allowed(seccomp: Filter) -> None:
 def test_every_named_call_has_a_rule(seccomp: Filter) -> None:
     reaches = {name: seccomp.on(name, *[0xFFFF_FFFF_FFFF_FFFF] * 6) for name in _numbers(seccomp)}
     allowed = {name for name, answer in reaches.items() if answer == ALLOW}
-    # An all-ones argument is no terminal injection, and asks for the personality; the rest is told.
+    # An all-ones argument is no terminal injection and queries the personality; others are refused.
     assert allowed == {"ioctl", "personality"} | ({"mknod", "mknodat"} & set(_numbers(seccomp)))
 
 
@@ -69,7 +69,7 @@ def test_no_two_calls_share_a_number(seccomp: Filter) -> None:
     assert len(set(numbers.values())) == len(numbers)
 
 
-def test_a_thread_may_be_made_and_a_namespace_may_not(seccomp: Filter) -> None:
+def test_threads_can_be_created_and_namespaces_cannot(seccomp: Filter) -> None:
     assert seccomp.on("clone", CLONE_THREAD_FLAGS) == ALLOW
     assert seccomp.on("clone", 17) == ALLOW
     assert {seccomp.on("clone", flag | 17) for flag in NAMESPACES} == {PERMISSION}
@@ -86,18 +86,18 @@ def test_only_ordinary_sockets_and_the_routing_table_can_be_opened(seccomp: Filt
     assert seccomp.on("socketpair", socket.AF_NETLINK) == unsupported
     for family in {*range(46)} - {1, 2, 10, 16}:
         assert seccomp.on("socket", family) == unsupported
-    # The kernel looks at the low half of the word only, and so must the filter.
+    # The kernel reads the low half of the argument only, and so must the filter.
     assert seccomp.on("socket", (1 << 32) | socket.AF_PACKET) == unsupported
 
 
-def test_no_terminal_can_be_typed_into(seccomp: Filter) -> None:
+def test_terminal_injection_is_refused(seccomp: Filter) -> None:
     assert seccomp.on("ioctl", 0, 0x5412) == PERMISSION
     assert seccomp.on("ioctl", 0, 0x541C) == PERMISSION
     assert seccomp.on("ioctl", 0, (1 << 32) | 0x5412) == PERMISSION
     assert seccomp.on("ioctl", 0, 0x5413) == ALLOW
 
 
-def test_the_personality_can_be_asked_for_and_not_changed(seccomp: Filter) -> None:
+def test_the_personality_can_be_read_but_not_changed(seccomp: Filter) -> None:
     assert seccomp.on("personality", 0xFFFF_FFFF) == ALLOW
     assert seccomp.on("personality", 0) == ALLOW
     assert seccomp.on("personality", 0x0004_0000) == PERMISSION
@@ -106,7 +106,7 @@ def test_the_personality_can_be_asked_for_and_not_changed(seccomp: Filter) -> No
 @pytest.mark.parametrize(
     ("name", "position"), [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)]
 )
-def test_no_file_is_made_setuid(seccomp: Filter, name: str, position: int) -> None:
+def test_setuid_bits_are_refused(seccomp: Filter, name: str, position: int) -> None:
     if name in _numbers(seccomp):
         before = [0] * position
         assert seccomp.on(name, *before, 0o755) == ALLOW
@@ -115,7 +115,7 @@ def test_no_file_is_made_setuid(seccomp: Filter, name: str, position: int) -> No
 
 
 @pytest.mark.parametrize(("name", "position"), [("mknod", 1), ("mknodat", 2)])
-def test_pipes_can_be_made_and_devices_cannot(seccomp: Filter, name: str, position: int) -> None:
+def test_pipes_can_be_created_and_devices_cannot(seccomp: Filter, name: str, position: int) -> None:
     if name in _numbers(seccomp):
         before = [0] * position
         assert seccomp.on(name, *before, stat.S_IFIFO | 0o644) == ALLOW
@@ -123,7 +123,7 @@ def test_pipes_can_be_made_and_devices_cannot(seccomp: Filter, name: str, positi
         assert seccomp.on(name, *before, stat.S_IFBLK | 0o644) == PERMISSION
 
 
-def test_memory_that_belongs_to_no_process_is_refused_where_nobody_counts_it(
+def test_memory_that_belongs_to_no_process_is_refused_unless_it_is_counted(
     seccomp: Filter,
 ) -> None:
     assert seccomp.on("memfd_create") == ERRNO | errno.ENOSYS
@@ -131,24 +131,24 @@ def test_memory_that_belongs_to_no_process_is_refused_where_nobody_counts_it(
     assert seccomp.on("shmget", 0, 64 * 1024) == ALLOW
     assert seccomp.on("shmget", 0, 64 * 1024 + 1) == PERMISSION
     assert seccomp.on("shmget", 0, 1 << 32) == PERMISSION
-    counted = Filter(seccomp.architecture, counts_all_memory=True)
+    counted = Filter(seccomp.architecture, all_memory_is_counted=True)
     assert counted.on("memfd_create") == ALLOW
     assert counted.on("shmget", 0, 1 << 32) == ALLOW
 
 
-def test_calls_of_a_foreign_architecture_are_deadly() -> None:
+def test_calls_of_another_architecture_kill_the_process() -> None:
     for own, foreign in ((X86_64, AARCH64), (AARCH64, X86_64)):
-        program = filter_program(own, counts_all_memory=False)
+        program = filter_program(own, all_memory_is_counted=False)
         assert verdict(program, foreign.audit, 0) == KILL
         assert verdict(program, 0x4000_0003, 0) == KILL
 
 
-def test_the_second_set_of_numbers_on_x86_64_is_refused() -> None:
+def test_x32_call_numbers_are_refused_on_x86_64() -> None:
     assert Filter(X86_64).on_number(0x4000_0000 + 1) == ERRNO | errno.ENOSYS
     assert Filter(X86_64).on_number(-1) == ERRNO | errno.ENOSYS
 
 
-def test_numbers_agree_with_the_kernel_headers_of_this_machine_where_it_has_them() -> None:
+def test_numbers_match_the_kernel_headers_of_this_machine_if_installed() -> None:
     header = Path("/usr/include/asm-generic/unistd.h")
     text = header.read_text() if header.is_file() else ""
     found = {

@@ -1,15 +1,15 @@
-"""Patterns over paths: what people know from .gitignore, against any case and every byte."""
+"""Path patterns: the syntax of .gitignore, case-insensitive, for arbitrary bytes."""
 
 import time
 
 import pytest
 
-from agentjobs.workspace.patterns import Pattern, folded_names
+from agentjobs.workspace.patterns import Pattern, fold_path
 from agentjobs.workspace.rules import paths_matching, protected_paths
 
 
 def matches(pattern: str, path: str) -> bool:
-    return Pattern.parse(pattern).matches(folded_names(path.encode()))
+    return Pattern.parse(pattern).matches(fold_path(path.encode()))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def matches(pattern: str, path: str) -> bool:
         ("a*b", "a\nb"),
     ],
 )
-def test_what_a_pattern_matches(pattern: str, path: str) -> None:
+def test_a_pattern_matches_these_paths(pattern: str, path: str) -> None:
     assert matches(pattern, path)
 
 
@@ -60,19 +60,19 @@ def test_what_a_pattern_matches(pattern: str, path: str) -> None:
         ("**/x/y", "x"),
     ],
 )
-def test_what_a_pattern_does_not_match(pattern: str, path: str) -> None:
+def test_a_pattern_does_not_match_these_paths(pattern: str, path: str) -> None:
     assert not matches(pattern, path)
 
 
 @pytest.mark.parametrize(
     "pattern", ["", "/", " ", "!x", "a\\b", "a\nb", "../x", "a/../b", "./a", "a//b", "x" * 400]
 )
-def test_what_is_no_pattern_is_told(pattern: str) -> None:
-    with pytest.raises(ValueError, match="is no pattern"):
+def test_an_invalid_pattern_is_reported(pattern: str) -> None:
+    with pytest.raises(ValueError, match="is not a pattern"):
         Pattern.parse(pattern)
 
 
-def test_what_stands_in_place_of_a_protected_directory_is_protected_too() -> None:
+def test_a_path_that_replaces_a_protected_directory_is_protected() -> None:
     patterns = [Pattern.parse("infra/prod/**")]
     assert paths_matching([b"infra", b"infra/prod", b"infra/prod/x"], patterns) == [
         b"infra",
@@ -83,7 +83,7 @@ def test_what_stands_in_place_of_a_protected_directory_is_protected_too() -> Non
     assert paths_matching([b"any"], [Pattern.parse("*/secret"), Pattern.parse("**/x/y")]) == []
 
 
-def test_only_what_is_lifted_is_open() -> None:
+def test_only_lifted_paths_are_allowed() -> None:
     lifted = [Pattern.parse(".github/workflows/docs-*.yml"), Pattern.parse("codeowners")]
     paths = [
         b".github/workflows/docs-build.yml",
@@ -96,14 +96,14 @@ def test_only_what_is_lifted_is_open() -> None:
     assert protected_paths(paths, lifted) == [paths[1], paths[2], paths[3], paths[5]]
 
 
-def test_a_package_that_has_the_name_of_a_protected_file_is_free() -> None:
+def test_a_directory_named_like_a_protected_file_is_allowed() -> None:
     assert protected_paths([b"pkg/codeowners/parse.go"]) == []
 
 
-def test_a_pattern_made_to_be_slow_is_not() -> None:
+def test_a_hostile_pattern_is_matched_quickly() -> None:
     pattern = Pattern.parse("/".join(["**", "a*a*a*a*a*a*b"] * 15))
-    path = folded_names(b"/".join([b"a" * 200] * 100))
+    path = fold_path(b"/".join([b"a" * 200] * 100))
     started = time.perf_counter()
     assert not pattern.matches(path)
-    # Milliseconds; a matcher that goes back would need longer than the universe has.
+    # Takes milliseconds; a backtracking matcher would never finish.
     assert time.perf_counter() - started < 10

@@ -4,10 +4,10 @@ import pytest
 
 from agentjobs.git.remote import is_branch_name
 from agentjobs.workspace.rules import (
+    format_paths,
     is_git_directory_name,
     is_lfs_pointer,
     protected_paths,
-    shown,
 )
 
 
@@ -39,7 +39,7 @@ from agentjobs.workspace.rules import (
         ".agentjobs.toml.",
     ],
 )
-def test_ci_definitions_owners_and_our_own_file_are_protected(path: str) -> None:
+def test_ci_definitions_code_owners_and_agentjobs_toml_are_protected(path: str) -> None:
     assert protected_paths([path.encode()]) == [path.encode()]
 
 
@@ -66,7 +66,7 @@ def test_everything_else_may_be_changed(path: str) -> None:
     "name",
     [".git", ".GIT", ".Git", ".git ", ".git.", ".git::$INDEX_ALLOCATION", "GIT~1", ".g\u200cit"],
 )
-def test_what_some_file_system_takes_for_a_git_directory_is_one(name: str) -> None:
+def test_names_that_a_file_system_treats_as_git_directories_are_recognized(name: str) -> None:
     assert is_git_directory_name(name.encode())
 
 
@@ -77,13 +77,15 @@ def test_other_names_are_not_git_directories(name: str) -> None:
     assert not is_git_directory_name(name.encode())
 
 
-def test_paths_are_shown_printable_and_not_endlessly() -> None:
-    assert shown([b"a\nb", b"\xff\x1b[31m", b"c\xe2\x80\xae"]) == r"a\nb, \xff\x1b[31m, c\u202e"
-    assert shown([b"x" * 500]).endswith("x…")
-    assert shown([b"p%d" % number for number in range(12)]).endswith("p9, and 2 more")
+def test_paths_in_messages_are_printable_and_bounded() -> None:
+    assert (
+        format_paths([b"a\nb", b"\xff\x1b[31m", b"c\xe2\x80\xae"]) == r"a\nb, \xff\x1b[31m, c\u202e"
+    )
+    assert format_paths([b"x" * 500]).endswith("x…")
+    assert format_paths([b"p%d" % number for number in range(12)]).endswith("p9, and 2 more")
 
 
-def test_a_pointer_of_git_lfs_is_recognised() -> None:
+def test_a_git_lfs_pointer_is_recognized() -> None:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     assert is_lfs_pointer(pointer)
     assert not is_lfs_pointer(b"about " + pointer)
@@ -91,7 +93,7 @@ def test_a_pointer_of_git_lfs_is_recognised() -> None:
 
 
 @pytest.mark.parametrize("name", ["main", "a/b", "agentjobs/lint-fixer/0123", "é", "v1.0", "a@b"])
-def test_branch_names_that_git_accepts(name: str) -> None:
+def test_branch_names_that_git_accepts_are_valid(name: str) -> None:
     assert is_branch_name(name)
 
 
@@ -125,5 +127,5 @@ def test_branch_names_that_git_accepts(name: str) -> None:
         "\ud800",
     ],
 )
-def test_branch_names_that_git_would_misread_or_refuse(name: str) -> None:
+def test_branch_names_that_git_would_misread_or_refuse_are_invalid(name: str) -> None:
     assert not is_branch_name(name)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.agents.run_watcher import Watch
-from agentjobs.sandbox.output_tail import Tail
+from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.protocol import SandboxReport
 
 MOST_EVENT_BYTES = 4 * 1024 * 1024
@@ -29,7 +29,7 @@ class EventWatch(Watch):
         self._held = bytearray()
         # Of a line whose beginning is dealt with: is its rest shown, or left out?
         self._shows_rest: bool | None = None
-        self._tail = Tail()
+        self._tail = OutputTail()
 
     def shown(self, event: Event) -> str:
         raise NotImplementedError

@@ -82,9 +82,9 @@ async def _look_at_git() -> list[Finding]:
 
 
 async def _look_at_sandbox(settings: "Settings") -> list[Finding]:
-    from agentjobs.sandbox.description import sandbox_facts
+    from agentjobs.sandbox.description import describe_sandbox
 
-    facts = await sandbox_facts(settings)
+    facts = await describe_sandbox(settings)
     found: list[Finding] = [
         ("sandbox", "ok", f"{facts.kind} {facts.version}".strip()),
         ("sandbox", "ok", f"agents run as {facts.runs_as}"),

@@ -40,7 +40,7 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.forges.text import cut
 from agentjobs.forges.validate import plausible
-from agentjobs.git.remote import Remote, basic
+from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "Gitea"
 # Of a shorter conversation all is read: cheaper than to ask first since when.
@@ -89,7 +89,7 @@ class Gitea:
         url = f"{self._url}{path_of(*full_name.split('/'))}.git"
         # The token says who it is; Gitea looks at the name only if that is none.
         async with self._git_transport.to(
-            url, basic(self._account or "agentjobs", self._token)
+            url, basic_authorization(self._account or "agentjobs", self._token)
         ) as remote:
             yield remote
 

@@ -38,7 +38,7 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.validate import plausible
-from agentjobs.git.remote import Remote, basic
+from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitHub"
 _METADATA = "Metadata: read-only"
@@ -79,7 +79,9 @@ class GitHub:
         now = await self.repository(repo)
         token = await self._access.token(_scope(repo))
         url = f"{self._url}{path_of(*now.full_name.split('/'))}.git"
-        async with self._git_transport.to(url, basic("x-access-token", token)) as remote:
+        async with self._git_transport.to(
+            url, basic_authorization("x-access-token", token)
+        ) as remote:
             yield remote
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:

@@ -41,7 +41,7 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.validate import plausible
-from agentjobs.git.remote import Remote, basic
+from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitLab"
 _SCOPE = "scope api"
@@ -83,7 +83,9 @@ class GitLab:
         # By its number: what it was called may be the name of another project by now.
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         url = f"{self._url}/{quote(project.path_with_namespace)}.git"
-        async with self._git_transport.to(url, basic("oauth2", self._token)) as remote:
+        async with self._git_transport.to(
+            url, basic_authorization("oauth2", self._token)
+        ) as remote:
             yield remote
 
     async def check(self) -> Account:

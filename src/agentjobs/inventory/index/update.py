@@ -11,10 +11,10 @@ from typing import NamedTuple
 from agentjobs.git.blocking import (
     Change,
     GitReadError,
-    begin_changes,
-    changes_of,
     list_files,
+    read_changes,
     split_record,
+    start_diff,
 )
 from agentjobs.inventory import imports
 from agentjobs.inventory.graph_data import FlatGraph, pack_flat, unpack_flat
@@ -54,10 +54,10 @@ def update_state(
     git_dir: Path, old: str, new: str, state: IndexState, cache: AnalysisCache
 ) -> bool:
     """Update `state` from one commit to the other; on False, `state` must be discarded."""
-    listing = begin_changes(git_dir, old, new)
+    listing = start_diff(git_dir, old, new)
     graph = unpack_flat(state.graph)
     try:
-        changes = changes_of(listing)
+        changes = read_changes(listing)
     except GitReadError:
         # After a force-push, the old commit may no longer exist.
         return False

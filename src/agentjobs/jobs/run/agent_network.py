@@ -21,7 +21,7 @@ from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.organizations.secrets import open_secret
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.problems import Problem
-from agentjobs.sandbox.protocol import Door, SandboxTask
+from agentjobs.sandbox.protocol import SandboxPort, SandboxTask
 from agentjobs.store.database import Transaction
 
 
@@ -29,12 +29,12 @@ from agentjobs.store.database import Transaction
 class AgentNetwork:
     """`hosts` maps names to the loopback addresses at which `ports` answer for them."""
 
-    ports: tuple[Door, ...] = ()
+    ports: tuple[SandboxPort, ...] = ()
     hosts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def connect_task(run: RunContext, task: SandboxTask, network: AgentNetwork) -> SandboxTask:
-    connected = dataclasses.replace(task, doors=network.ports, hosts=network.hosts)
+    connected = dataclasses.replace(task, ports=network.ports, hosts=network.hosts)
     return trusting(connected, run.tools.certificates)
 
 
@@ -49,8 +49,8 @@ async def open_agent_network(
         if model is not None:
             gateway = await _open_gateway(run, plan, model, on_budget_exceeded)
             stack.push_async_callback(gateway.close)
-            port = Door(
-                port=GATEWAY_PORT,
+            port = SandboxPort(
+                number=GATEWAY_PORT,
                 protocol=gateway.protocol,
                 environment=model_environment(plan.agent, model, gateway.token),
             )
@@ -70,8 +70,8 @@ async def open_egress(run: RunContext, plan: RunPlan) -> AsyncIterator[AgentNetw
         reserved_ports=(GATEWAY_PORT,),
     )
     ports = tuple(
-        Door(
-            port=port,
+        SandboxPort(
+            number=port,
             protocol=protocol,
             environment=egress.environment if port == PROXY_PORT else {},
         )

@@ -37,7 +37,7 @@ class HostedRepo:
         async def fetch() -> str:
             job = self.run.job
             async with self.forge.open_remote(self.address, job.credential) as remote:
-                return await self.run.tools.mirrors.commit_of(
+                return await self.run.tools.mirrors.fetch_commit(
                     job.repo_id, remote, branch=branch, known_head=known_head
                 )
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentjobs.git.remote import basic
+from agentjobs.git.remote import basic_authorization
 from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host
 from agentjobs.problems import Problem
 
@@ -69,7 +69,7 @@ def authorization(user: str, token: str) -> str | None:
             "invalid_credential",
             f"User name and token must have at most {MAX_CHARACTERS} characters.",
         )
-    return basic(user or _DEFAULT_USER, token)
+    return basic_authorization(user or _DEFAULT_USER, token)
 
 
 def _without_port(netloc: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.git.remote import basic
+from agentjobs.git.remote import basic_authorization
 from agentjobs.tickets.bounds import bounded_ticket, one_line
 from agentjobs.tickets.jira.document_text import adf_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
@@ -71,7 +71,7 @@ class JiraTracker:
         self._is_cloud = account is not None
         self._retry_budget = retry_budget
         self._rest = "/rest/api/3" if self._is_cloud else "/rest/api/2"
-        shown = f"Bearer {token}" if account is None else basic(account, token)
+        shown = f"Bearer {token}" if account is None else basic_authorization(account, token)
 
         async def headers() -> Mapping[str, str]:
             return {"Authorization": shown, "Accept": "application/json"}

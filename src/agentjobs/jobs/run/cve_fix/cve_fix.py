@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.advisories.scans import choose_versions
 from agentjobs.agents.fixable import CVE_FIXER
-from agentjobs.git.remote import without_credentials
+from agentjobs.git.remote import strip_credentials
 from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
@@ -69,7 +69,7 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
     choices = await choose_versions(run.tools.chooser, findings, before.advisories)
     findings = findings_of_job(run.job, findings, choices)
     # Credentials in a registry's address belong to the service, not to the agent.
-    registries = {name: without_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
+    registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
     plan = plan_fixes(before, findings, choices, registries)
     await _take_over(run, plan.fixes)
     for reason in plan.not_fixed:
