@@ -7,7 +7,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
-from agentjobs.web.dashboard.text.diff_cache import RenderedDiffs
+from agentjobs.web.dashboard.text.diff_cache import RenderedDiffCache
 from agentjobs.web.dashboard.text.diff_view import (
     CommitRange,
     DiffView,
@@ -146,7 +146,7 @@ def test_files_nobody_counted_and_empty_changes_say_so(shown: Callable[[DiffView
 
 
 def test_what_was_rendered_once_is_remembered_for_these_commits_only() -> None:
-    cache = RenderedDiffs()
+    cache = RenderedDiffCache()
     first = render_diff_view(diff_of(file_of("a.py", *added("x = 1"))), ENDS, cache)
     again = render_diff_view(diff_of(file_of("a.py", *added("x = 1"))), ENDS, cache)
     assert again.files[0].lines[1].html is first.files[0].lines[1].html
@@ -158,7 +158,7 @@ def test_what_was_rendered_once_is_remembered_for_these_commits_only() -> None:
 
 
 def test_the_memory_of_rendered_diffs_is_bounded() -> None:
-    cache = RenderedDiffs(max_bytes=4_000)
+    cache = RenderedDiffCache(max_bytes=4_000)
     made: list[str] = []
 
     def ask(name: str, size: int = 500) -> None:

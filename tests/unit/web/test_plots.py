@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.web.dashboard.plots.canvas import _CHARACTER
+from agentjobs.web.dashboard.plots.canvas import _CHARACTER_WIDTH
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries, bars, lines, stacked_bars
-from agentjobs.web.dashboard.plots.scale import Unit, short, ticks, written
+from agentjobs.web.dashboard.plots.scale import Unit, format_tick, format_value, ticks
 from agentjobs.web.pages import template_environment
 
 KINDS = [bars, stacked_bars, lines]
@@ -54,12 +54,13 @@ def test_labels_do_not_touch_each_other_or_the_edge(draw, count: int, label: str
         placed = texts(tree, "middle")
         assert placed
         ends = [
-            (x - len(t) * 13 * _CHARACTER / 2, x + len(t) * 13 * _CHARACTER / 2) for x, t in placed
+            (x - len(t) * 13 * _CHARACTER_WIDTH / 2, x + len(t) * 13 * _CHARACTER_WIDTH / 2)
+            for x, t in placed
         ]
         assert all(left[1] + 2 < right[0] for left, right in pairwise(ends))
         assert ends[0][0] >= -0.1
         assert ends[-1][1] <= width + 0.1
-        assert all(x - len(t) * 13 * _CHARACTER >= 0 for x, t in texts(tree, "end"))
+        assert all(x - len(t) * 13 * _CHARACTER_WIDTH >= 0 for x, t in texts(tree, "end"))
 
 
 @pytest.mark.parametrize("draw", KINDS)
@@ -120,7 +121,7 @@ def test_stacks_are_as_high_as_their_sum() -> None:
     ],
 )
 def test_ticks_are_numbers_people_would_choose(highest, unit: Unit, expected: list[str]) -> None:
-    assert [short(tick, unit) for tick in ticks(highest, unit)] == expected
+    assert [format_tick(tick, unit) for tick in ticks(highest, unit)] == expected
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_ticks_are_numbers_people_would_choose(highest, unit: Unit, expected: li
     ],
 )
 def test_values_are_written_as_people_read_them(value, unit: Unit, expected: str) -> None:
-    assert written(value, unit) == expected
+    assert format_value(value, unit) == expected
 
 
 @given(

@@ -14,7 +14,7 @@ from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.audit import Actor, Entry, write
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings import audit_csv, audit_log
-from agentjobs.web.dashboard.settings.audit_text import ACTIONS, GROUPS, detail_words
+from agentjobs.web.dashboard.settings.audit_text import ACTIONS, GROUPS, describe_details
 from tests.unit.web.dashboard.audit_actions import actions_in
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
@@ -54,7 +54,7 @@ async def rows_of(dashboard: Dashboard, query: str = "") -> list[list[str]]:
 async def test_an_entry_says_who_did_what_from_where(dashboard: Dashboard) -> None:
     await told(dashboard, "api_key.created", "CI", scope="jobs", git_write=False, until=None)
     page = await dashboard.admin.open(PATH)
-    assert "Anna person created an API key: CI 3 details" in page.text
+    assert "Anna user created an API key: CI 3 details" in page.text
     assert "scope jobs git write no until none" in page.text
     assert "192.0.2.7" in page.text
 
@@ -99,9 +99,9 @@ async def test_a_borrowed_name_does_not_hide_who_it_was(quiet_dashboard: Dashboa
     await browser.close()
     await told(dashboard, "secret.set", "BY-THE-REAL-ONE", Actor("user", "Admin", "usr_2"))
     page = await dashboard.admin.open(PATH)
-    assert "Mallory mallory@acme.example person changed a name: mallory@acme.example" in page.text
+    assert "Mallory mallory@acme.example user changed a name: mallory@acme.example" in page.text
     assert "from Mallory to Admin" in page.text
-    assert "Admin mallory@acme.example person signed out: mallory@acme.example" in page.text
+    assert "Admin mallory@acme.example user signed out: mallory@acme.example" in page.text
     # By the name both are found; by the address, and the link on the name, one is.
     assert "BY-THE-REAL-ONE" in (await dashboard.admin.send(page, PATH, actor="Admin")).text
     link = f"{PATH}?actor_id={mallory.id}"
@@ -269,7 +269,7 @@ def test_an_action_that_cannot_be_read_is_noticed() -> None:
 
 def test_details_are_told_in_words() -> None:
     details = {"git_write": True, "events": ["a", "b"], "none_of": [], "n": 3, "map": {"a": 1}}
-    assert detail_words(details) == [
+    assert describe_details(details) == [
         ("git write", "yes"),
         ("events", "a, b"),
         ("none of", "none"),

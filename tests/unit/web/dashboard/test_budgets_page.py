@@ -37,7 +37,7 @@ async def test_budgets_are_saved_and_lifted(dashboard: Dashboard) -> None:
     page = await dashboard.admin.open(PATH)
     assert page.form(PATH).value("daily") == ""
     page = await dashboard.admin.send(page, PATH, daily="$20", job="0.25")
-    assert "The budgets are saved." in page.text
+    assert "Budgets saved." in page.text
     assert page.form(PATH).value("daily") == "20.00"
     assert await budget_of(dashboard) == Budget(20 * NANOUSD_PER_USD, NANOUSD_PER_USD // 4)
     page = await dashboard.admin.send(page, PATH, daily="")
@@ -53,7 +53,7 @@ async def test_a_refused_form_comes_back_as_it_was_typed(dashboard: Dashboard, a
     assert page.status == 400
     assert page.is_harmless()
     assert "Each job:" in page.text
-    assert "leave it empty for no limit" in page.text
+    assert "leave the field empty for no limit" in page.text
     assert (page.form(PATH).value("daily"), page.form(PATH).value("job")) == ("9", amount)
     assert await budget_of(dashboard) == Budget(7 * NANOUSD_PER_USD, None)
 

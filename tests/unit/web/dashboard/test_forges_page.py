@@ -100,8 +100,8 @@ async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, t
         ),
         ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
         ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
-        ({"private_key": "a-secret"}, "not both; nothing was stored", "private_key"),
-        ({"token": "", "private_key": "a-secret"}, "belongs to a GitHub App", "app_id"),
+        ({"private_key": "a-secret"}, "not both. Nothing was stored", "private_key"),
+        ({"token": "", "private_key": "a-secret"}, "of the private key, too", "app_id"),
     ],
 )
 async def test_what_is_refused_keeps_what_was_typed_and_no_secret(
@@ -213,7 +213,7 @@ async def test_a_credential_that_is_locked_is_told_without_names_of_files(dashbo
     page = await admin.send(await admin.open(f"{HERE}/{connection.id}"), "/check")
     assert page.status == 422
     for shown in (page, await admin.open(HERE)):
-        assert "The credential of gitea is locked: it cannot be opened here." in shown.text
+        assert "The credential of gitea is locked and cannot be opened here." in shown.text
         assert "encryption.key" not in shown.text
 
 
@@ -271,7 +271,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     assert "group/sub/project" in page.text
     page = await admin.post(place, [("csrf", page.form("/sign-out").value("csrf"))])
     assert page.status == 400
-    assert "Choose repositories, or write their names." in page.text
+    assert "Select repositories or enter their names." in page.text
 
 
 async def test_all_that_can_be_are_connected_at_once(dashboard, table, connection):
@@ -312,7 +312,7 @@ async def test_nobody_waits_for_a_platform_without_an_end(
     async def hangs(self):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(platform_access, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(platform_access, "MAX_SECONDS", 0.01)
     monkeypatch.setattr(TablePlatform, "repositories", never)
     monkeypatch.setattr(TablePlatform, "check", hangs)
     place = f"{HERE}/{connection.id}"
@@ -328,7 +328,7 @@ async def test_without_a_way_to_platforms_pages_say_so(dashboard, connection):
     dashboard.context.platforms = None
     page = await dashboard.admin.open(f"{HERE}/{connection.id}/repositories")
     assert page.status == 503
-    assert "This service reaches no platform" in page.text
+    assert "This service cannot reach any platform" in page.text
 
 
 @pytest.mark.parametrize("place", ["", "/repositories"])

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from agentjobs.inventory.model import LanguageLines
-from agentjobs.web.dashboard.plots.graph import Node, Picture, draw, shortened
+from agentjobs.web.dashboard.plots.graph import Node, Picture, draw, shorten
 from agentjobs.web.dashboard.repos.language_bar import language_bar
 from tests.unit.web.dashboard.browser import PAYLOAD
 
@@ -72,7 +72,7 @@ def test_what_others_wrote_stays_text():
     ],
 )
 def test_a_long_name_is_shortened_in_its_middle(text, most, expected):
-    assert shortened(text, most) == expected
+    assert shorten(text, most) == expected
 
 
 def test_languages_share_one_bar_and_the_small_ones_a_row():

@@ -50,7 +50,7 @@ async def test_a_withdrawn_invitation_opens_nothing(furnished):
     things = furnished.things["acme"]
     page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{things.invitation}/withdraw")
-    assert "its link opens nothing" in done.text
+    assert "Its link no longer works" in done.text
     assert "new@acme.example" not in done.text
     address = f"/invitation?token={things.invitation_token}"
     assert (await furnished.nobody.open(address)).status == 400
@@ -63,7 +63,7 @@ async def test_a_changed_role_holds_at_once(furnished):
     page, stale = await furnished.admin.open_twice(HERE)
     assert (await furnished.viewer.open("/jobs/new")).status == 403
     done = await furnished.admin.send(page, f"{row['id']}/role", role="member")
-    assert "The role is changed." in done.text
+    assert "The role was changed." in done.text
     assert (await furnished.viewer.open("/jobs/new")).status == 200
     refused = await furnished.admin.send(stale, f"{row['id']}/role", role="owner")
     assert refused.status == 400
@@ -74,7 +74,7 @@ async def test_who_is_removed_is_out_at_once(furnished):
     row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
     page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{row['id']}/remove")
-    assert "They are removed" in done.text
+    assert "The member was removed" in done.text
     assert "member@acme.example" not in done.text
     assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
     again = await furnished.admin.send(stale, f"{row['id']}/remove")
@@ -85,11 +85,11 @@ async def test_a_member_is_signed_out_by_an_administrator(furnished):
     row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
     page, stale = await furnished.admin.open_twice(HERE)
     done = await furnished.admin.send(page, f"{row['id']}/sign-out")
-    assert "They are signed out." in done.text
+    assert "The member was signed out." in done.text
     assert "member@acme.example" in done.text
     assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
     again = await furnished.admin.send(stale, f"{row['id']}/sign-out")
-    assert "They were not signed in to acme." in again.text
+    assert "The member was not signed in to acme." in again.text
     log = await furnished.admin.open("/settings/audit-log?action=member.signed_out")
     assert log.text.count("signed a member out: member@acme.example") == 1
 

@@ -70,5 +70,5 @@ async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
     assert refused.status == 400
     assert "is not a severity" in refused.text
     member = await dashboard.member.open(PATH)
-    assert "Current setting: Critical ones only . An administrator can change it." in member.text
+    assert "Current setting: Critical only . An administrator can change it." in member.text
     assert not member.has_form(form)

@@ -36,7 +36,7 @@ async def test_a_secret_is_set_and_never_shown(dashboard: Dashboard) -> None:
     assert "No secrets" in page.text
     page = await dashboard.admin.send(page, PATH, name="MODEL_KEY", value=f" {VALUE}\n")
     assert page.path == PATH
-    assert "MODEL_KEY is set." in page.text
+    assert "MODEL_KEY was set." in page.text
     assert await stored(dashboard, "MODEL_KEY") == VALUE
     for shown in (page, await dashboard.admin.open(f"{PATH}?name=MODEL_KEY")):
         assert VALUE not in shown.html
@@ -56,14 +56,14 @@ async def test_a_secret_is_replaced(dashboard: Dashboard) -> None:
     assert "Replace secret" in page.text
     assert page.form(PATH).value("name") == "MODEL_KEY"
     page = await dashboard.admin.send(page, PATH, value=VALUE)
-    assert "MODEL_KEY is" in page.text
+    assert "MODEL_KEY was" in page.text
     assert await stored(dashboard, "MODEL_KEY") == VALUE
 
 
 async def test_a_secret_is_removed(dashboard: Dashboard) -> None:
     await set_secret(dashboard.db, dashboard.context.keys, "acme", "MODEL_KEY", VALUE)
     page = await dashboard.admin.send(await dashboard.admin.open(PATH), f"{PATH}/remove")
-    assert "MODEL_KEY is removed." in page.text
+    assert "MODEL_KEY was removed." in page.text
     assert await list_secrets(dashboard.db, "acme") == []
 
 
@@ -73,7 +73,7 @@ async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
     await dashboard.admin.send(page, f"{PATH}/remove")
     page = await dashboard.admin.send(stale, f"{PATH}/remove")
     assert page.status == 404
-    assert "not there any more" in page.text
+    assert "no longer exists" in page.text
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
     [
         ("no-hyphens", VALUE, "is not a valid secret name"),
         ("", VALUE, "is not a valid secret name"),
-        ("MODEL_KEY", "  ", "cannot be empty"),
+        ("MODEL_KEY", "  ", "Enter a value"),
         ("MODEL_KEY", "x" * 33_000, "at most 32,768 bytes"),
     ],
 )
@@ -127,7 +127,7 @@ async def test_a_service_that_cannot_seal_names_no_file(dashboard: Dashboard) ->
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, PATH, name="MODEL_KEY", value=VALUE)
     assert page.status == 503
-    assert "Tell the operator" in page.text
+    assert "Contact the" in page.text
     assert str(path) not in page.html
 
 

@@ -24,7 +24,7 @@ def _jira(monkeypatch):
 async def jira(dashboard):
     admin = dashboard.admin
     page = await admin.send(await admin.open(HERE), "/jira", **JIRA)
-    assert "knows it as Agent Jobs" in page.text
+    assert "as Agent Jobs" in page.text
     (found,) = await list_trackers(dashboard.db, "acme")
     return found
 
@@ -41,11 +41,11 @@ async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
     page = await admin.send(await admin.open(HERE), "/issues", link_back="yes")
     (found,) = await list_trackers(dashboard.db, "acme")
     assert (found.kind, found.link_back) == ("issues", True)
-    assert "with the connection of each repository" in page.text
+    assert "through each repository's platform connection" in page.text
     assert not page.has_form("/issues")
     assert not page.has_form("/check")
     page = await admin.send(page, "/link-back")
-    assert "are not linked on their tickets" in page.text
+    assert "will no longer be linked on their tickets" in page.text
     page = await admin.send(page, "/link-back")
     assert (await list_trackers(dashboard.db, "acme"))[0].link_back
     csrf = page.form("/link-back").value("csrf")
@@ -55,9 +55,9 @@ async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
     page = await admin.post(f"{HERE}/{found.id}/token", [("csrf", csrf), ("token", "x")])
     assert "Platforms is where that gets a new token" in page.text
     page = await admin.post(f"{HERE}/{found.id}/check", [("csrf", csrf)])
-    assert "no token of their own" in page.text
+    assert "Issues use the platform connections" in page.text
     page = await admin.send(page, "/remove")
-    assert "issues is removed" in page.text
+    assert "issues was removed" in page.text
     log = await admin.open("/settings/audit-log")
     for words in ("added a tracker", "changed a tracker", "removed a tracker"):
         assert words in log.text
@@ -81,7 +81,7 @@ async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
         ({"url": "http://jira.example.com"}, "must start with https://", "url"),
         ({"account": ""}, "goes with the e-mail address", "account"),
         ({"url": "https://jira.example.com"}, "needs no account", "account"),
-        ({"flavour": "server"}, "Choose which Jira", None),
+        ({"flavour": "server"}, "Choose the kind of Jira", None),
         ({"name": "No Name"}, "cannot name a tracker", "name"),
         ({"token": ""}, "Paste the token", "token"),
         ({"token": "a-secret"}, "does not accept the token", "token"),
@@ -111,9 +111,9 @@ async def test_a_new_token_is_taken_only_if_jira_does(dashboard, jira):
     opened = await open_tracker(dashboard.db, dashboard.context.keys, jira.id)
     assert opened[1] == ACCEPTED
     page = await admin.send(page, "/token", token=ACCEPTED)
-    assert "The new token is in use, as Agent Jobs" in page.text
+    assert "The new token of Agent Jobs is in use" in page.text
     page = await admin.send(page, "/check")
-    assert "knows jira as Agent Jobs" in page.text
+    assert "as Agent Jobs" in page.text
 
 
 async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypatch):
@@ -121,7 +121,7 @@ async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypat
         await asyncio.Event().wait()
 
     monkeypatch.setattr(JiraDouble, "check", hangs)
-    monkeypatch.setattr(platform_access, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(platform_access, "MAX_SECONDS", 0.01)
     admin = dashboard.admin
     page = await admin.open(HERE)
     page = await admin.send(page, "/check")

@@ -69,7 +69,7 @@ async def test_a_form_acts_where_its_address_says_by_the_role_there(both):
     fields = [("csrf", page.form("/sign-out").value("csrf")), ("body", "Hello")]
     refused = await both.member.post(f"{OTHERS}/1/comments", fields)
     assert refused.status == 403
-    assert "yours in other is viewer" in refused.text
+    assert "your role in other is viewer" in refused.text
     await write(both.db, "UPDATE memberships SET role = 'member' WHERE role = 'viewer'")
     comments = "SELECT COUNT(*) AS n FROM pull_comments WHERE body = 'Hello'"
     assert (await both.db.fetch_one(comments))["n"] == 0

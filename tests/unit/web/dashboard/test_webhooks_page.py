@@ -66,7 +66,7 @@ async def test_an_endpoint_is_changed_disabled_enabled_and_removed(dashboard):
     assert "Saved." in page.text
     assert (await endpoint_of(dashboard)).events == ("job.completed", "job.failed")
     page = await admin.send(page, f"{place}/disable")
-    assert "Somebody disabled it by hand." in page.text
+    assert "Disabled by an admin." in page.text
     page = await admin.send(page, f"{place}/enable")
     assert (await endpoint_of(dashboard)).enabled
     page = await admin.send(page, f"{place}/remove")
@@ -94,7 +94,7 @@ async def test_a_new_secret_signs_beside_the_old_one_until_it_is_promoted(dashbo
     second = re.search(r"whsec_\S{44}", page.text)[0]
     assert second != first
     page = await admin.send(await admin.open(place), f"{place}/promote")
-    assert "signs alone from now on" in page.text
+    assert "is now the only one" in page.text
     page = await admin.send(await admin.open(place), f"{place}/rotate", overlap_hours="1000")
     assert page.status == 400
     assert "0 to 168" in page.text
@@ -118,7 +118,7 @@ async def test_an_endpoint_that_gave_up_is_told_on_every_page(dashboard):
     assert URL in (await dashboard.member.open("/account")).text
     assert URL not in (await dashboard.outsider.open("/account")).text
     page = await dashboard.member.open(f"/settings/webhooks/{endpoint.id}")
-    assert "sending was given up" in page.text
+    assert "All deliveries failed for several days" in page.text
 
 
 async def logged(dashboard, status="failed", **attempt):
@@ -199,12 +199,12 @@ async def test_one_and_all_failed_are_sent_again(dashboard):
     one, other = await logged(dashboard), await logged(dashboard)
     place = f"/settings/webhooks/delivery-log/{one}"
     page = await dashboard.member.send(await dashboard.member.open(place), f"{place}/redeliver")
-    assert "It is being sent again" in page.text
+    assert "Redelivery started" in page.text
     log = await dashboard.member.open("/settings/webhooks/delivery-log?status=failed")
     assert other in log.html
     assert one not in log.html
     page = await dashboard.member.send(log, "/redeliver-failed", days="7")
-    assert "1 failed deliveries are being sent again." in page.text
+    assert "Redelivering 1 failed deliveries." in page.text
     assert (await dashboard.outsider.open(place)).status == 404
 
 

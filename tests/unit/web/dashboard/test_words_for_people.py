@@ -137,12 +137,12 @@ async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(furnished
     await write(furnished.db, "UPDATE deliveries SET event = 'ping' WHERE id = :id", id=delivery)
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     page = await admin.post(f"{here}/{delivery}/redeliver", [("csrf", csrf)])
-    assert "A ping is not sent again" in page.text
+    assert "A ping cannot be redelivered" in page.text
     assert "agentjobs webhooks" not in page.text
 
 
 async def test_more_failed_deliveries_than_one_request_takes_on_are_told(furnished, monkeypatch):
-    module = "agentjobs.web.dashboard.settings.delivery_log._MOST_AT_ONCE"
+    module = "agentjobs.web.dashboard.settings.delivery_log._MAX_REDELIVERIES"
     monkeypatch.setattr(module, 2)
     await write(furnished.db, "UPDATE deliveries SET status = 'failed'")
     row = await furnished.db.fetch_one(
@@ -153,5 +153,5 @@ async def test_more_failed_deliveries_than_one_request_takes_on_are_told(furnish
     page = await furnished.member.send(page, "/redeliver-failed", days="7")
     left = row["n"] - 2
     assert left > 0
-    assert "2 failed deliveries are being sent again." in page.text
-    assert f"{left} are left: send the form again for them." in page.text
+    assert "Redelivering 2 failed deliveries." in page.text
+    assert f"{left} remain; submit the form again to redeliver them." in page.text

@@ -1,28 +1,28 @@
-"""The paper of a plot: its two sizes, axes, grid and the labels that fit; marks are put on it."""
+"""The SVG canvas of a plot: sizes, axes, grid and labels."""
 
 from collections.abc import Sequence
 from html import escape
 
 import msgspec
 
-from agentjobs.web.dashboard.plots.scale import Unit, short
+from agentjobs.web.dashboard.plots.scale import Unit, format_tick
 
 
 class Size(msgspec.Struct, frozen=True):
-    """One of the two drawings of a plot; the stylesheet shows the one that fits."""
+    """One of the two renderings of a plot; the stylesheet shows the one that fits."""
 
     name: str
     width: int
     height: int
     font: int
-    longest_label: int
+    max_label_length: int
 
 
 WIDE = Size("wide", 760, 220, 13, 16)
 NARROW = Size("narrow", 400, 200, 13, 10)
 
 _TOP = 10.0
-_CHARACTER = 0.62
+_CHARACTER_WIDTH = 0.62
 _LABEL_GAP = 8.0
 
 
@@ -35,7 +35,7 @@ class Canvas:
         self, size: Size, ticks: Sequence[float], unit: Unit, labels: Sequence[str]
     ) -> None:
         self.size = size
-        names = [short(tick, unit) for tick in ticks]
+        names = [format_tick(tick, unit) for tick in ticks]
         self.left = 10.0 + max(self._width(name) for name in names)
         self.right = size.width - 6.0
         self.bottom = size.height - size.font - 12.0
@@ -45,12 +45,12 @@ class Canvas:
         self._draw_grid(ticks, names)
         self._draw_labels(labels)
 
-    def middle(self, at: int) -> float:
-        return self.left + self.slot * (at + 0.5)
+    def x_of(self, index: int) -> float:
+        return self.left + self.slot * (index + 0.5)
 
-    def height_of(self, value: float) -> float:
-        part = min(1.0, value / self._highest)
-        return self.bottom - part * (self.bottom - _TOP)
+    def y_of(self, value: float) -> float:
+        fraction = min(1.0, value / self._highest)
+        return self.bottom - fraction * (self.bottom - _TOP)
 
     def add(self, svg: str) -> None:
         self._parts.append(svg)
@@ -58,11 +58,11 @@ class Canvas:
     def bar(
         self, css_class: str, left: float, width: float, span: tuple[float, float], title: str
     ) -> None:
-        """A value that is there is seen, however small."""
-        foot, top = self.height_of(span[0]), self.height_of(span[1])
-        top = min(top, foot - 1.5) if span[1] > span[0] else foot
-        height = max(0.0, foot - top - 0.5)
-        # Half a unit of ground between two marks tells them apart without their colours.
+        """Every value above zero gets a visible bar."""
+        bottom, top = self.y_of(span[0]), self.y_of(span[1])
+        top = min(top, bottom - 1.5) if span[1] > span[0] else bottom
+        height = max(0.0, bottom - top - 0.5)
+        # A gap of half a unit separates stacked bars without relying on colour.
         self.add(
             f'<rect class="mark {escape(css_class)}" x="{number(left)}" y="{number(top)}"'
             f' width="{number(max(1.0, width - 1.0))}" height="{number(height)}">'
@@ -84,7 +84,7 @@ class Canvas:
         )
 
     def _width(self, text: str) -> float:
-        return len(text) * self.size.font * _CHARACTER
+        return len(text) * self.size.font * _CHARACTER_WIDTH
 
     def _text(self, x: float, y: float, anchor: str, text: str) -> None:
         self.add(
@@ -94,7 +94,7 @@ class Canvas:
 
     def _draw_grid(self, ticks: Sequence[float], names: Sequence[str]) -> None:
         for tick, name in zip(ticks, names, strict=True):
-            y = self.height_of(tick)
+            y = self.y_of(tick)
             css_class = "grid" if tick else "axis"
             self.add(
                 f'<line class="{css_class}" x1="{number(self.left)}" y1="{number(y)}"'
@@ -103,18 +103,20 @@ class Canvas:
             self._text(self.left - 5, y + self.size.font * 0.35, "end", name)
 
     def _draw_labels(self, labels: Sequence[str]) -> None:
-        """As many as fit, at even distances, beginning with the first."""
-        most = self.size.longest_label
-        cut = [text if len(text) <= most else f"{text[: most - 1]}…" for text in labels]
-        widest = max((self._width(text) for text in cut), default=0.0)
-        every = 1
-        while self.slot * every < widest + _LABEL_GAP and every < len(cut):
-            every += 1
+        """As many labels as fit, evenly spaced, starting with the first."""
+        max_length = self.size.max_label_length
+        shortened = [
+            text if len(text) <= max_length else f"{text[: max_length - 1]}…" for text in labels
+        ]
+        widest = max((self._width(text) for text in shortened), default=0.0)
+        interval = 1
+        while self.slot * interval < widest + _LABEL_GAP and interval < len(shortened):
+            interval += 1
         edge, free_from = float(self.size.width), 0.0
-        for at in range(0, len(cut), every):
-            half = self._width(cut[at]) / 2
-            # A label at an end is moved inwards, and left out where it would meet another.
-            x = min(max(self.middle(at), half), edge - half)
+        for index in range(0, len(shortened), interval):
+            half = self._width(shortened[index]) / 2
+            # Labels at the edges move inwards; those that would overlap are left out.
+            x = min(max(self.x_of(index), half), edge - half)
             if x - half >= free_from:
-                self._text(x, self.size.height - 6.0, "middle", cut[at])
+                self._text(x, self.size.height - 6.0, "middle", shortened[index])
                 free_from = x + half + _LABEL_GAP / 2

@@ -1,7 +1,7 @@
-"""A node and its neighbours, drawn as SVG on the server: from the left to it, from it to the right.
+"""Draws a node and its neighbours as SVG: incoming edges on the left, outgoing on the right.
 
-Two drawings of the same: beside each other for a wide page, below each other for a narrow one; the
-stylesheet shows the one that fits. Knows nothing of what nodes stand for, and trusts no text.
+Returns a horizontal drawing for wide pages and a vertical one for narrow pages; the stylesheet
+shows the one that fits. Escapes all text.
 """
 
 import unicodedata
@@ -18,8 +18,8 @@ from agentjobs.web.dashboard.text.visible_text import visible
 Kind = Literal["plain", "external", "bad"]
 
 _FONT = 13
-# Of the fixed-width fonts of the stylesheet, generously.
-_CHARACTER = 7.9
+# Upper bound for the stylesheet's monospace fonts.
+_CHARACTER_WIDTH = 7.9
 _ROW, _PITCH, _PADDING = 30.0, 37.0, 10.0
 _HEAD = 8.0
 
@@ -29,8 +29,7 @@ _BETWEEN = 26.0
 
 
 class Node(msgspec.Struct, frozen=True):
-    """`href` is an address of ours that it leads to, empty for none; `note` is said of it beside
-    its name."""
+    """`href` is the page the node links to, or empty; `note` is added to its title."""
 
     name: str
     href: str = ""
@@ -39,7 +38,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """`more_left` and `more_right` count those that are not drawn; their addresses list them."""
+    """`more_left` and `more_right` count neighbours that are not drawn; the hrefs list them."""
 
     title: str
     centre: Node
@@ -52,20 +51,20 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def draw(picture: Picture) -> Markup:
-    drawn = _wide(picture) + _narrow(picture)
-    return Markup(drawn)  # noqa: S704 - every text went through `_escaped`
+    svg = _wide(picture) + _narrow(picture)
+    return Markup(svg)  # noqa: S704 - `_escape` escaped all text
 
 
-def shortened(text: str, most: int) -> str:
-    """Its two ends with an ellipsis between, if it is wider than `most` characters.
+def shorten(text: str, max_width: int) -> str:
+    """Replaces the middle with an ellipsis if the text is wider than `max_width` characters.
 
-    The end says more: a file's name, the last part of a package's.
+    Keeps more of the end, such as the name of a file.
     """
-    if sum(map(_width, text)) <= most:
+    if sum(map(_width, text)) <= max_width:
         return text
-    head, tail, left = "", "", most - 1
+    head, tail, left = "", "", max_width - 1
     while left > 0:
-        # Twice from the end for each from the beginning.
+        # Two characters from the end for each one from the start.
         take_head = len(head) * 2 < len(tail)
         letter = text[len(head)] if take_head else text[-len(tail) - 1]
         left -= _width(letter)
@@ -80,12 +79,12 @@ def _wide(picture: Picture) -> str:
     height = max(_height(column) for column in (left, right, [picture.centre]))
     middle, begin, end = height / 2, (_WIDE - _MIDDLE) / 2, (_WIDE + _MIDDLE) / 2
     edges, boxes = [], []
-    for node, y in _placed(left, height):
+    for node, y in _positions(left, height):
         edges.append(_curve(_SIDE, y + _ROW / 2, begin, middle))
         boxes.append(_box(node, 0, y, _SIDE))
     if left:
         edges.append(_arrow(begin, middle))
-    for node, y in _placed(right, height):
+    for node, y in _positions(right, height):
         edges.append(_curve(end, middle, _WIDE - _SIDE, y + _ROW / 2))
         edges.append(_arrow(_WIDE - _SIDE, y + _ROW / 2))
         boxes.append(_box(node, _WIDE - _SIDE, y, _SIDE))
@@ -93,21 +92,21 @@ def _wide(picture: Picture) -> str:
     return _svg("wide", picture.title, _WIDE, height, [*edges, *boxes, centre])
 
 
-def _placed(column: Sequence[Node], height: float) -> Iterator[tuple[Node, float]]:
+def _positions(column: Sequence[Node], height: float) -> Iterator[tuple[Node, float]]:
     top = (height - _height(column)) / 2
-    for at, node in enumerate(column):
-        yield node, top + at * _PITCH
+    for index, node in enumerate(column):
+        yield node, top + index * _PITCH
 
 
 def _narrow(picture: Picture) -> str:
-    """Those that lead to it above, where it leads below; lines run along the left edge."""
+    """Incoming neighbours above, outgoing below; edges run along the left side."""
     left, right = _columns(picture)
     width = _NARROW - _INDENT
     top = _height(left) + _BETWEEN if left else 0.0
     centre, below = top + _ROW / 2, top + _ROW + _BETWEEN
     height = below + _height(right) if right else top + _ROW
     edges, boxes = [], []
-    for node, y in _placed(left, _height(left)):
+    for node, y in _positions(left, _height(left)):
         edges.append(_line(f"M{number(_INDENT)} {number(y + _ROW / 2)}H{number(_BUS)}"))
         boxes.append(_box(node, _INDENT, y, width))
     if left:
@@ -115,7 +114,7 @@ def _narrow(picture: Picture) -> str:
             _line(f"M{number(_BUS)} {number(_ROW / 2)}V{number(centre)}H{number(_INDENT)}")
         )
         edges.append(_arrow(_INDENT, centre))
-    for node, y in _placed(right, _height(right)):
+    for node, y in _positions(right, _height(right)):
         tip = below + y + _ROW / 2
         edges.append(_line(f"M{number(_BUS)} {number(tip)}H{number(_INDENT)}"))
         edges.append(_arrow(_INDENT, tip))
@@ -147,26 +146,26 @@ def _height(column: Sequence[Node]) -> float:
 
 def _box(node: Node, x: float, y: float, width: float, *, is_centre: bool = False) -> str:
     name = visible(node.name).replace("\n", " ")
-    label = shortened(name, int((width - 2 * _PADDING) / _CHARACTER))
+    label = shorten(name, int((width - 2 * _PADDING) / _CHARACTER_WIDTH))
     title = f"{name}, {visible(node.note)}" if node.note else name
     css_class = "node centre" if is_centre else "node"
     if node.kind != "plain":
         css_class += f" {node.kind}"
-    # One unit of room around: a line is drawn half outside of its shape.
+    # One unit of padding: half of an outline lies outside of its shape.
     inside = (
-        f"<title>{_escaped(title)}</title>"
+        f"<title>{_escape(title)}</title>"
         f'<rect x="{number(x + 1)}" y="{number(y + 1)}" width="{number(width - 2)}"'
         f' height="{number(_ROW - 2)}" rx="6"/>'
         f'<text x="{number(x + _PADDING)}" y="{number(y + _ROW / 2 + _FONT * 0.35)}"'
-        f' font-size="{_FONT}">{_escaped(label)}</text>'
+        f' font-size="{_FONT}">{_escape(label)}</text>'
     )
     if node.href and not is_centre:
-        return f'<a class="{css_class}" href="{_escaped(node.href)}">{inside}</a>'
+        return f'<a class="{css_class}" href="{_escape(node.href)}">{inside}</a>'
     return f'<g class="{css_class}">{inside}</g>'
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
-    """CommitRange level, so that its arrow points to the right."""
+    """Ends horizontally, so that the arrow head points to the right."""
     bend = (x1 + x2) / 2
     return _line(
         f"M{number(x1)} {number(y1)}C{number(bend)} {number(y1)} {number(bend)} {number(y2)}"
@@ -186,14 +185,14 @@ def _arrow(x: float, y: float) -> str:
 
 
 def _svg(name: str, title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    # A group, not an image: what is inside can be reached.
+    # role="group" keeps the links inside accessible; role="img" would not.
     return (
         f'<svg class="graph graph-{name}" viewBox="0 0 {number(width)} {number(height)}"'
-        f' role="group" aria-label="{_escaped(visible(title))}">{"".join(parts)}</svg>'
+        f' role="group" aria-label="{_escape(visible(title))}">{"".join(parts)}</svg>'
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(text, quote=True)
 
 

@@ -1,7 +1,6 @@
-"""Plots drawn as SVG on the server: bars, stacked bars and lines; no script, no style.
+"""Draws bar, stacked bar and line plots as SVG, without scripts or inline styles.
 
-Owns where marks and labels are; their colours are classes of plots.css. Knows nothing of what is
-counted. Values are not negative: less than nothing is drawn as nothing.
+Colours are classes of plots.css. Negative values are drawn as zero.
 """
 
 import math
@@ -12,7 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.web.dashboard.plots.canvas import NARROW, WIDE, Canvas, Size, number
-from agentjobs.web.dashboard.plots.scale import Unit, ticks, written
+from agentjobs.web.dashboard.plots.scale import Unit, format_value, ticks
 from agentjobs.web.dashboard.text.visible_text import visible
 
 
@@ -25,7 +24,7 @@ class PlotSeries(msgspec.Struct, frozen=True):
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """`labels` name the places along the bottom, such as days, and are as many as the values."""
+    """`labels` name the positions on the x axis, such as days; one for each value."""
 
     title: str
     labels: tuple[str, ...]
@@ -35,7 +34,7 @@ class Plot(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """What the macro `figure` of plot.html shows; `svg` is empty when there is nothing to draw."""
+    """Input of the macro `figure` in plot.html; `svg` is empty if there is nothing to draw."""
 
     title: str
     svg: Markup
@@ -44,17 +43,17 @@ class Drawing(msgspec.Struct, frozen=True):
     empty: str
 
 
-_WIDEST_BAR = 36.0
+_MAX_BAR_WIDTH = 36.0
 _Marks = Callable[[Canvas, Plot], None]
 
 
 def bars(plot: Plot) -> Drawing:
-    """Beside each other, a group for each label."""
+    """One group of adjacent bars for each label."""
     return _drawing(plot, _highest(plot), _draw_bars)
 
 
 def stacked_bars(plot: Plot) -> Drawing:
-    """On top of each other: the height is their sum."""
+    """One bar for each label, stacked from all series."""
     return _drawing(plot, max(_sums(plot), default=0.0), _draw_stacks)
 
 
@@ -64,16 +63,16 @@ def lines(plot: Plot) -> Drawing:
 
 
 def _drawing(plot: Plot, highest: float, draw: _Marks) -> Drawing:
-    plot = _cleaned(plot)
+    plot = _normalize(plot)
     known = [value for series in plot.series for value in series.values if value is not None]
     svg = "".join(_svg(plot, highest, draw, size) for size in (WIDE, NARROW)) if known else ""
     return Drawing(
         title=plot.title,
-        svg=Markup(svg),  # noqa: S704 - made by the canvas, which escapes
+        svg=Markup(svg),  # noqa: S704 - the canvas escapes all text
         legend=tuple((series.name, series.css_class) for series in plot.series),
         rows=tuple(
-            (label, tuple(written(series.values[at], plot.unit) for series in plot.series))
-            for at, label in enumerate(plot.labels)
+            (label, tuple(format_value(series.values[index], plot.unit) for series in plot.series))
+            for index, label in enumerate(plot.labels)
         ),
         empty=plot.empty,
     )
@@ -85,14 +84,16 @@ def _svg(plot: Plot, highest: float, draw: _Marks, size: Size) -> str:
     return canvas.svg(f"{plot.title}: {_summary(plot)}")
 
 
-def _cleaned(plot: Plot) -> Plot:
-    """As many values as labels, every one of them a number that can be drawn, or None."""
+def _normalize(plot: Plot) -> Plot:
+    """Pads or cuts each series to the labels and replaces values that cannot be drawn."""
     width = len(plot.labels)
     series = tuple(
         PlotSeries(
             visible(each.name),
             each.css_class,
-            tuple(map(_drawable, (*each.values[:width], *[None] * (width - len(each.values))))),
+            tuple(
+                map(_normalize_value, (*each.values[:width], *[None] * (width - len(each.values))))
+            ),
         )
         for each in plot.series
     )
@@ -100,89 +101,93 @@ def _cleaned(plot: Plot) -> Plot:
     return Plot(visible(plot.title), labels, series, plot.unit, plot.empty)
 
 
-def _drawable(value: float | None) -> float | None:
+def _normalize_value(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else max(0.0, float(value))
 
 
 def _highest(plot: Plot) -> float:
-    values = (value for series in _cleaned(plot).series for value in series.values)
+    values = (value for series in _normalize(plot).series for value in series.values)
     return max((value for value in values if value is not None), default=0.0)
 
 
 def _sums(plot: Plot) -> list[float]:
-    columns = zip(*(series.values for series in _cleaned(plot).series), strict=True)
-    # Two that can be drawn may have a sum that cannot.
+    columns = zip(*(series.values for series in _normalize(plot).series), strict=True)
+    # The sum of two finite values may be infinite.
     return [min(sum(value or 0.0 for value in column), 1e300) for column in columns]
 
 
 def _summary(plot: Plot) -> str:
-    """What a reader who sees no picture gets first; all numbers are in the table beside it."""
-    said = []
+    """The text alternative; a table next to the plot has all values."""
+    summaries = []
     for series in plot.series:
-        known = [(value, at) for at, value in enumerate(series.values) if value is not None]
+        known = [(value, index) for index, value in enumerate(series.values) if value is not None]
         if known:
-            value, at = max(known)
-            highest = f"highest {written(value, plot.unit)} ({plot.labels[at]})"
-            said.append(f"{series.name} {highest}, last {written(known[-1][0], plot.unit)}")
-    return "; ".join(said) + "."
+            value, index = max(known)
+            highest = f"highest {format_value(value, plot.unit)} ({plot.labels[index]})"
+            summaries.append(
+                f"{series.name} {highest}, last {format_value(known[-1][0], plot.unit)}"
+            )
+    return "; ".join(summaries) + "."
 
 
-def _title(plot: Plot, series: PlotSeries, at: int) -> str:
-    return f"{plot.labels[at]}, {series.name}: {written(series.values[at], plot.unit)}"
+def _title(plot: Plot, series: PlotSeries, index: int) -> str:
+    return f"{plot.labels[index]}, {series.name}: {format_value(series.values[index], plot.unit)}"
 
 
 def _draw_bars(canvas: Canvas, plot: Plot) -> None:
-    width = min(_WIDEST_BAR, canvas.slot * 0.8 / max(1, len(plot.series)))
-    for at in range(len(plot.labels)):
-        left = canvas.middle(at) - width * len(plot.series) / 2
-        for place, series in enumerate(plot.series):
-            value = series.values[at]
+    width = min(_MAX_BAR_WIDTH, canvas.slot * 0.8 / max(1, len(plot.series)))
+    for index in range(len(plot.labels)):
+        left = canvas.x_of(index) - width * len(plot.series) / 2
+        for point, series in enumerate(plot.series):
+            value = series.values[index]
             if value is not None:
-                title = _title(plot, series, at)
-                canvas.bar(series.css_class, left + place * width, width, (0.0, value), title)
+                title = _title(plot, series, index)
+                canvas.bar(series.css_class, left + point * width, width, (0.0, value), title)
 
 
 def _draw_stacks(canvas: Canvas, plot: Plot) -> None:
-    width = min(_WIDEST_BAR, canvas.slot * 0.7)
-    for at in range(len(plot.labels)):
-        below = 0.0
+    width = min(_MAX_BAR_WIDTH, canvas.slot * 0.7)
+    for index in range(len(plot.labels)):
+        bottom = 0.0
         for series in plot.series:
-            value = series.values[at]
+            value = series.values[index]
             if value:
-                span = (below, below + value)
-                left = canvas.middle(at) - width / 2
-                canvas.bar(series.css_class, left, width, span, _title(plot, series, at))
-                below += value
+                span = (bottom, bottom + value)
+                left = canvas.x_of(index) - width / 2
+                canvas.bar(series.css_class, left, width, span, _title(plot, series, index))
+                bottom += value
 
 
 def _draw_lines(canvas: Canvas, plot: Plot) -> None:
     for series in plot.series:
-        places = [
-            None if value is None else (canvas.middle(at), canvas.height_of(value))
-            for at, value in enumerate(series.values)
+        points = [
+            None if value is None else (canvas.x_of(index), canvas.y_of(value))
+            for index, value in enumerate(series.values)
         ]
         canvas.add(f'<g class="{escape(series.css_class)}">')
-        for run in _runs(places):
-            canvas.add(_line(run))
-        for at, place in enumerate(places):
-            if place is not None:
-                canvas.dot(*place, _title(plot, series, at))
+        for segment in _segments(points):
+            canvas.add(_line(segment))
+        for index, point in enumerate(points):
+            if point is not None:
+                canvas.dot(*point, _title(plot, series, index))
         canvas.add("</g>")
 
 
-def _runs(places: Sequence[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
-    """The stretches between the gaps."""
-    runs: list[list[tuple[float, float]]] = [[]]
-    for place in places:
-        if place is not None:
-            runs[-1].append(place)
-        elif runs[-1]:
-            runs.append([])
-    return [run for run in runs if run]
+def _segments(points: Sequence[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
+    """The segments between gaps."""
+    segments: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if point is not None:
+            segments[-1].append(point)
+        elif segments[-1]:
+            segments.append([])
+    return [segment for segment in segments if segment]
 
 
-def _line(run: Sequence[tuple[float, float]]) -> str:
-    if len(run) == 1:
-        return f'<circle class="dot" cx="{number(run[0][0])}" cy="{number(run[0][1])}" r="2"/>'
-    points = " ".join(f"{number(x)},{number(y)}" for x, y in run)
+def _line(segment: Sequence[tuple[float, float]]) -> str:
+    if len(segment) == 1:
+        return (
+            f'<circle class="dot" cx="{number(segment[0][0])}" cy="{number(segment[0][1])}" r="2"/>'
+        )
+    points = " ".join(f"{number(x)},{number(y)}" for x, y in segment)
     return f'<polyline class="curve" points="{points}"/>'

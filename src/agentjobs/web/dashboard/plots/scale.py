@@ -1,4 +1,4 @@
-"""Numbers for the axis of a plot: where its ticks are, and how a value is written."""
+"""Axis ticks of plots, and formatting of values."""
 
 import math
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 Unit = Literal["count", "ms", "usd"]
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
-# People count time in these, not in powers of ten.
+# Round durations, instead of powers of ten.
 _TIME_STEPS = tuple(
     unit * step
     for unit, steps in (
@@ -20,25 +20,25 @@ _TIME_STEPS = tuple(
 _LARGE = ((1e15, "e"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
-def ticks(highest: float, unit: Unit, wanted: int = 4) -> list[float]:
-    """From 0 to the first one that is not below `highest`, at round numbers."""
-    step = _step(highest / wanted, unit) if highest > 0 else 1.0
+def ticks(highest: float, unit: Unit, max_ticks: int = 4) -> list[float]:
+    """Round numbers from 0 to the first one at or above `highest`."""
+    step = _step(highest / max_ticks, unit) if highest > 0 else 1.0
     count = max(1, math.ceil(round(highest / step, 9)))
     return [step * at for at in range(count + 1)]
 
 
-def _step(least: float, unit: Unit) -> float:
-    if unit == "ms" and _SECOND / 2 < least <= _TIME_STEPS[-1]:
-        return float(next(step for step in _TIME_STEPS if step >= least))
+def _step(min_step: float, unit: Unit) -> float:
+    if unit == "ms" and _SECOND / 2 < min_step <= _TIME_STEPS[-1]:
+        return float(next(step for step in _TIME_STEPS if step >= min_step))
     if unit == "count":
-        least = max(least, 1.0)
-    # Not below what a number can still be divided into.
-    power = 10.0 ** math.floor(math.log10(max(least, 1e-300)))
-    return next(power * step for step in (1, 2, 5, 10) if power * step >= least * 0.999_999)
+        min_step = max(min_step, 1.0)
+    # Avoids underflow.
+    power = 10.0 ** math.floor(math.log10(max(min_step, 1e-300)))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= min_step * 0.999_999)
 
 
-def written(value: float | None, unit: Unit) -> str:
-    """As exactly as people read it, for a table or a title."""
+def format_value(value: float | None, unit: Unit) -> str:
+    """A value for a table or a title."""
     if value is None:
         return "none"
     if unit == "ms":
@@ -48,8 +48,8 @@ def written(value: float | None, unit: Unit) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and value < 1e15 else f"{value:,.3g}"
 
 
-def short(value: float, unit: Unit) -> str:
-    """For an axis, where there is little room."""
+def format_tick(value: float, unit: Unit) -> str:
+    """A short form for an axis."""
     if unit == "ms" and value:
         return _duration(value)
     sign = "$" if unit == "usd" else ""
@@ -69,6 +69,6 @@ def _duration(value: float) -> str:
     for size, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (_SECOND, "s")):
         if value >= size:
             number = value / size
-            # `3 d` and `1.5 min`; beyond what anybody waits for, what a computer writes.
+            # `3 d` and `1.5 min`; scientific notation for absurdly long durations.
             return f"{number:.3g} {letter}" if number < 1e4 else f"{number:.0e} {letter}"
     return "0"

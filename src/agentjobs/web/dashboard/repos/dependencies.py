@@ -13,7 +13,7 @@ from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
+from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
 
 _PER_PAGE = 100
 _KINDS = {"direct": True, "transitive": False}
@@ -65,7 +65,7 @@ async def show(request: PageRequest) -> Response:
         repo=repo,
         query=query,
         counts=counts,
-        is_looked_for=await is_looked_for(request),
+        is_looked_for=await has_advisories(request),
         lines=[_line(dependency, known.get(dependency.position, []), here) for dependency in shown],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "transitive")],

@@ -24,7 +24,7 @@ from agentjobs.web.dashboard.repos.language_bar import language_bar
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, NoSuchRepository, require_repo
 from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.feed_state import is_looked_for
+from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
 from agentjobs.workspace.rules import PROTECTED_FILES, PROTECTED_PATTERNS
 
 _SHOWN = 5
@@ -106,7 +106,7 @@ async def _index_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
         "languages": language_bar(summary.languages),
         "warnings": summary.warnings,
         "dependencies": await count_dependencies(request.db, repo.id),
-        "is_looked_for": await is_looked_for(request),
+        "is_looked_for": await has_advisories(request),
         "severities": await count_by_severity(request.db, request.organization_id, repo_id=repo.id),
     }
 

@@ -1,4 +1,4 @@
-"""Lines by language as one bar, drawn on the server, and the rows that say the same."""
+"""Lines by language, as an SVG bar and as table rows."""
 
 from collections.abc import Sequence
 from html import escape
@@ -9,7 +9,7 @@ from markupsafe import Markup
 from agentjobs.inventory.model import LanguageLines
 from agentjobs.web.dashboard.plots.canvas import number
 
-_SHOWN = 6
+_MAX_LANGUAGES = 6
 _WIDTH, _HEIGHT, _GAP = 600.0, 12.0, 1.5
 _OTHERS = "s-quiet"
 
@@ -29,26 +29,28 @@ class LanguageBar(msgspec.Struct, frozen=True):
 
 
 def language_bar(languages: Sequence[LanguageLines]) -> LanguageBar | None:
-    """The most lines first, the smaller ones together; None where there are no lines."""
-    ordered = sorted(languages, key=lambda one: (-one.lines, one.language))
-    total = sum(one.lines for one in ordered)
+    """Largest languages first, small ones combined; None if there are no lines."""
+    ordered = sorted(languages, key=lambda language: (-language.lines, language.language))
+    total = sum(language.lines for language in ordered)
     if total <= 0:
         return None
-    first, others = ordered[:_SHOWN], ordered[_SHOWN:]
+    first, others = ordered[:_MAX_LANGUAGES], ordered[_MAX_LANGUAGES:]
     rows = [
-        LanguageShare(one.language, one.lines, one.files, one.lines / total, f"s-{at}")
-        for at, one in enumerate(first, 1)
+        LanguageShare(
+            language.language, language.lines, language.files, language.lines / total, f"s-{index}"
+        )
+        for index, language in enumerate(first, 1)
     ]
     if others:
-        lines = sum(one.lines for one in others)
-        files = sum(one.files for one in others)
+        lines = sum(language.lines for language in others)
+        files = sum(language.files for language in others)
         name = f"{len(others)} others" if len(others) > 1 else others[0].language
         rows.append(LanguageShare(name, lines, files, lines / total, _OTHERS))
     return LanguageBar(Markup(_svg(rows)), tuple(rows), total)  # noqa: S704 - made of numbers and classes
 
 
 def _svg(rows: Sequence[LanguageShare]) -> str:
-    # Hidden from screen readers: the table below says it better.
+    # Hidden from screen readers, which get the table below.
     parts, x = [], 0.0
     for row in rows:
         width = row.share * _WIDTH

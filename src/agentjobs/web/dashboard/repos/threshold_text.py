@@ -1,14 +1,14 @@
-"""From which severity on a vulnerability starts a job: the choices of a form, and who chose."""
+"""Options of the severity threshold for automatic jobs."""
 
 from agentjobs.repos.thresholds import INHERIT, Thresholds
 
 OFF = "none"
 _LEVELS = {
-    OFF: "Nothing",
-    "low": "Low ones and worse",
-    "medium": "Medium ones and worse",
-    "high": "High ones and worse",
-    "critical": "Critical ones only",
+    OFF: "Off",
+    "low": "Low or higher",
+    "medium": "Medium or higher",
+    "high": "High or higher",
+    "critical": "Critical only",
 }
 
 Options = list[tuple[str, str]]
@@ -19,9 +19,9 @@ def organization_options() -> Options:
 
 
 def repo_options(thresholds: Thresholds) -> Options:
-    inherited = words_of(thresholds.organization).lower()
-    return [(INHERIT, f"As the organization says: {inherited}"), *_LEVELS.items()]
+    inherited = _level_text(thresholds.organization).lower()
+    return [(INHERIT, f"Organization default: {inherited}"), *_LEVELS.items()]
 
 
-def words_of(level: str | None) -> str:
+def _level_text(level: str | None) -> str:
     return _LEVELS.get(level or OFF, level or OFF)

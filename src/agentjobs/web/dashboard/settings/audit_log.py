@@ -13,9 +13,9 @@ from agentjobs.web.dashboard.settings.audit_csv import MOST_ROWS, csv_of
 from agentjobs.web.dashboard.settings.audit_query import AuditQuery, filter_of, read_query
 from agentjobs.web.dashboard.settings.audit_text import (
     GROUPS,
-    action_words,
-    actor_words,
-    detail_words,
+    describe_action,
+    describe_actor,
+    describe_details,
 )
 
 _PATH = "/settings/audit-log"
@@ -84,16 +84,16 @@ def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
     """With the one in the address, should it be none of them."""
     known = [("", "Everything", ""), *((group, words, "") for group, words in GROUPS.items())]
     if query.action and query.action not in GROUPS:
-        known.append((query.action, action_words(query.action), ""))
+        known.append((query.action, describe_action(query.action), ""))
     return known
 
 
 def _line(record: AuditRecord) -> _Line:
     return _Line(
         record,
-        actor_words(record.actor_kind),
-        action_words(record.action),
-        detail_words(record.details),
+        describe_actor(record.actor_kind),
+        describe_action(record.action),
+        describe_details(record.details),
         _all_of(record).address(),
     )
 

@@ -1,4 +1,4 @@
-"""What the audit log's actions are called in plain words. Pure: text in, text out."""
+"""Descriptions of audit log actions, actors and details. Pure functions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,18 +11,18 @@ ACTIONS: Mapping[str, str] = {
     "budget.changed": "changed the budgets",
     "forge.connected": "connected a platform",
     "forge.credential_replaced": "replaced the credential of a platform",
-    "forge.hook_secret_rotated": "gave a platform's webhooks a new secret",
+    "forge.hook_secret_rotated": "rotated the webhook secret of a platform",
     "forge.removed": "removed a platform",
     "invitation.accepted": "accepted an invitation",
-    "invitation.created": "invited somebody",
-    "invitation.revoked": "took an invitation back",
+    "invitation.created": "sent an invitation",
+    "invitation.revoked": "revoked an invitation",
     "job.cancelled": "cancelled a job",
     "job.created": "created a job",
     "member.added": "added a member",
     "member.removed": "removed a member",
     "member.role_changed": "changed a member's role",
     "member.signed_out": "signed a member out",
-    "organization.auto_trigger_set": "set when vulnerabilities start jobs",
+    "organization.auto_trigger_set": "set the severity threshold for automatic jobs",
     "organization.created": "created the organization",
     "password.changed": "changed a password",
     "plan.changed": "changed the plan",
@@ -30,12 +30,12 @@ ACTIONS: Mapping[str, str] = {
     "pull.commented": "commented on a pull request",
     "pull.merged": "merged a pull request",
     "pull.ready": "marked a pull request as ready",
-    "repo.auto_trigger_set": "set when vulnerabilities of a repository start jobs",
+    "repo.auto_trigger_set": "set a repository's severity threshold for automatic jobs",
     "repo.connected": "connected a repository",
     "repo.disconnected": "disconnected a repository",
-    "repo.path_lifted": "lifted the protection of a path",
-    "repo.path_protected": "protected a path again",
-    "repo.renamed": "followed a repository to its new name",
+    "repo.path_lifted": "removed the protection of a path",
+    "repo.path_protected": "restored the protection of a path",
+    "repo.renamed": "renamed a repository",
     "secret.removed": "removed a secret",
     "secret.set": "set a secret",
     "sessions.ended": "ended sessions",
@@ -52,14 +52,14 @@ ACTIONS: Mapping[str, str] = {
     "webhook.changed": "changed a webhook",
     "webhook.disabled": "disabled a webhook",
     "webhook.enabled": "enabled a webhook",
-    "webhook.redelivered": "sent deliveries again",
+    "webhook.redelivered": "redelivered deliveries",
     "webhook.removed": "removed a webhook",
-    "webhook.secret_promoted": "put a webhook's new secret into use",
-    "webhook.secret_rotated": "gave a webhook a new secret",
+    "webhook.secret_promoted": "promoted a webhook's new secret",
+    "webhook.secret_rotated": "rotated a webhook's secret",
     "webhook.tested": "tested a webhook",
 }
 
-# By the first word of an action, as the filter names it.
+# Labels of the filter, by the part of the action before the dot.
 GROUPS: Mapping[str, str] = {
     "api_key": "API keys",
     "budget": "Budgets",
@@ -80,27 +80,27 @@ GROUPS: Mapping[str, str] = {
 }
 
 _ACTORS: Mapping[str, str] = {
-    "user": "person",
+    "user": "user",
     "key": "API key",
-    "operator": "operator, on the command line",
-    "service": "the service itself",
+    "operator": "operator (command line)",
+    "service": "service",
 }
 
 
-def action_words(action: str) -> str:
-    """As it is, where nobody gave it words."""
+def describe_action(action: str) -> str:
+    """The action itself if it has no description."""
     return ACTIONS.get(action, action)
 
 
-def actor_words(kind: str) -> str:
+def describe_actor(kind: str) -> str:
     return _ACTORS.get(kind, kind)
 
 
-def detail_words(details: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), _value_words(value)) for name, value in details.items()]
+def describe_details(details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _format_value(value)) for name, value in details.items()]
 
 
-def _value_words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
@@ -108,5 +108,5 @@ def _value_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(_value_words, value)) or "none"
+        return ", ".join(map(_format_value, value)) or "none"
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""Settings, budgets: what may be spent on models, what was spent, and what is left of today."""
+"""Settings > Budgets: limits on model cost, and what was spent."""
 
 import msgspec
 from starlette.responses import Response
@@ -26,14 +26,14 @@ _DAYS = 30
 
 
 class _Typed(msgspec.Struct, frozen=True):
-    """US dollars as they stand in the form; empty: no limit."""
+    """Amounts as typed, in US dollars; empty means no limit."""
 
     daily: str
     job: str
 
 
 class _Today(msgspec.Struct, frozen=True):
-    """`share` is the part of the day's budget that is used, at most 1; None without a budget."""
+    """`share` is the used part of today's budget, at most 1; None without a budget."""
 
     spent_nanousd: int
     left_nanousd: int | None
@@ -59,7 +59,7 @@ async def change(request: PageRequest) -> Response:
         budget = await find_budget(request.db, request.organization_id)
         return await _page(request, budget, typed, problem=problem)
     return request.redirect(
-        _PATH, banner="The budgets are saved. Jobs that start now keep to them."
+        _PATH, banner="Budgets saved. They apply to jobs that start from now on."
     )
 
 
@@ -76,7 +76,7 @@ async def _page(
     days = await list_daily_spending(
         request.db, request.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
     )
-    dated = [_dated(day) for day in days]
+    dated_costs = [_with_date(day) for day in days]
     return await request.render(
         "settings/budgets.html",
         problem=problem,
@@ -84,8 +84,8 @@ async def _page(
         typed=typed,
         today=today_of(budget, days[-1].nanousd),
         total_nanousd=sum(day.nanousd for day in days),
-        spent_days=[(day, nanousd) for day, nanousd in reversed(dated) if nanousd],
-        drawing=bars(_plot(dated)),
+        spent_days=[(day, nanousd) for day, nanousd in reversed(dated_costs) if nanousd],
+        drawing=bars(_plot(dated_costs)),
     )
 
 
@@ -98,14 +98,14 @@ def _limit(form: Form, name: str, label: str) -> str:
     except Problem as problem:
         raise Problem(
             problem.code,
-            f"{label}: {text!r} is no amount of US dollars. Write it like 5 or 0.25, above 0, "
-            "or leave it empty for no limit.",
+            f"{label}: {text!r} is not a valid amount. Enter US dollars above 0, such as 5 or "
+            "0.25, or leave the field empty for no limit.",
         ) from None
     return text
 
 
-def _dated(day: DailySpending) -> tuple[str, int]:
-    """With the date as in 2026-01-31, which no time zone moves."""
+def _with_date(day: DailySpending) -> tuple[str, int]:
+    """The day as a UTC date such as 2026-01-31."""
     return iso_utc(day.day * DAY_MS)[:10], day.nanousd
 
 

@@ -1,4 +1,4 @@
-"""Settings > Webhooks > Delivery log: what was sent and what came back; sending it again."""
+"""Settings > Webhooks > Delivery log: deliveries, their attempts, and redelivery."""
 
 import re
 from typing import Any
@@ -22,13 +22,13 @@ from agentjobs.webhooks.log import (
 )
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 
-HERE = "/settings/webhooks/delivery-log"
+PATH = "/settings/webhooks/delivery-log"
 
 _PER_PAGE = 50
-# What one request may take on.
-_MOST_AT_ONCE = 10_000
+# Limit per request.
+_MAX_REDELIVERIES = 10_000
 _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 days"}
-_NOT_FOUND = "There is no such delivery in the log; it may be older than what is kept."
+_NOT_FOUND = "There is no such delivery in the log. It may have expired."
 _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
@@ -62,32 +62,34 @@ async def show_one(request: PageRequest) -> Response:
     return await _detail_page(request, _delivery_id(request))
 
 
-async def again(request: PageRequest) -> Response:
+async def redeliver_one(request: PageRequest) -> Response:
     delivery_id = _delivery_id(request)
     owner = await find_organization(request.db, request.organization)
     try:
         await redeliver(request.db, owner, delivery_id)
     except Problem as problem:
-        return await _detail_page(request, delivery_id, _in_plain_words(problem))
-    banner = "It is being sent again, with the same webhook-id."
-    return request.redirect(f"{HERE}/{delivery_id}", banner=banner)
+        return await _detail_page(request, delivery_id, _for_page(problem))
+    banner = "Redelivery started, with the same webhook-id."
+    return request.redirect(f"{PATH}/{delivery_id}", banner=banner)
 
 
-async def all_failed_again(request: PageRequest) -> Response:
+async def redeliver_all_failed(request: PageRequest) -> Response:
     days = request.form.text("days")
     if days not in _SPANS:
-        raise Problem("invalid_number", "Choose how far back to go, and send the form again.")
+        raise Problem("invalid_number", "Choose a period and submit the form again.")
     since = now_ms() - int(days) * DAY_MS
     endpoint_id = request.form.optional("endpoint")
-    done = await redeliver_failed(
-        request.db, request.organization_id, since, endpoint_id, most=_MOST_AT_ONCE
+    result = await redeliver_failed(
+        request.db, request.organization_id, since, endpoint_id, most=_MAX_REDELIVERIES
     )
-    banner = f"{done.count:,} failed deliveries are being sent again."
-    if done.skipped:
-        banner += f" {done.skipped:,} were left alone: their endpoints are disabled or removed."
-    if done.left:
-        banner += f" {done.left:,} are left: send the form again for them."
-    return request.redirect(HERE, banner=banner)
+    banner = f"Redelivering {result.count:,} failed deliveries."
+    if result.skipped:
+        banner += (
+            f" {result.skipped:,} were skipped because their endpoints are disabled or removed."
+        )
+    if result.left:
+        banner += f" {result.left:,} remain; submit the form again to redeliver them."
+    return request.redirect(PATH, banner=banner)
 
 
 async def _detail_page(
@@ -96,9 +98,9 @@ async def _detail_page(
     owner = await find_organization(request.db, request.organization)
     try:
         detail = await get_delivery(request.db, owner, delivery_id)
-    except Problem as refused:
-        raise _in_plain_words(refused) from None
-    return await request.render("settings/delivery.html", problem=problem, **_shown(detail))
+    except Problem as error:
+        raise _for_page(error) from None
+    return await request.render("settings/delivery.html", problem=problem, **_detail_values(detail))
 
 
 def _filter(request: PageRequest) -> DeliveryFilter:
@@ -119,17 +121,17 @@ def _delivery_id(request: PageRequest) -> str:
     return delivery_id
 
 
-def _in_plain_words(problem: Problem) -> Problem:
-    words = {
+def _for_page(problem: Problem) -> Problem:
+    messages = {
         "delivery_not_found": _NOT_FOUND,
-        "ping_not_redelivered": "A ping is not sent again; its endpoint's page sends a new one.",
-        "endpoint_disabled": "Its endpoint is disabled: enable it first, then send this again.",
-        "endpoint_removed": "Its endpoint was removed, so there is nowhere to send this.",
+        "ping_not_redelivered": "A ping cannot be redelivered; send a new one instead.",
+        "endpoint_disabled": "The endpoint is disabled. Enable it first, then redeliver.",
+        "endpoint_removed": "The endpoint was removed, so this cannot be redelivered.",
     }
-    return Problem(problem.code, words.get(problem.code, problem.message))
+    return Problem(problem.code, messages.get(problem.code, problem.message))
 
 
-def _shown(detail: DeliveryDetail) -> dict[str, Any]:
+def _detail_values(detail: DeliveryDetail) -> dict[str, Any]:
     return {
         "delivery": detail.delivery,
         "body": detail.body.decode("utf-8", "replace"),
@@ -140,14 +142,14 @@ def _shown(detail: DeliveryDetail) -> dict[str, Any]:
     }
 
 
-def _address(request: PageRequest, kept: dict[str, str], **more: str) -> str:
-    query = {name: value for name, value in {**kept, **more}.items() if value}
-    return f"{prefix_of(request.settings)}{HERE}?{urlencode(query)}"
+def _address(request: PageRequest, kept: dict[str, str], **changes: str) -> str:
+    query = {name: value for name, value in {**kept, **changes}.items() if value}
+    return f"{prefix_of(request.settings)}{PATH}?{urlencode(query)}"
 
 
 ROUTES: Routes = [
-    PageRoute("GET", HERE, "member", show_list),
-    PageRoute("POST", f"{HERE}/redeliver-failed", "member", all_failed_again),
-    PageRoute("GET", f"{HERE}/{{id}}", "member", show_one),
-    PageRoute("POST", f"{HERE}/{{id}}/redeliver", "member", again),
+    PageRoute("GET", PATH, "member", show_list),
+    PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
+    PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
+    PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one),
 ]

@@ -1,6 +1,7 @@
-"""Settings > Platforms > one of them: how it stands, and its secrets, which come in and never out.
+"""Settings > Platforms > one connection: its state, credential and webhook secret.
 
-But for the secret of its webhooks: shown once, on the answer to the form that made it.
+Credentials are never shown. The webhook secret is shown once, in response to the form that
+creates it.
 """
 
 from starlette.responses import Response
@@ -20,71 +21,77 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import (
     PLATFORMS,
-    for_people,
+    for_page,
     hook_address,
     not_found,
 )
-from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
+from agentjobs.web.dashboard.settings.platform_access import (
+    page_retry_budget,
+    page_timeout,
+    platforms_of,
+)
 
-HERE = "/settings/forges"
+PATH = "/settings/forges"
 
 
 async def show(request: PageRequest) -> Response:
-    return await detail_page(request, await connection_of(request))
+    return await detail_page(request, await require_connection(request))
 
 
 async def check(request: PageRequest) -> Response:
-    connection = await connection_of(request)
+    connection = await require_connection(request)
     try:
-        account = await _asked(request, connection)
+        account = await _check(request, connection)
     except Problem as problem:
-        # What was found out stands with the connection now.
-        return await detail_page(request, await connection_of(request), problem=for_people(problem))
-    return await detail_page(request, await connection_of(request), account=account)
+        # Read again, because the check stores its result.
+        return await detail_page(
+            request, await require_connection(request), problem=for_page(problem)
+        )
+    return await detail_page(request, await require_connection(request), account=account)
 
 
 async def replace(request: PageRequest) -> Response:
-    connection = await connection_of(request)
+    connection = await require_connection(request)
     is_app = connection.kind == "app"
-    given = request.form.text("private_key" if is_app else "token")
+    credential = request.form.text("private_key" if is_app else "token")
     try:
-        async with in_time(connection.name, "The old credential is still in use."):
+        async with page_timeout(connection.name, "The old credential is still in use."):
             replaced, account = await verify_and_replace(
                 request.db,
                 request.context.keys,
                 platforms_of(request),
                 request.organization,
                 connection.id,
-                f"{given}\n" if is_app else given,
-                persons_patience(),
+                f"{credential}\n" if is_app else credential,
+                page_retry_budget(),
             )
     except Problem as problem:
         return await detail_page(
-            request, connection, problem=for_people(problem), opened="credential"
+            request, connection, problem=for_page(problem), opened="credential"
         )
     return await detail_page(request, replaced, account=account, is_replaced=True)
 
 
 async def rotate(request: PageRequest) -> Response:
-    connection = await connection_of(request)
+    connection = await require_connection(request)
     secret = await rotate_hook_secret(
         request.db, request.context.keys, request.organization, connection.id
     )
-    return await detail_page(request, await connection_of(request), secret=secret)
+    return await detail_page(request, await require_connection(request), secret=secret)
 
 
 async def remove(request: PageRequest) -> Response:
-    connection = await connection_of(request)
+    connection = await require_connection(request)
     try:
         await remove_connection(request.db, request.organization, connection.id)
     except Problem as problem:
-        return await detail_page(request, connection, problem=for_people(problem))
-    banner = f"{connection.name} is removed. Revoke its credential on {connection.url}."
-    return request.redirect(HERE, banner=banner)
+        return await detail_page(request, connection, problem=for_page(problem))
+    banner = f"{connection.name} was removed. Revoke its credential on {connection.url}."
+    return request.redirect(PATH, banner=banner)
 
 
-async def connection_of(request: PageRequest) -> Connection:
-    """The one that the address names."""
+async def require_connection(request: PageRequest) -> Connection:
+    """Raises Problem if the organization has no such connection."""
     try:
         return await find_connection(request.db, request.organization, request.path_param("id"))
     except Problem:
@@ -101,13 +108,13 @@ async def detail_page(
     is_replaced: bool = False,
     opened: str = "",
 ) -> Response:
-    """`opened` is the form that was refused, which stays open."""
+    """`opened` is the form with an error, which stays open."""
     return await request.render(
         "settings/forge.html",
         problem=problem,
         connection=connection,
         platform=PLATFORMS.get(connection.platform, connection.platform),
-        here=f"{HERE}/{connection.id}",
+        here=f"{PATH}/{connection.id}",
         secret=secret,
         account=account,
         is_replaced=is_replaced,
@@ -117,11 +124,11 @@ async def detail_page(
     )
 
 
-async def _asked(request: PageRequest, connection: Connection) -> Account:
+async def _check(request: PageRequest, connection: Connection) -> Account:
     try:
-        async with in_time(connection.name, "Try again later."):
+        async with page_timeout(connection.name, "Try again later."):
             return await check_connection(
-                request.db, platforms_of(request), connection.id, persons_patience()
+                request.db, platforms_of(request), connection.id, page_retry_budget()
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
@@ -130,9 +137,9 @@ async def _asked(request: PageRequest, connection: Connection) -> Account:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", f"{HERE}/{{id}}", "member", show),
-    PageRoute("POST", f"{HERE}/{{id}}/check", "admin", check),
-    PageRoute("POST", f"{HERE}/{{id}}/credential", "admin", replace),
-    PageRoute("POST", f"{HERE}/{{id}}/hook-secret", "admin", rotate),
-    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+    PageRoute("GET", f"{PATH}/{{id}}", "member", show),
+    PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
+    PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
+    PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
+    PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]

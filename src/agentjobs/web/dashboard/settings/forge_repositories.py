@@ -1,4 +1,4 @@
-"""Settings > Platforms > one of them > Repositories: what it shows us, and connecting that."""
+"""Settings > Platforms > one connection > Repositories: listing and connecting them."""
 
 import asyncio
 
@@ -14,20 +14,24 @@ from agentjobs.connections.repositories import (
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge import HERE, connection_of
-from agentjobs.web.dashboard.settings.forge_text import for_people
-from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
+from agentjobs.web.dashboard.settings.forge import PATH, require_connection
+from agentjobs.web.dashboard.settings.forge_text import for_page
+from agentjobs.web.dashboard.settings.platform_access import (
+    page_retry_budget,
+    page_timeout,
+    platforms_of,
+)
 from agentjobs.web.dashboard.text_filters import counted
 
-# As many as fit into one form.
-_SHOWN = 100
-_MOST_QUERY = 300
-_TOO_SLOW = "Repositories can be connected by their names all the same, or try again in a while."
+# Repositories per form.
+_MAX_SHOWN = 100
+_MAX_QUERY_LENGTH = 300
+_TIMEOUT_ADVICE = "You can still connect repositories by name, or try again later."
 _ALL = "all"
 
 
 class _Results(msgspec.Struct, frozen=True):
-    """What became of the form: names that are connected now, and why others are not."""
+    """Names that were connected, and why others were not."""
 
     connected: list[str]
     refused: list[tuple[str, str]]
@@ -38,26 +42,28 @@ async def show(request: PageRequest) -> Response:
 
 
 async def connect(request: PageRequest) -> Response:
-    connection = await connection_of(request)
+    connection = await require_connection(request)
     names = _names(request)
     try:
         if not names and not request.form.flag(_ALL):
-            raise Problem("invalid_name", "Choose repositories, or write their names.")
-        async with in_time(connection.name, "Some may be connected; Repositories shows which."):
+            raise Problem("invalid_name", "Select repositories or enter their names.")
+        async with page_timeout(
+            connection.name, "Some may be connected already; see Repositories."
+        ):
             found = await connect_repositories(
                 request.db,
                 platforms_of(request),
                 request.organization,
                 connection.id,
                 names or None,
-                persons_patience(),
+                page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem=for_people(problem), typed=request.form.raw("typed"))
+        return await _page(request, problem=for_page(problem), typed=request.form.raw("typed"))
     results = _results(found, is_all=not names)
     if not results.refused:
         banner = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
-        return request.redirect(f"{HERE}/{connection.id}", banner=f"{banner} They are fetched now.")
+        return request.redirect(f"{PATH}/{connection.id}", banner=f"{banner} Fetching has started.")
     return await _page(request, results=results)
 
 
@@ -67,7 +73,7 @@ def _names(request: PageRequest) -> list[str]:
 
 
 def _results(found: list[ConnectResult], *, is_all: bool) -> _Results:
-    """Of all that there are, those that were connected before are nothing to speak of."""
+    """When connecting all repositories, those already connected are not errors."""
     refused = [
         (each.full_name, each.problem.message)
         for each in found
@@ -83,26 +89,26 @@ async def _page(
     results: _Results | None = None,
     typed: str = "",
 ) -> Response:
-    connection = await connection_of(request)
-    query = request.query_param("q")[:_MOST_QUERY]
+    connection = await require_connection(request)
+    query = request.query_param("q")[:_MAX_QUERY_LENGTH]
     trouble: Problem | None = None
     seen: list[AvailableRepository] = []
     try:
         if problem is not None and problem.code == "forge_unavailable":
-            # Nobody shall wait for the same thing twice.
+            # Do not wait for the same timeout twice.
             raise problem
-        seen = await _seen(request, connection.id, connection.name)
+        seen = await _list_available(request, connection.id, connection.name)
     except Problem as error:
-        trouble = for_people(error)
+        trouble = for_page(error)
     wanted = await asyncio.to_thread(_matching, seen, query)
     return await request.render(
         "settings/forge_repositories.html",
-        # Who came to look is told why there is nothing to see; a form's own refusal goes first.
+        # A form's own error takes precedence over the listing's.
         problem=problem or trouble,
         connection=connection,
-        here=f"{HERE}/{connection.id}",
+        here=f"{PATH}/{connection.id}",
         query=query,
-        seen=wanted[:_SHOWN],
+        seen=wanted[:_MAX_SHOWN],
         total=len(seen),
         found=len(wanted),
         connectable=sum(not each.connected_as and not each.problem for each in seen),
@@ -112,25 +118,33 @@ async def _page(
     )
 
 
-async def _seen(request: PageRequest, connection_id: str, name: str) -> list[AvailableRepository]:
-    async with in_time(name, _TOO_SLOW):
+async def _list_available(
+    request: PageRequest, connection_id: str, name: str
+) -> list[AvailableRepository]:
+    async with page_timeout(name, _TIMEOUT_ADVICE):
         return await list_available(
             request.db,
             platforms_of(request),
             request.organization,
             connection_id,
-            persons_patience(),
+            page_retry_budget(),
         )
 
 
 def _matching(seen: list[AvailableRepository], query: str) -> list[AvailableRepository]:
-    """What can be connected first."""
+    """Repositories that can be connected come first."""
     words = query.casefold().split()
-    found = [one for one in seen if all(word in one.seen.full_name.casefold() for word in words)]
-    return sorted(found, key=lambda one: (bool(one.connected_as), bool(one.problem)))
+    found = [
+        repository
+        for repository in seen
+        if all(word in repository.seen.full_name.casefold() for word in words)
+    ]
+    return sorted(
+        found, key=lambda repository: (bool(repository.connected_as), bool(repository.problem))
+    )
 
 
 ROUTES: Routes = [
-    PageRoute("GET", f"{HERE}/{{id}}/repositories", "member", show),
-    PageRoute("POST", f"{HERE}/{{id}}/repositories", "admin", connect),
+    PageRoute("GET", f"{PATH}/{{id}}/repositories", "member", show),
+    PageRoute("POST", f"{PATH}/{{id}}/repositories", "admin", connect),
 ]

@@ -1,4 +1,4 @@
-"""Connections to platforms, in words for pages: operations speak to a terminal. Pure."""
+"""Messages about platform connections, reworded from the command line for pages. Pure."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ PLATFORMS: Mapping[str, str] = {
     "gitlab": "GitLab",
     "gitea": "Gitea or Forgejo",
 }
-# What a form calls what an operation names by an option, and what only a terminal can do.
+# Command-line phrases and their equivalents on a page.
 _PHRASES = (
     ("; choose another name with --name.", "; choose another name."),
     ("both --app-id and --installation-id.", "both an App ID and an installation ID."),
@@ -41,7 +41,7 @@ _FIELD_OF = {
 }
 
 
-def for_people(problem: Problem) -> Problem:
+def for_page(problem: Problem) -> Problem:
     message = problem.message
     for terminal, page in _PHRASES:
         message = message.replace(terminal, page)
@@ -51,7 +51,7 @@ def for_people(problem: Problem) -> Problem:
 
 
 def faults_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[str, str]:
-    """What is wrong with each field of the form, empty for nothing."""
+    """The error of each form field; empty if there is none."""
     faults = dict.fromkeys(("platform", "url", "name", "app_id", "token", "private_key"), "")
     field = None if problem is None else _FIELD_OF.get(problem.code)
     if problem is not None and field is not None:
@@ -65,4 +65,4 @@ def hook_address(public_url: str, connection: Connection) -> str:
 
 
 def not_found() -> Problem:
-    return Problem("not_found", "There is no such connection; it may have been removed.")
+    return Problem("not_found", "There is no such connection. It may have been removed.")

@@ -1,4 +1,4 @@
-"""Settings > Platforms: which are connected, and connecting another one."""
+"""Settings > Platforms: the connections, and adding one."""
 
 import msgspec
 from starlette.responses import Response
@@ -10,13 +10,17 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge import HERE, detail_page
-from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field, for_people
-from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, platforms_of
+from agentjobs.web.dashboard.settings.forge import PATH, detail_page
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field, for_page
+from agentjobs.web.dashboard.settings.platform_access import (
+    page_retry_budget,
+    page_timeout,
+    platforms_of,
+)
 
 
 class _Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the form; a credential never does."""
+    """The values of the form, without the credential."""
 
     platform: str = "github"
     url: str = ""
@@ -37,18 +41,18 @@ async def add(request: PageRequest) -> Response:
     typed = _typed(request.form)
     try:
         new = _new(typed, request.form)
-        async with in_time(PLATFORMS[new.platform], "Nothing was connected; try again later."):
+        async with page_timeout(PLATFORMS[new.platform], "Nothing was connected. Try again later."):
             checked = await verify_and_add(
                 request.db,
                 request.context.keys,
                 platforms_of(request),
                 request.organization,
                 new,
-                persons_patience(),
+                page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, typed, for_people(problem), is_app=_is_app(request.form))
-    # Not a redirect: this answer is the only place where the secret ever stands.
+        return await _page(request, typed, for_page(problem), is_app=_is_app(request.form))
+    # Not a redirect, because only this response shows the secret.
     return await detail_page(
         request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
     )
@@ -69,11 +73,12 @@ def _new(typed: _Typed, form: Form) -> NewConnection:
     if token and private_key:
         raise Problem(
             "invalid_credential",
-            "Give a token or the private key of a GitHub App, not both; nothing was stored.",
+            "Enter a token or the private key of a GitHub App, not both. Nothing was stored.",
         )
     if private_key and not typed.is_app:
         raise Problem(
-            "invalid_app", "A private key belongs to a GitHub App: name its ID and installation."
+            "invalid_app",
+            "Enter the App ID and installation ID of the private key, too.",
         )
     return NewConnection(
         platform=typed.platform,
@@ -102,6 +107,6 @@ async def _page(
 
 
 ROUTES: Routes = [
-    PageRoute("GET", HERE, "member", show_list),
-    PageRoute("POST", HERE, "admin", add),
+    PageRoute("GET", PATH, "member", show_list),
+    PageRoute("POST", PATH, "admin", add),
 ]

@@ -1,4 +1,4 @@
-"""Settings > Members: who is in the organization, as what, and who was invited."""
+"""Settings > Members: members, roles and invitations."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
-_HERE = "/settings/members"
+_PATH = "/settings/members"
 
 
 async def show(request: PageRequest) -> Response:
@@ -19,7 +19,7 @@ async def show(request: PageRequest) -> Response:
 
 
 async def send_invitation(request: PageRequest) -> Response:
-    """The link is shown this once; whoever has it and the address can join."""
+    """The link is shown only in this response."""
     email, role = request.form.text("email"), request.form.text("role")
     try:
         invitation, token = await invite(request.db, request.organization_id, email, role)
@@ -29,12 +29,12 @@ async def send_invitation(request: PageRequest) -> Response:
     return await _page(request, invited=invitation, link=link)
 
 
-async def withdraw(request: PageRequest) -> Response:
+async def revoke(request: PageRequest) -> Response:
     try:
         await revoke_invitation(request.db, request.organization_id, request.path_param("id"))
     except Problem as problem:
         raise Problem("not_found", problem.message) from None
-    return request.redirect(_HERE, banner="The invitation is withdrawn; its link opens nothing.")
+    return request.redirect(_PATH, banner="The invitation was revoked. Its link no longer works.")
 
 
 async def change_role(request: PageRequest) -> Response:
@@ -47,7 +47,7 @@ async def change_role(request: PageRequest) -> Response:
         )
     except Problem as problem:
         return await _page(request, problem=problem)
-    return request.redirect(_HERE, banner="The role is changed.")
+    return request.redirect(_PATH, banner="The role was changed.")
 
 
 async def remove(request: PageRequest) -> Response:
@@ -55,7 +55,9 @@ async def remove(request: PageRequest) -> Response:
         await remove_member(request.db, request.organization_id, request.path_param("user_id"))
     except Problem as problem:
         return await _page(request, problem=problem)
-    return request.redirect(_HERE, banner="They are removed and signed out of the organization.")
+    return request.redirect(
+        _PATH, banner="The member was removed and signed out of the organization."
+    )
 
 
 async def sign_out(request: PageRequest) -> Response:
@@ -66,9 +68,11 @@ async def sign_out(request: PageRequest) -> Response:
     except Problem as problem:
         return await _page(request, problem=problem)
     banner = (
-        "They are signed out." if ended else f"They were not signed in to {request.organization}."
+        "The member was signed out."
+        if ended
+        else f"The member was not signed in to {request.organization}."
     )
-    return request.redirect(_HERE, banner=banner)
+    return request.redirect(_PATH, banner=banner)
 
 
 async def _page(request: PageRequest, problem: Problem | None = None, **values: Any) -> Response:
@@ -83,10 +87,10 @@ async def _page(request: PageRequest, problem: Problem | None = None, **values: 
 
 
 ROUTES: Routes = [
-    PageRoute("GET", _HERE, "member", show),
-    PageRoute("POST", f"{_HERE}/invitations", "admin", send_invitation),
-    PageRoute("POST", f"{_HERE}/invitations/{{id}}/withdraw", "admin", withdraw),
-    PageRoute("POST", f"{_HERE}/{{user_id}}/role", "admin", change_role),
-    PageRoute("POST", f"{_HERE}/{{user_id}}/sign-out", "admin", sign_out),
-    PageRoute("POST", f"{_HERE}/{{user_id}}/remove", "admin", remove),
+    PageRoute("GET", _PATH, "member", show),
+    PageRoute("POST", f"{_PATH}/invitations", "admin", send_invitation),
+    PageRoute("POST", f"{_PATH}/invitations/{{id}}/withdraw", "admin", revoke),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/role", "admin", change_role),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/sign-out", "admin", sign_out),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/remove", "admin", remove),
 ]

@@ -1,5 +1,6 @@
-"""Settings, organization: what it is called, what its plan allows, where it is reached, and which
-vulnerabilities start jobs. Plans are the operator's. Also the door to all settings."""
+"""Settings > Organization: name, plan, addresses and the severity threshold for automatic jobs.
+
+Also redirects /settings to the first settings page."""
 
 import msgspec
 from starlette.responses import Response
@@ -20,8 +21,8 @@ class _Offer(msgspec.Struct, frozen=True):
     is_available: bool
 
 
-async def enter(request: PageRequest) -> Response:
-    """The first page that the role may see."""
+async def redirect_to_first_page(request: PageRequest) -> Response:
+    """Redirects to the first page the role allows."""
     first = "/settings/api-keys" if request.may("admin") else "/settings/webhooks"
     return request.redirect(first)
 
@@ -38,7 +39,7 @@ async def set_threshold(request: PageRequest) -> Response:
     except Problem as problem:
         return await _page(request, problem)
     return request.redirect(
-        _PATH, banner="It is saved. Repositories that say nothing themselves keep to it."
+        _PATH, banner="Saved. This applies to repositories without a setting of their own."
     )
 
 
@@ -65,7 +66,7 @@ async def _page(request: PageRequest, problem: Problem | None = None) -> Respons
 
 
 ROUTES: Routes = [
-    PageRoute("GET", "/settings", "member", enter),
+    PageRoute("GET", "/settings", "member", redirect_to_first_page),
     PageRoute("GET", _PATH, "member", show),
     PageRoute("POST", f"{_PATH}/auto-trigger", "admin", set_threshold),
 ]

@@ -1,4 +1,4 @@
-"""Asking platforms and trackers while somebody waits for a page: no longer than they would."""
+"""Calls platforms and trackers while a page loads, within time limits."""
 
 import asyncio
 import contextlib
@@ -13,35 +13,37 @@ from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.request_context import PageRequest
 
-MOST_SECONDS = 10.0
-# So that the last word of a platform in trouble still arrives.
-_PATIENCE_SECONDS = 7.0
+MAX_SECONDS = 10.0
+# Shorter, so that the error of the last attempt is shown before the page times out.
+_RETRY_SECONDS = 7.0
 
 
 def platforms_of(request: PageRequest) -> Platforms:
     if request.context.platforms is None:
-        raise Problem("unavailable", "This service reaches no platform; tell the operator.")
+        raise Problem(
+            "unavailable", "This service cannot reach any platform. Contact the operator."
+        )
     return request.context.platforms
 
 
-def persons_patience() -> RetryBudget:
-    return RetryBudget(_PATIENCE_SECONDS)
+def page_retry_budget() -> RetryBudget:
+    return RetryBudget(_RETRY_SECONDS)
 
 
 @contextlib.asynccontextmanager
-async def in_time(name: str, otherwise: str) -> AsyncIterator[None]:
-    """Raises Problem when it takes longer; `otherwise` says what that means."""
+async def page_timeout(name: str, advice: str) -> AsyncIterator[None]:
+    """Raises Problem when the time is up; `advice` is the rest of its message."""
     try:
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(MAX_SECONDS):
             yield
     except TimeoutError:
-        message = f"{name} did not answer within {MOST_SECONDS:.0f} seconds. {otherwise}"
+        message = f"{name} did not answer within {MAX_SECONDS:.0f} seconds. {advice}"
         raise Problem("forge_unavailable", message) from None
 
 
 @contextlib.asynccontextmanager
 async def session_of(request: PageRequest) -> AsyncIterator[aiohttp.ClientSession]:
-    """By the operator's settings, as all that this service asks of others."""
+    """An HTTP session with the operator's network settings."""
     allowed = AllowList.parse(request.settings.egress_allow)
     async with new_session(allowed, request.settings.ca_file) as session:
         yield session

@@ -1,4 +1,4 @@
-"""Settings, secrets: set, replaced and removed. A value goes in and never comes out again."""
+"""Settings > Secrets: setting, replacing and removing them. Values are never shown."""
 
 import logging
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Needed(msgspec.Struct, frozen=True):
-    """A secret that agents name, and that is not set."""
+    """A secret that agents use and that is not set."""
 
     name: str
     agents: list[Agent]
@@ -33,18 +33,18 @@ async def show(request: PageRequest) -> Response:
 
 
 async def change(request: PageRequest) -> Response:
-    # Spaces around a key were never part of it; they come along when it is copied.
+    # Copying often adds whitespace around a key.
     name, value = request.form.text("name"), request.form.raw("value").strip()
     try:
         if not value:
-            raise Problem("invalid_secret", "Paste the secret's value; it cannot be empty.")
+            raise Problem("invalid_secret", "Enter a value for the secret.")
         secret = await set_secret(
             request.db, request.context.keys, request.organization, name, value
         )
     except Problem as problem:
-        return await _page(request, name, problem=_for_people(problem))
+        return await _page(request, name, problem=_for_page(problem))
     is_new = secret.created_at == secret.updated_at
-    return request.redirect(_PATH, banner=f"{name} is {'set' if is_new else 'replaced'}.")
+    return request.redirect(_PATH, banner=f"{name} was {'set' if is_new else 'replaced'}.")
 
 
 async def remove(request: PageRequest) -> Response:
@@ -54,51 +54,51 @@ async def remove(request: PageRequest) -> Response:
     except Problem as problem:
         if problem.code != "secret_not_found":
             raise
-        gone = Problem("not_found", "That secret is not there any more; nothing was removed.")
-        return await _page(request, "", problem=gone)
-    return request.redirect(_PATH, banner=f"{name} is removed.")
+        missing = Problem("not_found", "That secret no longer exists. Nothing was removed.")
+        return await _page(request, "", problem=missing)
+    return request.redirect(_PATH, banner=f"{name} was removed.")
 
 
 async def _page(request: PageRequest, name: str, *, problem: Problem | None = None) -> Response:
     secrets = await list_secrets(request.db, request.organization)
-    users = _agents_by_secret(request.context.catalog.all())
+    agents_by_secret = _agents_by_secret(request.context.catalog.all())
     known = {secret.name for secret in secrets}
     return await request.render(
         "settings/secrets.html",
         problem=problem,
         name=name,
         is_known=name in known,
-        lines=[_Line(secret, users.get(secret.name, [])) for secret in secrets],
+        lines=[_Line(secret, agents_by_secret.get(secret.name, [])) for secret in secrets],
         needed=[
             _Needed(each, agents)
-            for each, agents in sorted(users.items())
-            if each not in known and _one_is_allowed(request, agents)
+            for each, agents in sorted(agents_by_secret.items())
+            if each not in known and _is_any_allowed(request, agents)
         ],
     )
 
 
 def _agents_by_secret(agents: Iterable[Agent]) -> dict[str, list[Agent]]:
-    found: dict[str, list[Agent]] = {}
+    by_secret: dict[str, list[Agent]] = {}
     for agent in agents:
         if agent.model is not None:
-            found.setdefault(agent.model.secret, []).append(agent)
-    return found
+            by_secret.setdefault(agent.model.secret, []).append(agent)
+    return by_secret
 
 
-def _one_is_allowed(request: PageRequest, agents: Iterable[Agent]) -> bool:
+def _is_any_allowed(request: PageRequest, agents: Iterable[Agent]) -> bool:
     plans, plan = request.context.plans, request.viewer.plan
     return any(plans.allows(plan, agent.plan_required) for agent in agents)
 
 
-def _for_people(problem: Problem) -> Problem:
+def _for_page(problem: Problem) -> Problem:
     if "sealing_key" not in problem.code:
         return problem
-    # Its words are for the operator: they name places on this host.
-    _log.warning("a secret cannot be sealed: %s", problem.message)
+    # The original message names paths on this host, so only the log has it.
+    _log.warning("cannot seal a secret: %s", problem.message)
     return Problem(
         "unavailable",
-        "The service cannot seal secrets at the moment, so nothing was stored. Tell the operator; "
-        "the service's log says why.",
+        "The service cannot encrypt secrets at the moment, so nothing was stored. Contact the "
+        "operator; the reason is in the service's log.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings > Trackers: where tickets are looked up. A token comes in, and never out."""
+"""Settings > Trackers: where tickets are looked up. Tokens are never shown."""
 
 import msgspec
 from starlette.responses import Response
@@ -10,10 +10,14 @@ from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_r
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge_text import for_people
-from agentjobs.web.dashboard.settings.platform_access import in_time, persons_patience, session_of
+from agentjobs.web.dashboard.settings.forge_text import for_page
+from agentjobs.web.dashboard.settings.platform_access import (
+    page_retry_budget,
+    page_timeout,
+    session_of,
+)
 
-HERE = "/settings/trackers"
+PATH = "/settings/trackers"
 
 _FIELD_OF = {
     "invalid_url": "url",
@@ -23,11 +27,15 @@ _FIELD_OF = {
     "name_taken": "name",
     "tracker_refused": "token",
 }
-_FLAVOURS = {"": "Told by its address", "cloud": "Jira Cloud", "data-center": "Jira Data Center"}
+_FLAVOURS = {
+    "": "Detect from the address",
+    "cloud": "Jira Cloud",
+    "data-center": "Jira Data Center",
+}
 
 
 class _Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the form for Jira; its token never does."""
+    """The values of the Jira form, without the token."""
 
     url: str = ""
     account: str = ""
@@ -46,50 +54,52 @@ async def add_issues(request: PageRequest) -> Response:
         await trackers.add_tracker(request.db, request.context.keys, request.organization, new)
     except Problem as problem:
         return await _page(request, problem)
-    banner = "Issues are looked up with the connection of each repository."
-    return request.redirect(HERE, banner=banner)
+    banner = "Tracker added. Issues are looked up through each repository's platform connection."
+    return request.redirect(PATH, banner=banner)
 
 
 async def add_jira(request: PageRequest) -> Response:
     typed = _typed(request.form)
     try:
         new = _new(typed, request.form.text("token"))
-        async with in_time("Jira", "Nothing was added."), session_of(request) as session:
+        async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
             added, known_as = await verify_and_add(
                 request.db,
                 request.context.keys,
                 session,
                 request.organization,
                 new,
-                persons_patience(),
+                page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, for_people(problem), typed)
+        return await _page(request, for_page(problem), typed)
     return request.redirect(
-        HERE, banner=f"{added.name} is added: {added.url} knows it as {known_as}."
+        PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
 
 
 async def check(request: PageRequest) -> Response:
     tracker = await _tracker(request)
     try:
-        async with in_time(tracker.name, "Try again later."), session_of(request) as session:
+        async with page_timeout(tracker.name, "Try again later."), session_of(request) as session:
             _, known_as = await check_tracker(
                 request.db,
                 request.context.keys,
                 session,
                 request.organization,
                 tracker.id,
-                persons_patience(),
+                page_retry_budget(),
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":
             await trackers.record_check(request.db, tracker.id, problem.message)
-        return await _page(request, for_people(problem))
+        return await _page(request, for_page(problem))
     if known_as is None:
-        banner = "Issues have no token of their own; Platforms shows how the connections stand."
-        return request.redirect(HERE, banner=banner)
-    return request.redirect(HERE, banner=f"{tracker.url} knows {tracker.name} as {known_as}.")
+        banner = "Issues use the platform connections. See Platforms for their state."
+        return request.redirect(PATH, banner=banner)
+    return request.redirect(
+        PATH, banner=f"{tracker.name} is signed in to {tracker.url} as {known_as}."
+    )
 
 
 async def set_link_back(request: PageRequest) -> Response:
@@ -97,15 +107,15 @@ async def set_link_back(request: PageRequest) -> Response:
     changed = await trackers.set_link_back(
         request.db, request.organization, tracker.id, request.form.flag("link_back")
     )
-    told = "are linked" if changed.link_back else "are not linked"
-    return request.redirect(HERE, banner=f"Pull requests {told} on their tickets from now on.")
+    verb = "will be" if changed.link_back else "will no longer be"
+    return request.redirect(PATH, banner=f"Pull requests {verb} linked on their tickets.")
 
 
 async def replace_token(request: PageRequest) -> Response:
     tracker = await _tracker(request)
     try:
         async with (
-            in_time(tracker.name, "The old token is still in use."),
+            page_timeout(tracker.name, "The old token is still in use."),
             session_of(request) as session,
         ):
             _, known_as = await verify_and_replace(
@@ -115,18 +125,18 @@ async def replace_token(request: PageRequest) -> Response:
                 request.organization,
                 tracker.id,
                 request.form.text("token"),
-                persons_patience(),
+                page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, for_people(problem), opened=tracker.id)
-    banner = f"The new token is in use, as {known_as}; revoke the old one."
-    return request.redirect(HERE, banner=banner)
+        return await _page(request, for_page(problem), opened=tracker.id)
+    banner = f"The new token of {known_as} is in use. Revoke the old one."
+    return request.redirect(PATH, banner=banner)
 
 
 async def remove(request: PageRequest) -> Response:
     tracker = await _tracker(request)
     await trackers.remove_tracker(request.db, request.organization, tracker.id)
-    return request.redirect(HERE, banner=f"{tracker.name} is removed.")
+    return request.redirect(PATH, banner=f"{tracker.name} was removed.")
 
 
 async def _tracker(request: PageRequest) -> ConfiguredTracker:
@@ -135,7 +145,7 @@ async def _tracker(request: PageRequest) -> ConfiguredTracker:
             request.db, request.organization, request.path_param("id")
         )
     except Problem:
-        raise Problem("not_found", "There is no such tracker; it may have been removed.") from None
+        raise Problem("not_found", "There is no such tracker. It may have been removed.") from None
 
 
 def _typed(form: Form) -> _Typed:
@@ -150,14 +160,14 @@ def _typed(form: Form) -> _Typed:
 
 def _new(typed: _Typed, token: str) -> NewTracker:
     if typed.flavour not in _FLAVOURS:
-        raise Problem("invalid_flavour", "Choose which Jira it is.")
+        raise Problem("invalid_flavour", "Choose the kind of Jira.")
     return NewTracker(
         kind="jira",
         name=typed.name,
         url=typed.url,
         account=typed.account or None,
         token=token,
-        flavour=typed.flavour or None,  # type: ignore[arg-type] # one of those above
+        flavour=typed.flavour or None,  # type: ignore[arg-type] # checked above
         link_back=typed.link_back,
     )
 
@@ -168,8 +178,8 @@ async def _page(
     typed: _Typed | None = None,
     opened: str = "",
 ) -> Response:
-    """`opened` is the tracker whose form was refused; `typed` what was, into that for Jira."""
-    found = await trackers.trackers_of(request.db, request.organization_id)
+    """`opened` is the tracker whose form has an error; `typed` are the values of the Jira form."""
+    configured = await trackers.trackers_of(request.db, request.organization_id)
     faults = dict.fromkeys(_FIELD_OF.values(), "")
     if problem is not None and typed is not None and problem.code in _FIELD_OF:
         faults[_FIELD_OF[problem.code]] = problem.message
@@ -177,8 +187,8 @@ async def _page(
         "settings/trackers.html",
         problem=problem,
         faults=faults,
-        trackers=found,
-        has_issues=any(tracker.kind == "issues" for tracker in found),
+        trackers=configured,
+        has_issues=any(tracker.kind == "issues" for tracker in configured),
         flavours=list(_FLAVOURS.items()),
         flavour_names=_FLAVOURS,
         typed=typed or _Typed(),
@@ -187,11 +197,11 @@ async def _page(
 
 
 ROUTES: Routes = [
-    PageRoute("GET", HERE, "member", show),
-    PageRoute("POST", f"{HERE}/issues", "admin", add_issues),
-    PageRoute("POST", f"{HERE}/jira", "admin", add_jira),
-    PageRoute("POST", f"{HERE}/{{id}}/check", "admin", check),
-    PageRoute("POST", f"{HERE}/{{id}}/link-back", "admin", set_link_back),
-    PageRoute("POST", f"{HERE}/{{id}}/token", "admin", replace_token),
-    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+    PageRoute("GET", PATH, "member", show),
+    PageRoute("POST", f"{PATH}/issues", "admin", add_issues),
+    PageRoute("POST", f"{PATH}/jira", "admin", add_jira),
+    PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
+    PageRoute("POST", f"{PATH}/{{id}}/link-back", "admin", set_link_back),
+    PageRoute("POST", f"{PATH}/{{id}}/token", "admin", replace_token),
+    PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]

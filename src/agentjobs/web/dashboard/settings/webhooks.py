@@ -1,4 +1,4 @@
-"""Settings > Webhooks: where events are sent. A secret is shown once, on the answer to its form."""
+"""Settings > Webhooks: the endpoints. A secret is template_values once, in response to its form."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.registration import add_endpoint, update_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 
-HERE = "/settings/webhooks"
+PATH = "/settings/webhooks"
 
 _SHOWN_DELIVERIES = 10
-_MEANINGS = {
-    "job.queued": "a job was accepted and waits to start",
-    "job.started": "its agent began to run",
+_EVENT_DESCRIPTIONS = {
+    "job.queued": "a job was accepted and is waiting to start",
+    "job.started": "the agent started",
     "job.completed": "a pull request was opened",
-    "job.failed": "it stopped without a pull request, or was cancelled",
+    "job.failed": "the job failed or was cancelled",
     "pr.review_requested": "the pull request is ready for review",
 }
 
@@ -49,7 +49,7 @@ async def add(request: PageRequest) -> Response:
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
-        return await _list_page(request, problem=_for_people(problem), **typed, wanted=wanted)
+        return await _list_page(request, problem=_for_page(problem), **typed, wanted=wanted)
     return await _detail_page(
         request, created.endpoint, secret=created.secret, warning=created.warning
     )
@@ -75,11 +75,12 @@ async def edit(request: PageRequest) -> Response:
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
-        refused = _for_people(problem)
-        return await _detail_page(request, endpoint, problem=refused, **typed, wanted=wanted)
+        return await _detail_page(
+            request, endpoint, problem=_for_page(problem), **typed, wanted=wanted
+        )
     if warning:
-        return request.redirect(_place(endpoint), banner=f"Saved. {warning}", tone="warn")
-    return request.redirect(_place(endpoint), banner="Saved.")
+        return request.redirect(_endpoint_path(endpoint), banner=f"Saved. {warning}", tone="warn")
+    return request.redirect(_endpoint_path(endpoint), banner="Saved.")
 
 
 async def ping(request: PageRequest) -> Response:
@@ -88,7 +89,7 @@ async def ping(request: PageRequest) -> Response:
     delivery_id, attempt = await send_ping(
         request.db, request.context.keys, request.settings, endpoint.id, allowed
     )
-    log = f"{HERE}/delivery-log/{delivery_id}"
+    log = f"{PATH}/delivery-log/{delivery_id}"
     if attempt.succeeded:
         return request.redirect(log, banner="The ping was delivered.")
     return request.redirect(log, banner="The ping was not delivered.", tone="bad")
@@ -113,47 +114,49 @@ async def rotate(request: PageRequest) -> Response:
 async def promote(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     if not endpoint.has_pending_secret:
-        return request.redirect(_place(endpoint), banner="The newest secret signs alone already.")
+        return request.redirect(
+            _endpoint_path(endpoint), banner="The newest secret is already the only one."
+        )
     await promote_secret(request.db, request.organization, endpoint.id)
-    return request.redirect(_place(endpoint), banner="The new secret signs alone from now on.")
+    return request.redirect(_endpoint_path(endpoint), banner="The new secret is now the only one.")
 
 
 async def disable(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     await endpoints.disable_endpoint(request.db, request.organization, endpoint.id)
-    return request.redirect(_place(endpoint), banner="Nothing is sent there any more.")
+    return request.redirect(_endpoint_path(endpoint), banner="The endpoint was disabled.")
 
 
 async def enable(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     await endpoints.enable_endpoint(request.db, request.organization, endpoint.id)
-    banner = "Events are sent there again, from now on. What failed can be redelivered."
-    return request.redirect(_place(endpoint), banner=banner)
+    banner = "The endpoint was enabled. You can redeliver failed deliveries from the delivery log."
+    return request.redirect(_endpoint_path(endpoint), banner=banner)
 
 
 async def remove(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     await endpoints.remove_endpoint(request.db, request.organization, endpoint.id)
-    return request.redirect(HERE, banner=f"{endpoint.url} is removed.")
+    return request.redirect(PATH, banner=f"{endpoint.url} was removed.")
 
 
 async def _endpoint(request: PageRequest) -> Endpoint:
     try:
         return await find_endpoint(request.db, request.organization, request.path_param("id"))
     except Problem:
-        raise Problem("not_found", "There is no such endpoint; it may have been removed.") from None
+        raise Problem("not_found", "There is no such endpoint. It may have been removed.") from None
 
 
 async def _list_page(
     request: PageRequest, problem: Problem | None = None, **values: Any
 ) -> Response:
-    shown: dict[str, Any] = {"url": "", "description": "", "wanted": [], **values}
+    template_values: dict[str, Any] = {"url": "", "description": "", "wanted": [], **values}
     return await request.render(
         "settings/webhooks.html",
         problem=problem,
         endpoints=await list_endpoints(request.db, request.organization),
-        events=_MEANINGS,
-        **shown,
+        events=_EVENT_DESCRIPTIONS,
+        **template_values,
     )
 
 
@@ -166,7 +169,7 @@ async def _detail_page(
         DeliveryFilter(endpoint_id=endpoint.id),
         limit=_SHOWN_DELIVERIES,
     )
-    shown: dict[str, Any] = {
+    template_values: dict[str, Any] = {
         "secret": "",
         "warning": None,
         "url": endpoint.url,
@@ -178,57 +181,57 @@ async def _detail_page(
         "settings/webhook.html",
         problem=problem,
         endpoint=endpoint,
-        reason=reason_words(endpoint),
-        events=_MEANINGS,
+        reason=disabled_reason_text(endpoint),
+        events=_EVENT_DESCRIPTIONS,
         deliveries=recent.deliveries,
-        **shown,
+        **template_values,
     )
 
 
-def _for_people(problem: Problem) -> Problem:
-    """Where an operation's advice is for a terminal, or for whoever set the service up."""
+def _for_page(problem: Problem) -> Problem:
+    """Replaces advice meant for the command line or the operator."""
     if problem.code == "blocked_address":
-        # The reason alone; the advice follows it.
+        # Keeps the reason and drops the advice after it.
         reason = problem.message.partition(". ")[0].partition("; ")[0]
         message = (
-            f"{reason}. Choose a public https address; the operator of the service can allow "
+            f"{reason}. Use a public https address; the operator of the service can allow "
             f"others with {ALLOWANCE}."
         )
         return Problem(problem.code, message)
     if problem.code == "too_many_endpoints":
-        message = "There are as many endpoints as there may be; remove one that is not needed."
+        message = "The limit of endpoints is reached. Remove one that is not needed."
         return Problem(problem.code, message)
     return problem
 
 
-def reason_words(endpoint: Endpoint) -> str:
-    """Why nothing is sent there; empty while something is."""
+def disabled_reason_text(endpoint: Endpoint) -> str:
+    """Why the endpoint is disabled; empty while it is enabled."""
     return {
-        "gone": "The receiver answered 410 Gone: it does not want events any more.",
-        "failing": "Every delivery failed for days, so sending was given up.",
-        "by_hand": "Somebody disabled it by hand.",
-    }.get(endpoint.disabled_reason or "", "" if endpoint.enabled else "It is disabled.")
+        "gone": "The receiver responded with 410 Gone.",
+        "failing": "All deliveries failed for several days.",
+        "by_hand": "Disabled by an admin.",
+    }.get(endpoint.disabled_reason or "", "" if endpoint.enabled else "Disabled.")
 
 
 def _filter(events: list[str]) -> list[str]:
-    """All of them is the same as no filter: then it also gets what later versions send."""
+    """Selecting all events means no filter, which includes events added later."""
     return [] if set(events) >= set(EVENTS) else events
 
 
-def _place(endpoint: Endpoint) -> str:
-    return f"{HERE}/{endpoint.id}"
+def _endpoint_path(endpoint: Endpoint) -> str:
+    return f"{PATH}/{endpoint.id}"
 
 
-# After those of the delivery log, whose address would be an endpoint's otherwise.
+# After the delivery log's routes, whose path would match as an endpoint.
 ROUTES: Routes = [
-    PageRoute("GET", HERE, "member", show_list),
-    PageRoute("POST", HERE, "admin", add),
-    PageRoute("GET", f"{HERE}/{{id}}", "member", show_one),
-    PageRoute("POST", f"{HERE}/{{id}}", "admin", edit),
-    PageRoute("POST", f"{HERE}/{{id}}/test", "admin", ping),
-    PageRoute("POST", f"{HERE}/{{id}}/rotate", "admin", rotate),
-    PageRoute("POST", f"{HERE}/{{id}}/promote", "admin", promote),
-    PageRoute("POST", f"{HERE}/{{id}}/disable", "admin", disable),
-    PageRoute("POST", f"{HERE}/{{id}}/enable", "admin", enable),
-    PageRoute("POST", f"{HERE}/{{id}}/remove", "admin", remove),
+    PageRoute("GET", PATH, "member", show_list),
+    PageRoute("POST", PATH, "admin", add),
+    PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
+    PageRoute("POST", f"{PATH}/{{id}}", "admin", edit),
+    PageRoute("POST", f"{PATH}/{{id}}/test", "admin", ping),
+    PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate),
+    PageRoute("POST", f"{PATH}/{{id}}/promote", "admin", promote),
+    PageRoute("POST", f"{PATH}/{{id}}/disable", "admin", disable),
+    PageRoute("POST", f"{PATH}/{{id}}/enable", "admin", enable),
+    PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]

@@ -9,7 +9,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from agentjobs.web.dashboard.text.ansi_style import PLAIN, Style, after
+from agentjobs.web.dashboard.text.ansi_style import PLAIN, Style, apply_sgr
 from agentjobs.web.dashboard.text.visible_text import visible
 
 LONGEST_LINE = 10_000
@@ -82,7 +82,7 @@ class _TerminalLines:
         if text:
             parts.append((style, text))
         for numbers, text in zip(coloured[::2], coloured[1::2], strict=True):
-            style = after(style, numbers)
+            style = apply_sgr(style, numbers)
             if not text:
                 continue
             if parts and parts[-1][0] == style:
@@ -113,7 +113,7 @@ class _TerminalLines:
             self._in_string = True
             return self._after_string(text, token.end())
         elif token["final"] == "m":
-            self._style = after(self._style, token["numbers"])
+            self._style = apply_sgr(self._style, token["numbers"])
         elif token["final"] == "G" and token["numbers"] in {"", "0", "1"}:
             # What some programs write for a carriage return.
             self._returned = True

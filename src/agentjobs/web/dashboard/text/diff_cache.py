@@ -1,4 +1,7 @@
-"""Remembers what was rendered of commits, which never change: the latest, up to so many bytes."""
+"""Caches rendered diff lines, least recently used out first, up to a total size.
+
+The diff of two commits never changes.
+"""
 
 import threading
 from collections import OrderedDict
@@ -8,13 +11,13 @@ from functools import cache
 from markupsafe import Markup
 
 MAX_BYTES = 32 * 1024 * 1024
-# What a string costs beside its characters.
-_OVERHEAD = 64
+# Memory of a string beside its characters.
+_STRING_OVERHEAD_BYTES = 64
 
 Lines = tuple[Markup, ...]
 
 
-class RenderedDiffs:
+class RenderedDiffCache:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -22,18 +25,20 @@ class RenderedDiffs:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, ...], render: Callable[[], Lines]) -> Lines:
-        """Two who ask at once may both render: that is cheaper than to wait for each other."""
+        """Concurrent callers may both render, which is cheaper than waiting for each other."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
                 return self._entries[key][0]
         lines = render()
-        self._keep(key, lines)
+        self._add(key, lines)
         return lines
 
-    def _keep(self, key: tuple[str, ...], lines: Lines) -> None:
-        # Characters outside ASCII make a string of two or four bytes each.
-        size = sum(_OVERHEAD + len(line) * (1 if line.isascii() else 4) for line in lines)
+    def _add(self, key: tuple[str, ...], lines: Lines) -> None:
+        # A non-ASCII string takes up to four bytes per character.
+        size = sum(
+            _STRING_OVERHEAD_BYTES + len(line) * (1 if line.isascii() else 4) for line in lines
+        )
         if size > self._max_bytes // 4:
             return
         with self._lock:
@@ -46,6 +51,6 @@ class RenderedDiffs:
 
 
 @cache
-def shared() -> RenderedDiffs:
-    """That of this process."""
-    return RenderedDiffs()
+def shared_cache() -> RenderedDiffCache:
+    """The cache of this process."""
+    return RenderedDiffCache()

@@ -1,6 +1,6 @@
-"""A diff as a page shows it: which files are open, and every line as safe, coloured HTML.
+"""Renders a diff for a page: which files are expanded, and each line as highlighted HTML.
 
-Decides what is shown at once and what is fetched when somebody opens it. Runs no git.
+Large files are fetched when they are opened. Runs no git.
 """
 
 import time
@@ -11,7 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff, LineKind
-from agentjobs.web.dashboard.text.diff_cache import Lines, RenderedDiffs, shared
+from agentjobs.web.dashboard.text.diff_cache import Lines, RenderedDiffCache, shared_cache
 from agentjobs.web.dashboard.text.highlighting import Language, highlight, language_of_file
 from agentjobs.web.dashboard.text.visible_text import visible
 
@@ -20,8 +20,8 @@ MAX_PAGE_LINES = 2_000
 MAX_HIGHLIGHTED_FILE_LINES = 1_500
 MAX_HIGHLIGHTED_PAGE_LINES = 4_000
 _HIGHLIGHT_SECONDS = 0.4
-# What fits a narrow window without scrolling.
-_NARROW = 40
+# Columns that fit a narrow window without scrolling.
+_NARROW_COLUMNS = 40
 
 
 class LineView(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class LineView(msgspec.Struct, frozen=True):
 
 
 class FileView(msgspec.Struct, frozen=True):
-    """`lazy`: it has no lines here, they are fetched. `is_wide`: it may have to be scrolled."""
+    """`lazy` files have no lines here; they are fetched. `is_wide` files may need scrolling."""
 
     index: int
     path: str
@@ -48,12 +48,12 @@ class FileView(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> Markup:
-        """All lines as rows of a table: a template would take ten times as long for them."""
-        return Markup("".join(map(_row, self.lines)))  # noqa: S704 - see there
+        """Table rows of all lines; a template would take ten times as long."""
+        return Markup("".join(map(_row, self.lines)))  # noqa: S704 - see _row
 
 
 class DiffView(msgspec.Struct, frozen=True):
-    """`counted` is False when a file was too large to be counted: the numbers lack it then."""
+    """`counted` is False if a file was too large to count; the totals do not include it."""
 
     files: tuple[FileView, ...]
     changed_files: int
@@ -64,7 +64,7 @@ class DiffView(msgspec.Struct, frozen=True):
 
 
 class CommitRange(msgspec.Struct, frozen=True):
-    """Whose diff it is: what was rendered for it is remembered under this name."""
+    """The commits of a diff; part of its cache key."""
 
     repo_id: str
     base: str
@@ -72,10 +72,10 @@ class CommitRange(msgspec.Struct, frozen=True):
 
 
 def render_diff_view(
-    diff: Diff, ends: CommitRange | None = None, cache: RenderedDiffs | None = None
+    diff: Diff, commits: CommitRange | None = None, cache: RenderedDiffCache | None = None
 ) -> DiffView:
-    """Takes its time on a large diff: call it beside the event loop."""
-    maker = _Maker(ends, cache or shared(), "page")
+    """Slow for large diffs: call it in a thread."""
+    renderer = _DiffRenderer(commits, cache or shared_cache(), "page")
     files = []
     page_lines = 0
     for index, file in enumerate(diff.files, 1):
@@ -85,7 +85,7 @@ def render_diff_view(
             or not file.complete
         )
         page_lines += 0 if is_lazy else len(file.lines)
-        files.append(maker.file(file, index, lazy=is_lazy))
+        files.append(renderer.file(file, index, lazy=is_lazy))
     return DiffView(
         files=tuple(files),
         changed_files=diff.changed_files,
@@ -97,19 +97,22 @@ def render_diff_view(
 
 
 def render_file_view(
-    file: FileDiff, index: int, ends: CommitRange | None = None, cache: RenderedDiffs | None = None
+    file: FileDiff,
+    index: int,
+    commits: CommitRange | None = None,
+    cache: RenderedDiffCache | None = None,
 ) -> FileView:
-    """One file alone, all of its lines."""
-    return _Maker(ends, cache or shared(), "alone").file(file, index, lazy=False)
+    """All lines of one file."""
+    return _DiffRenderer(commits, cache or shared_cache(), "alone").file(file, index, lazy=False)
 
 
-class _Maker:
-    """Counts what it has coloured: after so many lines, or so long, the rest stays plain."""
+class _DiffRenderer:
+    """Highlights until its limits on lines and CPU time are reached; the rest stays plain."""
 
-    def __init__(self, ends: CommitRange | None, cache: RenderedDiffs, how: str) -> None:
-        self._ends = ends
+    def __init__(self, commits: CommitRange | None, cache: RenderedDiffCache, variant: str) -> None:
+        self._commits = commits
         self._cache = cache
-        self._how = how
+        self._variant = variant
         self._lines_left = MAX_HIGHLIGHTED_PAGE_LINES
         self._deadline = time.thread_time() + _HIGHLIGHT_SECONDS
 
@@ -125,7 +128,7 @@ class _Maker:
             counted=file.counted,
             complete=file.complete,
             lazy=lazy,
-            is_wide=any(len(line.text) > _NARROW for line in shown),
+            is_wide=any(len(line.text) > _NARROW_COLUMNS for line in shown),
             lines=tuple(
                 LineView(line.kind, html, line.old_number, line.new_number)
                 for line, html in zip(shown, self._html(file.path, shown), strict=True)
@@ -135,28 +138,28 @@ class _Maker:
     def _html(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
         if not lines:
             return ()
-        if self._ends is None:
-            return self._rendered(path, lines)
-        ends = self._ends
-        # A file that once took too long to be read whole had fewer lines then.
-        key = (ends.repo_id, ends.base, ends.head, path, self._how, str(len(lines)))
-        return self._cache.get(key, lambda: self._rendered(path, lines))
+        if self._commits is None:
+            return self._render(path, lines)
+        commits = self._commits
+        # The number of lines differs if reading the file was cut short by a time limit.
+        key = (commits.repo_id, commits.base, commits.head, path, self._variant, str(len(lines)))
+        return self._cache.get(key, lambda: self._render(path, lines))
 
-    def _rendered(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
+    def _render(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
         texts = [visible(line.text) for line in lines]
         html = [escape(text, quote=False) for text in texts]
         language = language_of_file(path) if self._may_highlight(lines) else None
         if language is not None:
             self._lines_left -= len(lines)
             for first, last in _hunks(lines):
-                self._colour(lines[first:last], texts, html, first, language)
+                self._highlight_hunk(lines[first:last], texts, html, first, language)
         return tuple(map(Markup, html))
 
     def _may_highlight(self, lines: tuple[DiffLine, ...]) -> bool:
-        most = min(MAX_HIGHLIGHTED_FILE_LINES, self._lines_left)
-        return len(lines) <= most and time.thread_time() < self._deadline
+        max_lines = min(MAX_HIGHLIGHTED_FILE_LINES, self._lines_left)
+        return len(lines) <= max_lines and time.thread_time() < self._deadline
 
-    def _colour(
+    def _highlight_hunk(
         self,
         hunk: Sequence[DiffLine],
         texts: list[str],
@@ -164,28 +167,30 @@ class _Maker:
         first: int,
         language: Language,
     ) -> None:
-        """Each side by itself: together they would be no text of the language."""
-        for other in ("added", "removed"):
+        """Each side separately; together they are not valid code."""
+        for excluded in ("added", "removed"):
             side = [
-                first + at
-                for at, line in enumerate(hunk)
-                if line.kind not in {other, "hunk", "note"}
+                first + index
+                for index, line in enumerate(hunk)
+                if line.kind not in {excluded, "hunk", "note"}
             ]
-            if all(hunk[at - first].kind == "context" for at in side) and other == "added":
+            if all(hunk[index - first].kind == "context" for index in side) and excluded == "added":
                 continue
-            coloured = highlight([texts[at] for at in side], language, deadline=self._deadline)
-            for at, line in zip(side, coloured or (), strict=False):
-                html[at] = line
+            highlighted = highlight(
+                [texts[index] for index in side], language, deadline=self._deadline
+            )
+            for index, line in zip(side, highlighted or (), strict=False):
+                html[index] = line
 
 
 def _row(line: LineView) -> str:
-    """Numbers, one of our own words, and what is safe already."""
+    """Built from numbers, a fixed class name and escaped HTML."""
     old, new = line.old_number or "", line.new_number or ""
     numbers = f'<td class="n">{old}</td><td class="n">{new}</td>'
     return f'<tr class="{line.kind}">{numbers}<td class="code">{line.html}</td></tr>\n'
 
 
 def _hunks(lines: Sequence[DiffLine]) -> list[tuple[int, int]]:
-    """Where each hunk begins and ends."""
-    starts = [at for at, line in enumerate(lines) if line.kind == "hunk"]
+    """Start and end index of each hunk."""
+    starts = [index for index, line in enumerate(lines) if line.kind == "hunk"]
     return list(zip(starts, [*starts[1:], len(lines)], strict=True))

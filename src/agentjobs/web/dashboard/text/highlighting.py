@@ -1,6 +1,6 @@
-"""Colours source code: lines of safe HTML with a few short classes, by file name or language.
+"""Highlights source code as lines of escaped HTML with short CSS classes.
 
-What nobody knows how to read, or what takes too long, is left to the caller as text.
+Returns None for unknown languages and for code that takes too long.
 """
 
 import time
@@ -20,10 +20,10 @@ from pygments.util import ClassNotFound
 from agentjobs.web.dashboard.text.code_scanner import Piece, Scanner, scanner_for
 
 MAX_CHARACTERS = 256 * 1024
-LONGEST_LINE = 2_000
+MAX_LINE_LENGTH = 2_000
 
 Language = Scanner | Lexer
-# From Pygments' short names, or their first letter, to the classes in code.css.
+# Pygments' short token names, or their first letter, to the classes in code.css.
 _CLASSES = {
     "kc": "m",
     "kt": "t",
@@ -80,12 +80,12 @@ def language_of_file(path: str) -> Language | None:
 
 @lru_cache(maxsize=256)
 def language_named(name: str) -> Language | None:
-    """As the first word of a code fence names it."""
+    """By the info string of a Markdown code fence."""
     known = scanner_for(_SUFFIXES.get(name.lower(), ""))
     if known is not None or not name or len(name) > 40:
         return known
     try:
-        return _made(find_lexer_class_by_name(name))
+        return _new_lexer(find_lexer_class_by_name(name))
     except ClassNotFound:
         return None
 
@@ -93,13 +93,13 @@ def language_named(name: str) -> Language | None:
 def highlight(
     lines: Sequence[str], language: Language, *, deadline: float = float("inf")
 ) -> list[str] | None:
-    """As many lines of HTML; None when it does not work out before `thread_time` is `deadline`."""
+    """One HTML line for each line; None if it fails or passes `deadline` (`thread_time`)."""
     text = "\n".join(lines)
-    if len(text) > MAX_CHARACTERS or any(len(line) > LONGEST_LINE for line in lines):
+    if len(text) > MAX_CHARACTERS or any(len(line) > MAX_LINE_LENGTH for line in lines):
         return None
     try:
         html = _html(_pieces(text, language), deadline)
-    except Exception:  # noqa: BLE001 - a lexer may fail in any way on a text nobody foresaw
+    except Exception:  # noqa: BLE001 - a lexer may fail in any way on arbitrary text
         return None
     done = html.split("\n")
     return done if len(done) == len(lines) else None
@@ -113,14 +113,14 @@ def _html(pieces: Iterator[Piece], deadline: float) -> str:
         safe = escape(value, quote=False)
         if css_class:
             start = f'<span class="{css_class}">'
-            # A line is shown by itself, so no span goes on into the next.
+            # Each line is shown separately, so no span may cross a line end.
             safe = start + safe.replace("\n", f"</span>\n{start}") + "</span>"
         html.append(safe)
     return "".join(html)
 
 
 def _pieces(text: str, language: Language) -> Iterator[Piece]:
-    """A hostile text can make a lexer slow, so it is asked for one token after the other."""
+    """Yields token by token, because hostile text can make a lexer slow."""
     if isinstance(language, Scanner):
         return language.pieces(text)
     return ((_class_of(kind), value) for _, kind, value in language.get_tokens_unprocessed(text))
@@ -136,10 +136,10 @@ def _class_of(kind: _TokenType) -> str:
 
 @lru_cache(maxsize=512)
 def _lexer_for_file(name: str) -> Lexer | None:
-    # Among all names of Pygments this takes some milliseconds, hence the cache.
-    found = find_lexer_class_for_filename(name)
-    return None if found is None else _made(found)
+    # The lookup takes a few milliseconds.
+    lexer_class = find_lexer_class_for_filename(name)
+    return None if lexer_class is None else _new_lexer(lexer_class)
 
 
-def _made(lexer_class: type[Lexer]) -> Lexer | None:
+def _new_lexer(lexer_class: type[Lexer]) -> Lexer | None:
     return None if _COLOURLESS & set(lexer_class.aliases) else lexer_class()

@@ -1,4 +1,4 @@
-"""/vulnerabilities/{advisory_id}: one fault, by any of its names, and who here has it."""
+"""/vulnerabilities/{advisory_id}: one vulnerability and the affected repositories."""
 
 import msgspec
 from starlette.responses import Response
@@ -8,12 +8,12 @@ from agentjobs.advisories.lookup import AffectedPackage, Fault, find_fault
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.listing import HERE, lines_of
+from agentjobs.web.dashboard.vulnerabilities.listing import PATH, load_lines
 
-_SHOWN = 100
+_MAX_FINDINGS = 100
 
 
-class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     aliases: tuple[str, ...]
     summary: str
@@ -35,26 +35,28 @@ async def show(request: PageRequest) -> Response:
     if fault is None and not findings:
         raise Problem(
             "not_found",
-            "No advisory of this name is known here. It may have been withdrawn, or belong to an "
-            "ecosystem whose advisories are not kept.",
+            "No advisory with this id is known. It may have been withdrawn, or belong to an "
+            "ecosystem that is not synced.",
         )
     return await request.render(
         "vulnerabilities/detail.html",
-        advisory=_of_fault(fault) if fault else _of_finding(findings[0]),
-        lines=await lines_of(request, findings[:_SHOWN]),
-        is_more=len(findings) > _SHOWN,
+        advisory=_view_of_fault(fault) if fault else _view_of_finding(findings[0]),
+        lines=await load_lines(request, findings[:_MAX_FINDINGS]),
+        is_more=len(findings) > _MAX_FINDINGS,
     )
 
 
 async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> list[FindingView]:
-    found = await list_findings(request.db, request.organization_id, search=name, limit=2 * _SHOWN)
-    # A search also finds longer names that begin the same.
-    return [one for one in found if names & {one.advisory_id, *one.aliases}]
+    findings = await list_findings(
+        request.db, request.organization_id, search=name, limit=2 * _MAX_FINDINGS
+    )
+    # The search also matches longer ids with the same prefix.
+    return [each for each in findings if names & {each.advisory_id, *each.aliases}]
 
 
-def _of_fault(fault: Fault) -> _Shown:
+def _view_of_fault(fault: Fault) -> _AdvisoryView:
     group, first = fault.group, fault.group.members[0]
-    return _Shown(
+    return _AdvisoryView(
         id=group.id,
         aliases=group.aliases,
         summary=group.summary,
@@ -69,9 +71,9 @@ def _of_fault(fault: Fault) -> _Shown:
     )
 
 
-def _of_finding(finding: FindingView) -> _Shown:
-    """Of a record that is gone by now: what was written down when it was there."""
-    return _Shown(
+def _view_of_finding(finding: FindingView) -> _AdvisoryView:
+    """From a finding, if the advisory itself was withdrawn since."""
+    return _AdvisoryView(
         id=finding.advisory_id,
         aliases=finding.aliases,
         summary=finding.summary,
@@ -82,11 +84,13 @@ def _of_finding(finding: FindingView) -> _Shown:
         modified="",
         url=finding.advisories[0].url if finding.advisories else "",
         packages=tuple(
-            AffectedPackage(finding.ecosystem, finding.name, one.ranges, one.fixed, one.id)
-            for one in finding.advisories
+            AffectedPackage(
+                finding.ecosystem, finding.name, advisory.ranges, advisory.fixed, advisory.id
+            )
+            for advisory in finding.advisories
         ),
         left_out=0,
     )
 
 
-ROUTES: Routes = [PageRoute("GET", f"{HERE}/{{advisory_id}}", "viewer", show)]
+ROUTES: Routes = [PageRoute("GET", f"{PATH}/{{advisory_id}}", "viewer", show)]

@@ -1,7 +1,4 @@
-"""Whether advisories are known at all, and how fresh they are: what a page says of the feeds.
-
-Tells neither the operator's paths nor addresses.
-"""
+"""Whether advisories are configured and how recent they are, without the operator's paths."""
 
 from collections.abc import Sequence
 
@@ -15,7 +12,7 @@ SETTING = "AGENTJOBS_ADVISORIES_SOURCE"
 
 
 class FeedState(msgspec.Struct, frozen=True):
-    """`synced_at` is when the one that is behind most was complete; None: one never was yet."""
+    """`synced_at` is the oldest complete sync of any feed; None if one never completed."""
 
     is_configured: bool
     setting: str
@@ -25,8 +22,8 @@ class FeedState(msgspec.Struct, frozen=True):
     failed: tuple[Feed, ...]
 
 
-async def is_looked_for(request: PageRequest) -> bool:
-    """Whether anything is held against advisories: no finding means something only then."""
+async def has_advisories(request: PageRequest) -> bool:
+    """Whether dependencies are matched against advisories at all."""
     return bool(request.settings.advisories_source or await list_feeds(request.db))
 
 
@@ -34,7 +31,7 @@ def feed_state(settings: Settings, feeds: Sequence[Feed]) -> FeedState:
     synced = [feed.synced_at for feed in feeds]
     known = [at for at in synced if at is not None]
     return FeedState(
-        # Where only workers are told of a source, its feeds are there all the same.
+        # Feeds exist even if only another process has the setting.
         is_configured=bool(settings.advisories_source or feeds),
         setting=SETTING,
         feeds=tuple(feeds),

@@ -1,4 +1,4 @@
-"""/vulnerabilities: what is known against the packages of all repositories, the worst first."""
+"""/vulnerabilities: findings of all repositories, most severe first."""
 
 import re
 from urllib.parse import urlencode
@@ -17,13 +17,13 @@ from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 
-HERE = "/vulnerabilities"
+PATH = "/vulnerabilities"
 _PER_PAGE = 50
 _is_cursor = re.compile(r"[0-9]{4}fnd_[0-9a-z]{26}").fullmatch
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the address: text, empty for any."""
+    """The query parameters; the empty string means any."""
 
     q: str = ""
     severity: str = ""
@@ -46,19 +46,19 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """It could be fixed, and nobody is at it."""
+        """A fix exists and no job was started for it."""
         return self.finding.fix_version is not None and self.job is None
 
 
 async def show(request: PageRequest) -> Response:
-    here = prefix_of(request.settings) + HERE
+    here = prefix_of(request.settings) + PATH
     repos = await list_repos(request.db, request.organization_id)
     query = _query(request)
     repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
     counts = await count_by_severity(request.db, request.organization_id, repo_id=repo_id)
-    found = [] if query.repo and not repo_id else await _findings(request, query, repo_id)
-    shown = found[:_PER_PAGE]
-    lines = await lines_of(request, shown)
+    findings = [] if query.repo and not repo_id else await _findings(request, query, repo_id)
+    shown = findings[:_PER_PAGE]
+    lines = await load_lines(request, shown)
     return await request.render(
         "vulnerabilities/list.html",
         query=query,
@@ -72,15 +72,15 @@ async def show(request: PageRequest) -> Response:
         feeds=feed_state(request.settings, await list_feeds(request.db)),
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
-        is_fixable=repo_id is not None and any(one.is_waiting for one in lines),
+        is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
         severity_options=[("", "any"), *((level, level) for level in counts)],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
-        next=query.address(here, after=shown[-1].cursor) if len(found) > _PER_PAGE else "",
+        next=query.address(here, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
         first=query.address(here, after="") if query.after else "",
     )
 
 
-async def lines_of(request: PageRequest, findings: list[FindingView]) -> list[Line]:
+async def load_lines(request: PageRequest, findings: list[FindingView]) -> list[Line]:
     jobs = await jobs_for_findings(request.db, findings)
     return [Line(finding, jobs.get(finding.id)) for finding in findings]
 
@@ -98,8 +98,8 @@ async def _findings(request: PageRequest, query: _Query, repo_id: str | None) ->
 
 
 async def _known_advisory(request: PageRequest, text: str) -> str:
-    """Who searches for an advisory wants to know whether it is here, and that it is known."""
-    # As people type them: CVE-2021-44228 in small letters, too.
+    """The searched advisory, if it is known although no repository is affected."""
+    # Also accepts lower case.
     for name in dict.fromkeys((text, text.upper())):
         if name and await find_fault(request.db, name):
             return name
@@ -116,4 +116,4 @@ def _query(request: PageRequest) -> _Query:
     )
 
 
-ROUTES: Routes = [PageRoute("GET", HERE, "viewer", show)]
+ROUTES: Routes = [PageRoute("GET", PATH, "viewer", show)]
