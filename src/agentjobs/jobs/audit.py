@@ -1,6 +1,6 @@
-"""What people do with jobs goes into the audit log; what keys do does not.
+"""Audit log entries for what people do with jobs.
 
-A job knows the key that asked for it, and a request must not pay for a second row that says so.
+Requests with API keys get none: the job already names its key, and a second row would cost time.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _IN_PERSON = ("user", "operator")
 
 
 def entry_in_person(action: str, target: str = "", /, **details: Any) -> audit.Entry | None:
-    """To be made before the transaction; None when nobody acts in person."""
+    """Make an entry before the transaction; None when an API key acts."""
     if audit.current_actor().kind not in _IN_PERSON:
         return None
     return audit.entry(action, target, **details)

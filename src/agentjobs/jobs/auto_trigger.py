@@ -1,6 +1,6 @@
-"""Findings that nobody has to ask about: each fix that reaches the threshold gets one job, ever.
+"""Creates jobs for vulnerable dependencies: one per fix at or above the threshold, ever.
 
-Reconciles what is stored; running it again, at once or after a crash, changes nothing.
+Idempotent: running it again, at once or after a crash, creates nothing new.
 """
 
 import logging
@@ -13,10 +13,11 @@ from agentjobs.advisories.scans import scan_later
 from agentjobs.advisories.severity import at_least, rank_of
 from agentjobs.agents.fixable import CVE_FIXER, can_fix
 from agentjobs.identifiers import new_id
+from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import check_acceptable, insert_job, surroundings
 from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
+from agentjobs.jobs.queue.insert import insert_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """A fix to propose: everything in its key is one pull request."""
+    """A fix to propose. All findings with the same key are one pull request."""
 
     ecosystem: str
     package: str
@@ -51,7 +52,7 @@ class Trigger(msgspec.Struct, frozen=True):
 
 
 async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
-    """The identifiers of the jobs that were created."""
+    """Return the identifiers of the created jobs."""
     repo = await context.db.fetch_one(
         "SELECT r.id, r.full_name, r.index_status, r.disconnected_at, r.configured_trigger,"
         " r.auto_trigger, o.auto_trigger AS organization_trigger, o.id AS organization_id,"
@@ -66,25 +67,27 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
         return []
     findings = await findings_of_repo(context.db, repo_id)
     known = await _triggered_before(context.db, repo_id)
-    wanted = wanted_triggers(findings, threshold.level)
-    fresh = [trigger for trigger in wanted if trigger.key not in known]
-    return await _trigger_all(context, repo, fresh, threshold)
+    triggers = triggers_for(findings, threshold.level)
+    new = [trigger for trigger in triggers if trigger.key not in known]
+    return await _trigger_all(context, repo, new, threshold)
 
 
-def wanted_triggers(findings: Iterable[FindingView], threshold: str) -> list[Trigger]:
-    """One for each fix, the worst first. What is below the threshold and has the same fix is
-    named by it too."""
+def triggers_for(findings: Iterable[FindingView], threshold: str) -> list[Trigger]:
+    """One per fix, the most severe first, with all its findings; at least one of them reaches
+    the threshold."""
     by_fix: dict[tuple[str, str, str, str], list[FindingView]] = {}
     for finding in findings:
         if finding.fix_version is not None and can_fix(finding.ecosystem, finding.manifest):
             key = (finding.ecosystem, finding.name, finding.manifest, finding.fix_version)
             by_fix.setdefault(key, []).append(finding)
     triggers = [
-        Trigger(*key, findings=tuple(sorted(same, key=_worst_first)))
+        Trigger(*key, findings=tuple(sorted(same, key=_most_severe_first)))
         for key, same in by_fix.items()
         if any(at_least(finding.severity, threshold) for finding in same)
     ]
-    return sorted(triggers, key=lambda one: (_worst_first(one.findings[0]), one.manifest))
+    return sorted(
+        triggers, key=lambda trigger: (_most_severe_first(trigger.findings[0]), trigger.manifest)
+    )
 
 
 async def _trigger_all(
@@ -95,19 +98,20 @@ async def _trigger_all(
         try:
             job_id = await context.db.transact(_trigger, context, repo, trigger, threshold)
         except Problem as problem:
-            # A plan without the agent: it is tried again after the next scan.
-            _log.warning("no job for %s: %s", trigger.package, problem.message, extra=_of(repo))
+            # For example, a plan without the agent. The next scan tries again.
+            fields = _log_fields(repo)
+            _log.warning("no job for %s: %s", trigger.package, problem.message, extra=fields)
             if problem.code == "queue_full":
                 await scan_later(context.db, repo["id"])
             break
         if job_id is not None:
             created.append(job_id)
-            _log.info("%s is vulnerable: job %s", trigger.package, job_id, extra=_of(repo))
+            _log.info("created %s to fix %s", job_id, trigger.package, extra=_log_fields(repo))
     return created
 
 
 async def _triggered_before(db: Database, repo_id: str) -> set[FixKey]:
-    """So that what is known does not cost a transaction each, after every scan."""
+    """Read in advance, to avoid a transaction for each known fix after every scan."""
     rows = await db.fetch_all(
         "SELECT manifest, ecosystem, name, fix_version FROM auto_triggers WHERE repo_id = :repo_id",
         repo_id=repo_id,
@@ -118,26 +122,26 @@ async def _triggered_before(db: Database, repo_id: str) -> set[FixKey]:
 async def _trigger(
     tx: Transaction, context: JobsContext, repo: Row, trigger: Trigger, threshold: Threshold
 ) -> str | None:
-    """None when it was triggered before."""
+    """Return the new job, or None when the fix already has one."""
     job_id = new_id("job")
     if not await insert_trigger(tx, repo["id"], job_id, trigger.key):
         return None
     caller = _caller(repo)
     override: ConfigOverride = {"auto_trigger_on_cve_severity": threshold.level}
     body = CreateJobRequest(repo["full_name"], CVE_FIXER, None, override)
-    found = await surroundings(tx, caller.organization_id, body.repo)
-    check_acceptable(context, caller, body, found)
-    _leave_room(context, found)
+    admission = await load_admission(tx, caller.organization_id, body.repo)
+    check_acceptable(context, caller, body, admission)
+    _check_reserve(context, admission)
     await insert_job(tx, job_id, caller, repo["id"], body, cause=trigger.cause)
-    tx.announce("jobs")
     return job_id
 
 
-def _leave_room(context: JobsContext, found: Row) -> None:
-    """One old lock file may be worth a thousand jobs; people want to get theirs in as well."""
-    most = max(1, context.settings.queue_limit // 2)
-    if found["organization_waiting"] >= most:
-        raise Problem("queue_full", f"{most} jobs are queued, and the rest is left to people.")
+def _check_reserve(context: JobsContext, admission: Admission) -> None:
+    """An old lock file may cause a thousand jobs; half of the queue is reserved for people."""
+    limit = max(1, context.settings.queue_limit // 2)
+    if admission.queued_jobs >= limit:
+        message = f"{limit} jobs are queued; the rest of the queue is reserved for requests."
+        raise Problem("queue_full", message)
 
 
 def _caller(repo: Row) -> Caller:
@@ -153,7 +157,7 @@ def _caller(repo: Row) -> Caller:
 
 
 def _advisories(findings: Iterable[FindingView]) -> Iterable[CausingAdvisory]:
-    """Each group once, also when several versions of the package are affected."""
+    """Each advisory once, even when it affects several versions of the package."""
     seen: set[str] = set()
     for finding in findings:
         if finding.advisory_id not in seen:
@@ -161,11 +165,11 @@ def _advisories(findings: Iterable[FindingView]) -> Iterable[CausingAdvisory]:
             yield CausingAdvisory(finding.advisory_id, finding.severity, finding.aliases)
 
 
-def _worst_first(finding: FindingView) -> tuple[int, float, str, str]:
-    # By the word first: not everyone who rates a fault gives it a score.
+def _most_severe_first(finding: FindingView) -> tuple[int, float, str, str]:
+    # The level before the score: not every advisory has a score.
     rank = -rank_of(finding.severity)
     return rank, -(finding.score or 0), finding.advisory_id, finding.version
 
 
-def _of(repo: Row) -> dict[str, dict[str, str]]:
+def _log_fields(repo: Row) -> dict[str, dict[str, str]]:
     return {"fields": {"repo_id": repo["id"]}}

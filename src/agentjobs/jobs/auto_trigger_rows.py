@@ -1,4 +1,4 @@
-"""Which job goes after which fix: there is one for each, ever."""
+"""Which job proposes which fix: one job per fix, ever."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.states import JobStatus
 from agentjobs.store.database import Database, Transaction
 
-# A manifest, an ecosystem, a package, the version to go to.
+# A manifest, an ecosystem, a package, the version to upgrade to.
 FixKey = tuple[str, str, str, str]
 
 
@@ -23,8 +23,7 @@ class TriggeredJob(msgspec.Struct, frozen=True):
 async def jobs_for_findings(
     db: Database, findings: Sequence[FindingView]
 ) -> dict[str, TriggeredJob]:
-    """By the finding's identifier; without those that nothing was started for, or whose job is
-    gone from the list by now."""
+    """By the finding's identifier, without findings whose job does not exist or was pruned."""
     fixable = [finding for finding in findings if finding.fix_version is not None]
     if not fixable:
         return {}
@@ -40,18 +39,21 @@ async def jobs_for_findings(
         (row["repo_id"], row["manifest"], row["ecosystem"], row["name"], row["fix_version"]): row
         for row in rows
     }
-    found = {}
-    for one in fixable:
-        row = by_fix.get((one.repo_id, one.manifest, one.ecosystem, one.name, one.fix_version))
+    jobs = {}
+    for finding in fixable:
+        fix = (finding.manifest, finding.ecosystem, finding.name, finding.fix_version)
+        row = by_fix.get((finding.repo_id, *fix))
         if row is not None:
-            found[one.id] = TriggeredJob(row["id"], row["status"], row["pr_url"], row["pr_number"])
-    return found
+            jobs[finding.id] = TriggeredJob(
+                row["id"], row["status"], row["pr_url"], row["pr_number"]
+            )
+    return jobs
 
 
 async def insert_trigger(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> bool:
-    """False when there is a job for it already."""
+    """Return False when the fix already has a job."""
     manifest, ecosystem, name, fix_version = fix
-    fresh = await tx.execute(
+    inserted = await tx.execute(
         "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
         " created_at) VALUES (:repo_id, :manifest, :ecosystem, :name, :fix_version, :job_id, :now)"
         " ON CONFLICT DO NOTHING",
@@ -63,12 +65,14 @@ async def insert_trigger(tx: Transaction, repo_id: str, job_id: str, fix: FixKey
         job_id=job_id,
         now=now_ms(),
     )
-    return bool(fresh)
+    return bool(inserted)
 
 
 async def take_over_fix(db: Database, repo_id: str, job_id: str, fix: FixKey) -> str | None:
-    """For a job whose fix became another one since it was created, so that no second job is
-    started for it. The other job that is or was after it, if that did not fail."""
+    """Record that this job proposes another fix than the one it was created for.
+
+    Return the job that already proposes that fix, unless it failed.
+    """
     return await db.transact(_take_over_fix, repo_id, job_id, fix)
 
 

@@ -1,4 +1,4 @@
-"""Cancelling: at once for a job that waits; for a running one a wish its worker carries out."""
+"""Cancels a job: a queued one at once, a running one through its worker."""
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.audit import entry_in_person, write_about
@@ -31,13 +31,13 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Ent
     if row["status"] in FINAL:
         raise Problem(
             "job_finished",
-            f"The job is {row['status']} already; only a queued or running job can be cancelled.",
+            f"The job is already {row['status']}; only a queued or running job can be cancelled.",
         )
     if row["cancel_requested_at"] is None:
         await write_about(tx, organization_id, job_id, entry)
     now = now_ms()
     if row["status"] == QUEUED:
-        # Claimed or not, its agent has not begun; a worker preparing it finds its fence moved on.
+        # A worker that prepares the job loses its claim, since the fence changes.
         await apply(tx, cancelled(job_id, now))
         return
     await tx.execute(

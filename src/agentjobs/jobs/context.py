@@ -1,4 +1,4 @@
-"""What every operation on jobs needs at hand."""
+"""What every operation on jobs needs: database, settings, agents, plans, workers."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ class JobsContext:
     catalog: Catalog
     plans: Plans = field(init=False)
     fleet: Fleet = field(init=False)
-    # Idempotency keys whose first request is being answered by this very process.
+    # Idempotency keys whose first request this process is handling.
     keys_in_flight: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Disconnecting a repository together with what waits for it."""
+"""Disconnects a repository and fails its queued jobs."""
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.transition import apply, failed
@@ -10,13 +10,13 @@ _MESSAGE = "The repository was disconnected before the job could start."
 
 
 async def disconnect_repository(db: Database, organization: str, full_name: str) -> RepoView:
-    """Its queued jobs fail now; one that runs may finish its agent and then finds no repository."""
-    return await connect.disconnect_repository(db, organization, full_name, also=_fail_waiting)
+    """Queued jobs fail now; a running job fails when it tries to push."""
+    return await connect.disconnect_repository(db, organization, full_name, also=_fail_queued)
 
 
-async def _fail_waiting(tx: Transaction, repo_id: str) -> None:
-    waiting = await tx.fetch_all(
+async def _fail_queued(tx: Transaction, repo_id: str) -> None:
+    queued = await tx.fetch_all(
         "SELECT id FROM jobs WHERE repo_id = :repo_id AND status = 'queued'", repo_id=repo_id
     )
-    for row in waiting:
+    for row in queued:
         await apply(tx, failed(row["id"], now_ms(), "repo_unavailable", _MESSAGE))

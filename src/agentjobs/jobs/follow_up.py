@@ -1,6 +1,6 @@
-"""A further job on the branch of an earlier one: what may go on, and only one at a time.
+"""Creates a follow-up: a job that continues the pull request of an earlier one.
 
-Accepts and queues it as any other job; how it runs is `run`'s, and the words are `earlier_work`'s.
+Only one job at a time works on a branch.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,10 @@ import msgspec
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.identifiers import new_id
+from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.audit import entry_in_person, write_about
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import CreatedJob, check_acceptable, insert_job, surroundings
+from agentjobs.jobs.create import CreatedJob
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import (
     AgentId,
@@ -23,8 +24,9 @@ from agentjobs.jobs.model import (
     Receipt,
     TimeoutSeconds,
 )
-from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
+from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
+from agentjobs.jobs.queue.insert import insert_job
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
@@ -36,13 +38,13 @@ from agentjobs.pulls.local_forge import hold_pull
 from agentjobs.store.database import Database, Row, Transaction
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
-_OF_OVERRIDES = "config_override."
+_OVERRIDE_PREFIX = "config_override."
 _EARLIER = (
     "SELECT id, status, repo_id, repo, agent, ticket_id, branch FROM jobs"
     " WHERE id = :job_id AND organization_id = :organization_id"
 )
-# Two halves, for each of which there is an index of what is not finished.
-_AT_WORK = (
+# A union, because leased and waiting jobs have an index each.
+_ACTIVE = (
     "SELECT id FROM jobs WHERE organization_id = :organization_id AND lease_owner IS NOT NULL"
     " AND repo_id = :repo_id AND branch = :branch"
     " UNION ALL SELECT id FROM jobs WHERE organization_id = :organization_id"
@@ -60,7 +62,7 @@ class FollowUpRequest(msgspec.Struct, frozen=True):
 
 
 class EarlierJob(msgspec.Struct, frozen=True):
-    """The job to go on with."""
+    """The job whose pull request is continued."""
 
     id: str
     status: JobStatus
@@ -72,7 +74,7 @@ class EarlierJob(msgspec.Struct, frozen=True):
 
 
 async def earlier_job(db: Database, organization_id: str, job_id: str) -> EarlierJob:
-    """Or `job_not_found`: the same for no job and another organization's."""
+    """Raises `job_not_found` for a missing job and for one of another organization alike."""
     row = await db.fetch_one(_EARLIER, job_id=job_id, organization_id=organization_id)
     return _earlier(row, job_id)
 
@@ -80,9 +82,9 @@ async def earlier_job(db: Database, organization_id: str, job_id: str) -> Earlie
 async def active_job_on(
     db: Database, organization_id: str, repo_id: str, branch: str
 ) -> str | None:
-    """The job that is queued or at work on a branch."""
+    """The queued or running job on a branch."""
     row = await db.fetch_one(
-        _AT_WORK, organization_id=organization_id, repo_id=repo_id, branch=branch
+        _ACTIVE, organization_id=organization_id, repo_id=repo_id, branch=branch
     )
     return None if row is None else row["id"]
 
@@ -106,7 +108,7 @@ async def follow_up_job(
     *,
     idempotency: IdempotencyClaim | None = None,
 ) -> CreatedJob:
-    """Queue it, for a `body` without faults. Of many at once for one branch, one is accepted."""
+    """Create it from a valid `body`. Of concurrent requests for one branch, one is accepted."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
         entry = entry_in_person("job.created", follows=job_id)
@@ -125,17 +127,16 @@ async def _follow_up(
     fleet: FleetState,
     entry: Entry | None,
 ) -> CreatedJob:
-    if idempotency is not None:
-        answered = await recall(tx, caller.organization_id, idempotency)
-        if answered is not None:
-            return CreatedJob(msgspec.json.decode(answered, type=Receipt), replayed=True)
+    replayed = await recall(tx, caller.organization_id, idempotency)
+    if replayed is not None:
+        return CreatedJob(replayed, replayed=True)
     row = await tx.fetch_one(_EARLIER, job_id=job_id, organization_id=caller.organization_id)
-    earlier = await _as_named_now(tx, _earlier(row, job_id))
+    earlier = await _with_current_name(tx, _earlier(row, job_id))
     request = _request(earlier, body)
-    found = await surroundings(tx, caller.organization_id, earlier.repo)
-    _check_repo(earlier, found)
+    admission = await load_admission(tx, caller.organization_id, earlier.repo)
+    _check_repo(earlier, admission)
     await _check_branch(tx, caller.organization_id, earlier)
-    _check_request(context, caller, request, found)
+    _check_request(context, caller, request, admission)
     follow_up_id = new_id("job")
     await insert_job(
         tx,
@@ -147,11 +148,9 @@ async def _follow_up(
         follows=earlier.id,
     )
     await write_about(tx, caller.organization_id, follow_up_id, entry)
-    estimate = _estimate(context, caller, fleet, found, request.agent)
+    estimate = estimate_start(context.plans, caller, fleet, admission, request.agent)
     receipt = Receipt(follow_up_id, QUEUED, estimate)
-    if idempotency is not None:
-        await remember(tx, caller.organization_id, idempotency, msgspec.json.encode(receipt))
-    tx.announce("jobs")
+    await remember(tx, caller.organization_id, idempotency, receipt)
     return CreatedJob(receipt, replayed=False)
 
 
@@ -161,8 +160,8 @@ def _earlier(row: Row | None, job_id: str) -> EarlierJob:
     return EarlierJob(**{name: row[name] for name in EarlierJob.__struct_fields__})
 
 
-async def _as_named_now(tx: Transaction, earlier: EarlierJob) -> EarlierJob:
-    """A platform may have renamed the repository since."""
+async def _with_current_name(tx: Transaction, earlier: EarlierJob) -> EarlierJob:
+    """The platform may have renamed the repository since."""
     row = await tx.fetch_one(
         "SELECT full_name FROM repos WHERE id = :id AND disconnected_at IS NULL",
         id=earlier.repo_id,
@@ -179,78 +178,61 @@ def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
     return CreateJobRequest(earlier.repo, body.agent or earlier.agent, earlier.ticket_id, override)
 
 
-def _check_repo(earlier: EarlierJob, found: Row) -> None:
-    if found["id"] != earlier.repo_id:
-        # Gone, or another one was connected under its name since.
+def _check_repo(earlier: EarlierJob, admission: Admission) -> None:
+    if admission.repo_id != earlier.repo_id:
+        # Disconnected, or replaced by another repository of the same name.
         raise Problem(
             "repo_not_connected",
-            f"The repository {earlier.repo!r} of job {earlier.id!r} is not connected any more; "
-            "create a new job for one that is.",
+            f"The repository {earlier.repo!r} of job {earlier.id!r} is no longer connected; "
+            "create a new job for a connected one.",
         )
 
 
 async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJob) -> None:
     if earlier.status not in FINAL:
-        raise _at_work(earlier.id)
+        raise _is_active(earlier.id)
     if earlier.status != COMPLETED:
         raise Problem(
             "pull_not_open",
-            f"Job {earlier.id!r} is {earlier.status} and has no pull request to go on with; "
-            "create a new job, or go on with one that completed.",
+            f"Job {earlier.id!r} is {earlier.status} and has no pull request to continue; "
+            "create a new job, or follow up on one that completed.",
         )
-    # Held to the end: who comes second must find in the queue who came first.
+    # Locked until the end of the transaction, so that concurrent requests see each other.
     pull = await hold_pull(tx, earlier.repo_id, earlier.branch)
     if pull is None or pull.state != "open":
-        named = "The pull request" if pull is None else f"Pull request {pull.number}"
-        state = "gone" if pull is None else f"{pull.state} already"
-        raise Problem("pull_not_open", f"{named} of this job is {state}; create a new job.")
+        name = "The pull request" if pull is None else f"Pull request {pull.number}"
+        state = "no longer exists" if pull is None else f"is already {pull.state}"
+        raise Problem("pull_not_open", f"{name} of this job {state}; create a new job.")
     other = await tx.fetch_one(
-        _AT_WORK,
+        _ACTIVE,
         organization_id=organization_id,
         repo_id=earlier.repo_id,
         branch=earlier.branch,
     )
     if other is not None:
-        raise _at_work(other["id"])
+        raise _is_active(other["id"])
 
 
-def _at_work(job_id: str) -> Problem:
+def _is_active(job_id: str) -> Problem:
     return Problem(
         "follow_up_active",
-        f"Job {job_id!r} is at work on this pull request; wait until it is finished, or cancel it.",
+        f"Job {job_id!r} is working on this pull request; wait until it finishes, or cancel it.",
         details={"job_id": job_id},
     )
 
 
 def _check_request(
-    context: JobsContext, caller: Caller, request: CreateJobRequest, found: Row
+    context: JobsContext, caller: Caller, request: CreateJobRequest, admission: Admission
 ) -> None:
     try:
-        check_acceptable(context, caller, request, found)
+        check_acceptable(context, caller, request, admission)
     except Problem as problem:
         if not isinstance(problem.details, list):
             raise
         # A follow-up has the same fields at the top level.
         details: list[Fault] = [
-            {"field": fault["field"].removeprefix(_OF_OVERRIDES), "message": fault["message"]}
+            {"field": fault["field"].removeprefix(_OVERRIDE_PREFIX), "message": fault["message"]}
             for fault in problem.details
         ]
-        message = problem.message.replace(_OF_OVERRIDES, "")
+        message = problem.message.replace(_OVERRIDE_PREFIX, "")
         raise Problem(problem.code, message, details=details) from None
-
-
-def _estimate(
-    context: JobsContext, caller: Caller, fleet: FleetState, found: Row, agent: str
-) -> int:
-    waiting, active = found["organization_waiting"], found["organization_active"]
-    return estimated_start_ms(
-        QueueState(
-            waiting=fleet.startable_of_others(caller.organization_id) + waiting,
-            active=max(fleet.active, active),
-            organization_waiting=waiting,
-            organization_active=active,
-        ),
-        slots=fleet.slots_for(agent),
-        organization_limit=context.plans.concurrent_jobs(caller.plan),
-        typical_duration_ms=fleet.typical_duration_ms,
-    )

@@ -1,4 +1,4 @@
-"""The same request twice is the same job: what an Idempotency-Key was first answered with."""
+"""Idempotency keys: the same request again returns the receipt of the first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.jobs.model import Receipt
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 
@@ -19,7 +20,7 @@ class IdempotencyClaim(msgspec.Struct, frozen=True):
 def first_call(
     in_flight: set[tuple[str, str]], organization_id: str, claim: IdempotencyClaim | None
 ) -> Iterator[None]:
-    """Refuses a second call under the same key while the first is being answered here."""
+    """Refuses a second request with the same key while this process handles the first."""
     if claim is None:
         yield
         return
@@ -33,9 +34,13 @@ def first_call(
         in_flight.discard(entry)
 
 
-async def recall(tx: Transaction, organization_id: str, claim: IdempotencyClaim) -> bytes | None:
-    """The first answer under this key, if there was one; refuses another body."""
-    await _hold(tx, organization_id, claim.key)
+async def recall(
+    tx: Transaction, organization_id: str, claim: IdempotencyClaim | None
+) -> Receipt | None:
+    """The receipt of the first request with this key; refuses the key with another body."""
+    if claim is None:
+        return None
+    await _lock(tx, organization_id, claim.key)
     row = await tx.fetch_one(
         "SELECT body_hash, response FROM idempotency_keys"
         " WHERE organization_id = :organization_id AND key = :key",
@@ -49,19 +54,21 @@ async def recall(tx: Transaction, organization_id: str, claim: IdempotencyClaim)
             "idempotency_key_reused",
             "This Idempotency-Key was used with another body; use a new key for a new request.",
         )
-    return bytes(row["response"])
+    return msgspec.json.decode(bytes(row["response"]), type=Receipt)
 
 
 async def remember(
-    tx: Transaction, organization_id: str, claim: IdempotencyClaim, response: bytes
+    tx: Transaction, organization_id: str, claim: IdempotencyClaim | None, receipt: Receipt
 ) -> None:
+    if claim is None:
+        return
     await tx.execute(
         "INSERT INTO idempotency_keys (organization_id, key, body_hash, response, created_at)"
         " VALUES (:organization_id, :key, :body_hash, :response, :created_at)",
         organization_id=organization_id,
         key=claim.key,
         body_hash=claim.body_hash,
-        response=response,
+        response=msgspec.json.encode(receipt),
         created_at=now_ms(),
     )
 
@@ -74,13 +81,13 @@ def in_progress() -> Problem:
     )
 
 
-async def _hold(tx: Transaction, organization_id: str, key: str) -> None:
-    """Another server may be in the midst of the first call; not on SQLite, with its one writer."""
+async def _lock(tx: Transaction, organization_id: str, key: str) -> None:
+    """Another server may be handling the first request. SQLite has one writer and needs no lock."""
     if tx.engine != "postgresql":
         return
     row = await tx.fetch_one(
-        "SELECT pg_try_advisory_xact_lock(hashtextextended(CAST(:scope AS TEXT), 0)) AS held",
+        "SELECT pg_try_advisory_xact_lock(hashtextextended(CAST(:scope AS TEXT), 0)) AS locked",
         scope=f"{organization_id}/{key}",
     )
-    if row is None or not row["held"]:
+    if row is None or not row["locked"]:
         raise in_progress()

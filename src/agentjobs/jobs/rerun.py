@@ -1,5 +1,4 @@
-"""A new job that asks for what an earlier one asked for. Refuses what the first asking would refuse
-now: `create` for most, `follow_up` for one that went on with another job's pull request."""
+"""Runs a job again: creates a new job, or a new follow-up, from the request of an earlier one."""
 
 import msgspec
 
@@ -22,14 +21,14 @@ async def run_again(context: JobsContext, caller: Caller, job_id: str) -> Create
         raise job_not_found(job_id)
     override: ConfigOverride = msgspec.json.decode(row["config_override"])
     if row["follows"] is not None:
-        # On the same branch: a job of its own would open a second pull request.
-        again = FollowUpRequest(
+        # A new job would open a second pull request.
+        request = FollowUpRequest(
             prompt=override.get("prompt", ""),
             agent=row["agent"],
             timeout_seconds=override.get("timeout_seconds"),
             max_cost_usd=override.get("max_cost_usd"),
         )
-        return await follow_up_job(context, caller, row["follows"], again)
+        return await follow_up_job(context, caller, row["follows"], request)
     body = CreateJobRequest(
         repo=row["repo"],
         agent=row["agent"],

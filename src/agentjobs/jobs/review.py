@@ -1,4 +1,4 @@
-"""A draft that is marked ready asks for its review: `pr.review_requested`, by its latest job."""
+"""Requests the review of a draft that was marked ready: the event `pr.review_requested`."""
 
 from agentjobs.clock import now_ms
 from agentjobs.pulls.pulls import Pull, ready_pull
@@ -7,15 +7,15 @@ from agentjobs.webhooks import events
 
 
 async def mark_ready(db: Database, organization: str, full_name: str, number: int) -> Pull:
-    return await ready_pull(db, organization, full_name, number, also=_of_local)
+    return await ready_pull(db, organization, full_name, number, also=_request_local_review)
 
 
-async def _of_local(tx: Transaction, pull: Pull) -> None:
+async def _request_local_review(tx: Transaction, pull: Pull) -> None:
     await request_review(tx, pull.repo_id, pull.number)
 
 
 async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
-    """At most once for a job; of a pull request that no job has, nothing is told."""
+    """At most once per job, by the latest job of the pull request, if there is one."""
     job = await tx.fetch_one(
         "UPDATE jobs SET last_sequence = last_sequence + 1"
         " WHERE id = (SELECT MAX(j.id) FROM jobs j WHERE j.repo_id = :repo_id"

@@ -1,4 +1,4 @@
-"""The life of a job as tables: which status may follow which, and what an error code means."""
+"""A job's statuses, their transitions, and which error codes are worth a retry."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -15,7 +15,7 @@ STATUSES: tuple[JobStatus, ...] = (QUEUED, RUNNING, COMPLETED, FAILED, CANCELLED
 
 TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
     QUEUED: frozenset({RUNNING, CANCELLED, FAILED}),
-    # Back to queued only when the worker is lost or drained.
+    # Requeued only when the worker is lost or drained.
     RUNNING: frozenset({COMPLETED, FAILED, CANCELLED, QUEUED}),
     COMPLETED: frozenset(),
     FAILED: frozenset(),

@@ -8,7 +8,7 @@ from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.outcomes import Abandoned, Completed, Failed, Outcome
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, claim_job
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerCard
+from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
@@ -59,7 +59,7 @@ class _ActiveJob:
 class JobLoop:
     name = "jobs"
 
-    def __init__(self, tools: JobTools, worker: WorkerCard) -> None:
+    def __init__(self, tools: JobTools, worker: WorkerInfo) -> None:
         self._tools = tools
         self._db = tools.context.db
         self._settings = tools.context.settings

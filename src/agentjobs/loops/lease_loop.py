@@ -23,7 +23,7 @@ class LeaseLoop:
     name = "leases"
 
     def __init__(
-        self, db: Database, settings: Settings, worker: leases.WorkerCard, jobs: JobLoop
+        self, db: Database, settings: Settings, worker: leases.WorkerInfo, jobs: JobLoop
     ) -> None:
         self._db = db
         self._settings = settings

@@ -1,7 +1,7 @@
 """Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.queue.leases import forget_dead_workers
+from agentjobs.jobs.queue.leases import delete_silent_workers
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.loop import PeriodicLoop
 from agentjobs.organizations.retention import prune_sign_ins
@@ -18,7 +18,7 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
-        await forget_dead_workers(db, _FORGET_WORKERS_MS)
+        await delete_silent_workers(db, _FORGET_WORKERS_MS)
         while await prune_hook_events(db):
             pass
         while await prune_sign_ins(

@@ -26,18 +26,18 @@ class Worker:
         self._tools = tools
         self._db = tools.context.db
         self._settings = tools.context.settings
-        self._card = leases.WorkerCard(new_id("wrk"), socket.gethostname(), slots, agents=[])
-        self._jobs = JobLoop(tools, self._card)
-        self._leases = LeaseLoop(self._db, self._settings, self._card, self._jobs)
+        self._info = leases.WorkerInfo(new_id("wrk"), socket.gethostname(), slots, agents=[])
+        self._jobs = JobLoop(tools, self._info)
+        self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)
 
     async def start(self) -> None:
         """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()
         await self._tools.workspaces.sweep()
-        await check_agents(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+        await check_agents(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
         await self._leases.renew()
-        fields = {"worker_id": self._card.id, "slots": self._card.slots}
-        _log.info("worker ready", extra={"fields": {**fields, "agents": self._card.agents}})
+        fields = {"worker_id": self._info.id, "slots": self._info.slots}
+        _log.info("worker ready", extra={"fields": {**fields, "agents": self._info.agents}})
 
     async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
@@ -49,13 +49,13 @@ class Worker:
             await self._drain(hurry)
             drained.set()
         try:
-            await leases.sign_off(self._db, self._card.id)
+            await leases.sign_off(self._db, self._info.id)
         except StoreUnavailable as error:
             _log.warning("could not sign off: %s", error)
 
     @property
     def _cancels(self) -> CancelLoop:
-        return CancelLoop(self._db, self._card.id, self._jobs)
+        return CancelLoop(self._db, self._info.id, self._jobs)
 
     @property
     def _rescue(self) -> PeriodicLoop:
@@ -63,7 +63,7 @@ class Worker:
 
     @property
     def _readiness(self) -> PeriodicLoop:
-        return readiness_loop(self._tools.context.catalog, self._card, in_sandbox=self._in_sandbox)
+        return readiness_loop(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
 
     @property
     def _in_sandbox(self) -> bool:

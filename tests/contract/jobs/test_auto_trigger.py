@@ -13,7 +13,7 @@ from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.inventory.model import Dependency
-from agentjobs.jobs.auto_trigger import reconcile, wanted_triggers
+from agentjobs.jobs.auto_trigger import reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.claim import claim_job
@@ -129,7 +129,7 @@ async def test_what_a_word_calls_worse_comes_first_also_without_a_score(world: W
         msgspec.structs.replace(one, score=None) if one.name == "pyyaml" else one
         for one in await findings_of_repo(world.db, repo_id)
     ]
-    triggers = wanted_triggers(reversed(findings), "low")
+    triggers = triggers_for(reversed(findings), "low")
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.queue.leases import WorkerCard, renew
+from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -148,7 +148,7 @@ async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(
     world: World,
 ) -> None:
     caller = await world.organization()
-    await renew(world.db, WorkerCard("wrk_a", "host", 2, AGENTS), [], 10)
+    await renew(world.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
     body = CreateJobRequest("acme/shop", "fixer")
     estimates = [
         (await create_job(world.context, caller, body)).receipt.estimated_start_ms for _ in range(5)
@@ -158,7 +158,7 @@ async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(
 
 
 async def test_jobs_another_plan_holds_back_do_not_count_in_the_estimate(world: World) -> None:
-    await renew(world.db, WorkerCard("wrk_a", "host", 2, AGENTS), [], 10)
+    await renew(world.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
     crowded = await world.organization("crowded", plan="free")
     for _ in range(10):
         await world.job(crowded)

@@ -138,7 +138,7 @@ async def test_a_closed_or_merged_pull_request_is_not_gone_on_with(world: World)
     await world.db.transact(set_state, 2, "merged", COMMIT)
     problem = await refused(world, caller, merged)
     assert problem.code == "pull_not_open"
-    assert "merged already" in problem.message
+    assert "already merged" in problem.message
 
 
 async def test_a_second_one_is_refused_until_the_first_is_finished(world: World) -> None:

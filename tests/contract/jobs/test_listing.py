@@ -9,7 +9,7 @@ from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.views import job_search
-from agentjobs.jobs.views.detail_queries import event_deliveries, job_facts
+from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
 from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
@@ -182,7 +182,7 @@ async def test_the_search_finds_a_part_of_anything_in_any_case_of_ascii(world: W
 async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
     caller = await world.organization()
     oldest = await world.job(caller, ticket_id="NEEDLE-1")
     for _ in range(4):
@@ -200,7 +200,7 @@ async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
 async def test_of_two_filters_the_rarer_leads_however_many_jobs_fit_the_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
     caller = await world.organization()
     rare = await world.job(caller, agent="pro-fixer")
     for _ in range(8):
@@ -220,7 +220,7 @@ async def test_what_a_job_asked_for_is_asked_for_again(world: World) -> None:
     job_id = await world.job(caller, ticket_id="ABC-1", config_override=asked)
     with acting_as(PERSON):
         created = await run_again(world.context, caller, job_id)
-    facts = await job_facts(world.context, caller.organization_id, created.receipt.job_id)
+    facts = await load_details(world.context, caller.organization_id, created.receipt.job_id)
     view = await world.view(caller, created.receipt.job_id)
     assert created.receipt.job_id != job_id
     assert (view.repo, view.agent, view.ticket_id) == ("acme/shop", "fixer", "ABC-1")
@@ -255,14 +255,14 @@ async def test_the_facts_of_a_page_name_its_kin(world: World) -> None:
     kin = [await world.job(caller) for _ in range(2)]
     for each in kin:
         await set_columns(world.db, each, follows=job_id)
-    facts = await job_facts(world.context, caller.organization_id, job_id)
+    facts = await load_details(world.context, caller.organization_id, job_id)
     assert (facts.follows, facts.followed_by) == (None, tuple(kin))
     assert (facts.platform, facts.base_branch, facts.prompt) == ("local", "next", None)
     assert facts.created_by_name == caller.name
-    later = await job_facts(world.context, caller.organization_id, kin[0])
+    later = await load_details(world.context, caller.organization_id, kin[0])
     assert (later.follows, later.followed_by, later.base_branch) == (job_id, (), "main")
     with pytest.raises(Problem):
-        await job_facts(world.context, evil.organization_id, job_id)
+        await load_details(world.context, evil.organization_id, job_id)
 
 
 async def test_the_events_of_a_page_have_their_deliveries_with_the_last_answer(

@@ -13,9 +13,9 @@ from agentjobs.jobs.queue.claim import claim_job
 from agentjobs.jobs.queue.credentials import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
-    WorkerCard,
+    WorkerInfo,
     cancel_requests,
-    forget_dead_workers,
+    delete_silent_workers,
     renew,
     sign_off,
 )
@@ -31,7 +31,7 @@ from agentjobs.store.opening import open_database
 from tests.support.jobs import AGENTS, World
 
 BASE = "1" * 40
-CARD = WorkerCard("wrk_a", "host", 2, AGENTS)
+CARD = WorkerInfo("wrk_a", "host", 2, AGENTS)
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
 
 
@@ -203,7 +203,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(world: World) -> Non
     with pytest.raises(ClaimLost):
         await append_chunk(world.db, dead, "from the grave")
     assert (
-        await renew(world.db, WorkerCard("wrk_dead", "host", 1, AGENTS), [dead], 10)
+        await renew(world.db, WorkerInfo("wrk_dead", "host", 1, AGENTS), [dead], 10)
     ).renewed == frozenset()
 
     assert await world.events(caller, job_id) == before
@@ -458,7 +458,7 @@ async def test_a_worker_taken_for_dead_is_back_with_its_next_beat(world: World) 
     caller = await world.organization()
     job_id = await world.job(caller)
     await renew(world.db, CARD, [], 10)
-    await forget_dead_workers(world.db, -1)
+    await delete_silent_workers(world.db, -1)
     assert (await world.view(caller, job_id)).queue_reason == "no_worker"
     await renew(world.db, CARD, [], 10)
     world.context.fleet.forget()

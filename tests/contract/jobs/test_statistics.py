@@ -150,7 +150,7 @@ async def test_what_is_kept_is_bounded_and_the_one_not_looked_at_longest_goes(
 ) -> None:
     names = [(await world.organization(name)).organization_id for name in ("a", "b", "c")]
     reading: Any = Reading(world.db)
-    statistics = Statistics(reading, most_cells=200)
+    statistics = Statistics(reading, max_cells=200)
     for name in (names[0], names[1], names[0], names[2]):
         await statistics.overview(name, "24h", NOW)
     await statistics.overview(names[0], "24h", NOW)

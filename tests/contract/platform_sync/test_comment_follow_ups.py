@@ -121,7 +121,7 @@ async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_non
             conversation(job, caller),
             Comment(number, "ada", "@agentjobs go on", ""),
         )
-    assert "is at work on this pull request" in platform.replies[1]
+    assert "is working on this pull request" in platform.replies[1]
 
 
 @pytest.mark.parametrize(

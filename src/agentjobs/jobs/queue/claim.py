@@ -1,4 +1,4 @@
-"""Taking a job from the queue: fair across organizations, within plans, under lease and fence."""
+"""Claims the next job: fair across organizations, within their plans, with lease and fence."""
 
 import asyncio
 from typing import Any
@@ -11,8 +11,8 @@ from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
 
-# Each organization with waiting jobs, found by hopping through the index of waiting jobs, so that
-# a long queue of one of them costs the others nothing.
+# The organizations with waiting jobs, by skipping through the index of waiting jobs: the length of
+# a queue does not matter.
 _WAITING = """
 WITH RECURSIVE waiting(organization_id) AS (
   SELECT MIN(organization_id) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL
@@ -28,8 +28,8 @@ SELECT w.organization_id, o.plan, o.last_claimed_at,
     AND f.organization_id = w.organization_id) AS first_job
 FROM waiting w JOIN organizations o ON o.id = w.organization_id
 """
-# One claim at a time for an organization, or two workers could pass its limit together. The
-# count belongs into the next statement: this one sees the world as it was before the lock.
+# One claim at a time per organization: two workers could exceed its limit together. The count is
+# part of the next statement, because this one reads a snapshot from before the lock.
 _LOCK = (
     "SELECT id FROM organizations WHERE id = :organization_id"
     " /*postgresql FOR NO KEY UPDATE SKIP LOCKED */"
@@ -60,7 +60,7 @@ Claim = tuple[str, int]
 
 
 class ClaimedJob(msgspec.Struct, frozen=True):
-    """A job in one worker's hands: `fence` is the proof, `credential` the key to its repository."""
+    """A job claimed by one worker. `fence` identifies the claim, `credential` opens its branch."""
 
     id: str
     organization_id: str
@@ -82,13 +82,13 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     lifted_paths: tuple[str, ...] = ()
     daily_budget_nanousd: int | None = None
     job_budget_nanousd: int | None = None
-    # What an earlier attempt found, which got as far as its branch.
+    # The result of an earlier attempt that pushed its branch.
     verification: Verification | None = None
-    # The job whose branch and pull request this one goes on with.
+    # The job whose branch and pull request a follow-up continues.
     follows: str | None = None
-    # Why the service itself asked for it.
+    # Why the service created the job itself.
     cause: Cause | None = None
-    # The connection to its platform, and what that calls it; None and empty for `local`.
+    # The connection and the identifier on the platform; None and empty for `local`.
     connection_id: str | None = None
     external_id: str = ""
 
@@ -104,7 +104,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
 
 
 class _Contended(Exception):
-    """Another worker is claiming for every organization that still has a place."""
+    """Other workers hold the locks of all organizations that could start a job."""
 
 
 async def claim_job(context: JobsContext, worker_id: str, agents: list[str]) -> ClaimedJob | None:
@@ -121,7 +121,7 @@ async def _claim(
 ) -> ClaimedJob | None:
     contended = False
     waiting = await tx.fetch_all(_WAITING)
-    for row in sorted(waiting, key=_turn):
+    for row in sorted(waiting, key=_priority):
         limit = context.plans.concurrent_jobs(row["plan"])
         if row["active"] >= limit:
             continue
@@ -130,18 +130,18 @@ async def _claim(
         if locked is None:
             contended = True
             continue
-        found = await tx.fetch_one(
+        job = await tx.fetch_one(
             _NEXT, organization_id=organization_id, agents=agents, concurrent_jobs=limit
         )
-        if found is not None:
-            return await _take(tx, context, found["id"], organization_id, worker_id)
+        if job is not None:
+            return await _take(tx, context, job["id"], organization_id, worker_id)
     if contended:
         raise _Contended
     return None
 
 
-def _turn(row: Row) -> tuple[int, int, str]:
-    """Fewest active jobs first; among equals who has waited longest for a turn."""
+def _priority(row: Row) -> tuple[int, int, str]:
+    """Fewest active jobs first, then the least recently served organization."""
     return row["active"], row["last_claimed_at"] or 0, row["first_job"]
 
 
@@ -163,10 +163,10 @@ async def _take(
         organization_id=organization_id,
     )
     row = await tx.fetch_one(_READ, job_id=job_id)
-    return None if row is None else _claimed(row, credential)
+    return None if row is None else _claimed_job(row, credential)
 
 
-def _claimed(row: Row, credential: str) -> ClaimedJob:
+def _claimed_job(row: Row, credential: str) -> ClaimedJob:
     return ClaimedJob(
         id=row["id"],
         organization_id=row["organization_id"],

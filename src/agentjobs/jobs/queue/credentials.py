@@ -1,11 +1,11 @@
-"""What a job's credential opens: its own branch, while its claim lives and nobody cancelled it."""
+"""What a job's credential allows: writing its own branch, while it is claimed and not cancelled."""
 
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Transaction
 
 
 async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credential: str) -> bool:
-    """Decided in the caller's transaction, so that a claim that ended opens nothing any more."""
+    """Checked in the caller's transaction, so that a claim cannot end in between."""
     row = await tx.fetch_one(
         "SELECT id FROM jobs WHERE credential_hash = :hash AND repo_id = :repo_id"
         " AND branch = :branch AND lease_owner IS NOT NULL AND cancel_requested_at IS NULL"

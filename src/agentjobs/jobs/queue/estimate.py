@@ -1,10 +1,15 @@
-"""How long until a new job starts: a pure guess from the queue, the workers and the plan."""
+"""Estimates how long until a new job starts, from the queue, the workers and the plan. Pure."""
 
 import msgspec
 
+from agentjobs.jobs.acceptance import Admission
+from agentjobs.jobs.queue.fleet import FleetState
+from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.plans import Plans
+
 
 class QueueState(msgspec.Struct, frozen=True):
-    """What lies before a new job: `waiting` leaves out what other plans hold back anyway."""
+    """The jobs ahead of a new one. `waiting` excludes jobs that their plans hold back anyway."""
 
     waiting: int
     active: int
@@ -12,18 +17,35 @@ class QueueState(msgspec.Struct, frozen=True):
     organization_active: int
 
 
+def estimate_start(
+    plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str
+) -> int:
+    queued, active = admission.queued_jobs, admission.active_jobs
+    return estimated_start_ms(
+        QueueState(
+            waiting=fleet.startable_of_others(caller.organization_id) + queued,
+            active=max(fleet.active, active),
+            organization_waiting=queued,
+            organization_active=active,
+        ),
+        slots=fleet.slots_for(agent),
+        organization_limit=plans.concurrent_jobs(caller.plan),
+        typical_duration_ms=fleet.typical_duration_ms,
+    )
+
+
 def estimated_start_ms(
     queue: QueueState, *, slots: int, organization_limit: int, typical_duration_ms: int
 ) -> int:
-    """0 when a slot is free for it now; the later of the workers' and the plan's turn otherwise."""
-    turns = max(
-        _turns(queue.waiting, queue.active, max(slots, 1)) if slots else queue.waiting + 1,
-        _turns(queue.organization_waiting, queue.organization_active, organization_limit),
+    """0 when a slot is free now; otherwise the later of the workers' and the plan's estimate."""
+    rounds = max(
+        _rounds(queue.waiting, queue.active, max(slots, 1)) if slots else queue.waiting + 1,
+        _rounds(queue.organization_waiting, queue.organization_active, organization_limit),
     )
-    return turns * typical_duration_ms
+    return rounds * typical_duration_ms
 
 
-def _turns(waiting: int, active: int, places: int) -> int:
-    """How many rounds of finished jobs pass before one more finds a place."""
-    short_of = waiting + 1 - max(places - active, 0)
-    return 0 if short_of <= 0 else -(-short_of // places)
+def _rounds(waiting: int, active: int, slots: int) -> int:
+    """How many rounds of jobs must finish before one more gets a slot."""
+    missing = waiting + 1 - max(slots - active, 0)
+    return 0 if missing <= 0 else -(-missing // slots)

@@ -1,4 +1,4 @@
-"""Storing how a run ended: the row, its events and nothing else, fenced by the claim."""
+"""Stores the outcome of a run: the row and its events, under the fence of the claim."""
 
 from typing import assert_never
 
@@ -11,7 +11,7 @@ from agentjobs.store.database import Database, Row, Transaction
 
 
 async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
-    """False when the claim was lost meanwhile and nothing was written."""
+    """Return False when the claim is lost and nothing was written."""
     if isinstance(outcome, Abandoned):
         return False
     return await db.transact(_finish, job, outcome)
@@ -33,7 +33,7 @@ async def _finish(
         is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
         return await apply(tx, _completed(job, now, outcome, is_draft=is_draft))
     if isinstance(outcome, Cancelled) or held["cancel_requested_at"] is not None:
-        # Whatever else stopped the run, the client no longer wants it.
+        # Whatever else stopped the run, the client cancelled it.
         return await apply(tx, cancelled(job.id, now, job.fence))
     if isinstance(outcome, Failed):
         return await apply(tx, failed(job.id, now, outcome.code, outcome.message, job.fence))
@@ -43,7 +43,7 @@ async def _finish(
 
 
 async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool:
-    """Somebody may have marked it ready while the job was not finished yet."""
+    """The pull request may have been marked ready before the job finished."""
     row = await tx.fetch_one(
         "SELECT draft FROM pulls WHERE repo_id = :repo_id AND number = :number",
         repo_id=job.repo_id,
@@ -52,12 +52,12 @@ async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool
     return row is None or bool(row["draft"])
 
 
-def _completed(job: ClaimedJob, now: int, done: Completed, *, is_draft: bool) -> Change:
+def _completed(job: ClaimedJob, now: int, outcome: Completed, *, is_draft: bool) -> Change:
     columns = {
         "completed_at": now,
-        "pr_url": done.pr_url,
-        "pr_number": done.pr_number,
-        "head_commit": done.head_commit,
+        "pr_url": outcome.pr_url,
+        "pr_number": outcome.pr_number,
+        "head_commit": outcome.head_commit,
     }
     return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not is_draft)
 

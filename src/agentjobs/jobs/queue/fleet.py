@@ -1,6 +1,6 @@
-"""The workers that are alive, what they could start next and how long jobs take.
+"""The live workers, the jobs they could start and how long jobs take.
 
-Read from the store at most once a second: good enough for an estimate and a reason.
+Cached for a second: precise enough for estimates and queue reasons.
 """
 
 import time
@@ -12,10 +12,10 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 
-_REMEMBERED_SECONDS = 1.0
+_CACHE_SECONDS = 1.0
 _DEFAULT_DURATION_MS = 60_000
-# A worker beats every `lease_renew_seconds`; with its lease it has lost its place here.
-_BEATS_MISSED = 1.5
+# Workers without a heartbeat for this many leases are not counted.
+_LEASES_WITHOUT_HEARTBEAT = 1.5
 _ALIVE = (
     "SELECT slots, agents FROM workers WHERE heartbeat_at > /*sqlite :now */"
     "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
@@ -34,7 +34,7 @@ _RECENT = (
 
 
 class FleetState(msgspec.Struct, frozen=True):
-    """`startable` are waiting jobs per organization that its plan would let start now."""
+    """`startable` counts the waiting jobs per organization that its plan lets start now."""
 
     slots_of: dict[str, int]
     startable: dict[str, int]
@@ -42,7 +42,7 @@ class FleetState(msgspec.Struct, frozen=True):
     typical_duration_ms: int
 
     def slots_for(self, agent: str) -> int:
-        """0 when no worker that is alive can run it."""
+        """0 when no live worker can run the agent."""
         return self.slots_of.get(agent, 0)
 
     def startable_of_others(self, organization_id: str) -> int:
@@ -53,13 +53,13 @@ class Fleet:
     def __init__(self, db: Database, settings: Settings, plans: Plans) -> None:
         self._db = db
         self._plans = plans
-        self._silent_ms = int(settings.lease_seconds * _BEATS_MISSED * 1_000)
+        self._silent_ms = int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * 1_000)
         self._state: FleetState | None = None
         self._read_at = 0.0
 
     async def state(self) -> FleetState:
         now = time.monotonic()
-        if self._state is None or now - self._read_at > _REMEMBERED_SECONDS:
+        if self._state is None or now - self._read_at > _CACHE_SECONDS:
             self._read_at = now
             self._state = FleetState(
                 slots_of=await self._slots(),
@@ -70,7 +70,7 @@ class Fleet:
         return self._state
 
     def forget(self) -> None:
-        """Look again at the next question."""
+        """Read the state again on next use."""
         self._state = None
 
     async def _slots(self) -> dict[str, int]:
@@ -83,8 +83,8 @@ class Fleet:
     async def _startable(self) -> dict[str, int]:
         startable = {}
         for row in await self._db.fetch_all(_WAITING):
-            places = self._plans.concurrent_jobs(row["plan"]) - row["active"]
-            startable[row["organization_id"]] = max(min(row["waiting"], places), 0)
+            free = self._plans.concurrent_jobs(row["plan"]) - row["active"]
+            startable[row["organization_id"]] = max(min(row["waiting"], free), 0)
         return startable
 
     async def _active(self) -> int:
@@ -96,5 +96,5 @@ class Fleet:
 
     async def _typical_duration_ms(self) -> int:
         recent = await self._db.fetch_all(_RECENT)
-        took = [row["completed_at"] - row["started_at"] for row in recent if row["started_at"]]
-        return sum(took) // len(took) if took else _DEFAULT_DURATION_MS
+        durations = [row["completed_at"] - row["started_at"] for row in recent if row["started_at"]]
+        return sum(durations) // len(durations) if durations else _DEFAULT_DURATION_MS

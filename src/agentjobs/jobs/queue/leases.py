@@ -1,4 +1,4 @@
-"""Leases: how a worker keeps its claims, and how the store knows it is alive."""
+"""The leases of jobs, and the heartbeats of the workers that hold them."""
 
 import msgspec
 
@@ -6,8 +6,8 @@ from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.store.database import Database, Transaction
 
 
-class WorkerCard(msgspec.Struct):
-    """A worker as the others see it: `agents` it can run now, and why it cannot run the others."""
+class WorkerInfo(msgspec.Struct):
+    """A registered worker. `agents` can run on it; `unready` has the reasons for the others."""
 
     id: str
     hostname: str
@@ -22,9 +22,9 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 async def renew(
-    db: Database, worker: WorkerCard, jobs: list[ClaimedJob], lease_seconds: float
+    db: Database, worker: WorkerInfo, jobs: list[ClaimedJob], lease_seconds: float
 ) -> Renewal:
-    """Heartbeat and leases in one transaction; a claim not in `renewed` is lost."""
+    """Heartbeat and leases in one transaction. A claim not in `renewed` is lost."""
     return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000))
 
 
@@ -41,12 +41,12 @@ async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
     return frozenset((row["id"], row["fence"]) for row in rows)
 
 
-async def list_workers(db: Database) -> list[tuple[WorkerCard, int]]:
-    """Every worker that did not sign off, with the time of its last heartbeat."""
+async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
+    """Every registered worker, with the time of its last heartbeat."""
     rows = await db.fetch_all("SELECT * FROM workers ORDER BY hostname, id")
     return [
         (
-            WorkerCard(
+            WorkerInfo(
                 row["id"],
                 row["hostname"],
                 row["slots"],
@@ -59,12 +59,12 @@ async def list_workers(db: Database) -> list[tuple[WorkerCard, int]]:
     ]
 
 
-async def forget_dead_workers(db: Database, silent_ms: int) -> None:
-    await db.transact(_forget_dead, silent_ms)
+async def delete_silent_workers(db: Database, silent_ms: int) -> None:
+    await db.transact(_delete_silent, silent_ms)
 
 
 async def _renew(
-    tx: Transaction, worker: WorkerCard, jobs: list[ClaimedJob], lease_ms: int
+    tx: Transaction, worker: WorkerInfo, jobs: list[ClaimedJob], lease_ms: int
 ) -> Renewal:
     now = await tx.clock_ms()
     await _heartbeat(tx, worker, now)
@@ -86,8 +86,8 @@ async def _renew(
     return Renewal(frozenset(renewed), frozenset(cancels))
 
 
-async def _heartbeat(tx: Transaction, worker: WorkerCard, now: int) -> None:
-    # The whole card each time: a worker that was taken for dead is back with its next beat.
+async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
+    # All columns each time, since a worker that missed heartbeats may have been deleted.
     await tx.execute(
         "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at)"
         " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now)"
@@ -106,6 +106,6 @@ async def _sign_off(tx: Transaction, worker_id: str) -> None:
     await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
 
 
-async def _forget_dead(tx: Transaction, silent_ms: int) -> None:
+async def _delete_silent(tx: Transaction, silent_ms: int) -> None:
     before = await tx.clock_ms() - silent_ms
     await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)

@@ -1,4 +1,4 @@
-"""Jobs whose worker is gone: run again, at most so often, or failed with `worker_lost`."""
+"""Requeues jobs whose lease expired; after too many lost workers they fail with `worker_lost`."""
 
 from agentjobs.jobs.queue.transition import apply, cancelled, failed, requeued, unclaim
 from agentjobs.jobs.states import RUNNING
@@ -8,7 +8,7 @@ _BATCH = 100
 
 
 async def rescue_lost_jobs(db: Database, retries: int) -> list[str]:
-    """The identifiers of the jobs whose lease had run out."""
+    """Return the identifiers of the jobs whose lease had expired."""
     return await db.transact(_rescue, retries)
 
 
@@ -22,17 +22,17 @@ async def _rescue(tx: Transaction, retries: int) -> list[str]:
         batch=_BATCH,
     )
     for row in rows:
-        await _rescue_one(tx, row, now, retries)
+        await _rescue_job(tx, row, now, retries)
     return [row["id"] for row in rows]
 
 
-async def _rescue_one(tx: Transaction, row: Row, now: int, retries: int) -> None:
+async def _rescue_job(tx: Transaction, row: Row, now: int, retries: int) -> None:
     job_id, fence = row["id"], row["fence"]
     lost = row["lost_workers"] + 1
     if row["cancel_requested_at"] is not None:
         await apply(tx, cancelled(job_id, now, fence))
     elif lost > retries:
-        message = f"The worker was lost {lost} times while it held this job; it is not tried again."
+        message = f"This job lost its worker {lost} times; it is not retried."
         await apply(tx, failed(job_id, now, "worker_lost", message, fence))
     elif row["status"] == RUNNING:
         await apply(tx, requeued(job_id, now, fence, lost_workers=lost))

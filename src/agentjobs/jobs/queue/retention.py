@@ -1,6 +1,6 @@
-"""What is kept how long: logs, finished jobs with events and deliveries, idempotency answers.
+"""Deletes old logs, finished jobs with their events and deliveries, and idempotency keys.
 
-Identifiers carry their time, so age is a range of the primary key and needs no index of its own.
+Identifiers begin with their time, so age is a range of the primary key and needs no index.
 """
 
 from collections.abc import Callable, Coroutine
@@ -14,11 +14,11 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.retention import forget_deliveries_of
 
 _BATCH = 200
-# A chunk has up to 64 KiB, and on SQLite the event loop waits for the statement.
+# A chunk is up to 64 KiB, and on SQLite the statement blocks the event loop.
 _LOG_BATCH = 20
 _IDEMPOTENCY_DAYS = 2
-# The bytes of a delivery that waits are its event's.
-_NOTHING_WAITS = (
+# A pending delivery still needs the body of its event.
+_NOTHING_PENDING = (
     "NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.job_id = jobs.id AND d.status = 'pending')"
 )
 
@@ -30,11 +30,11 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 async def prune(db: Database, *, log_days: int, job_days: int, now: int | None = None) -> Pruned:
-    """A retention of 0 days keeps for ever."""
+    """A retention of 0 days keeps everything."""
     at = now_ms() if now is None else now
     return Pruned(
         log_chunks=await _in_batches(db, _prune_logs, at, log_days)
-        # A job takes its log along, however long logs are kept.
+        # The log of a deleted job goes with it, however long logs are kept.
         + await _in_batches(db, _prune_logs, at, job_days),
         jobs=await _prune_jobs(db, at, job_days),
         idempotency_keys=await _in_batches(db, _prune_idempotency, at, _IDEMPOTENCY_DAYS),
@@ -56,7 +56,7 @@ async def _in_batches(
 
 
 async def _prune_logs(tx: Transaction, before: int) -> int:
-    # By primary key from the oldest job on, and only logs of jobs that ended long enough ago.
+    # In the order of the primary key, only logs of jobs that finished before that time.
     return await tx.execute(
         "DELETE FROM job_logs WHERE (job_id, sequence) IN (SELECT l.job_id, l.sequence"
         " FROM job_logs l WHERE l.job_id < :before AND (SELECT j.completed_at FROM jobs j"
@@ -81,7 +81,7 @@ async def _prune_jobs(db: Database, at: int, days: int) -> int:
 async def _finished_before(db: Database, before: int) -> list[str]:
     rows = await db.fetch_all(
         "SELECT id FROM jobs WHERE completed_at IS NOT NULL AND completed_at < :before"
-        f" AND {_NOTHING_WAITS} ORDER BY completed_at LIMIT :batch",
+        f" AND {_NOTHING_PENDING} ORDER BY completed_at LIMIT :batch",
         before=before,
         batch=_BATCH,
     )
@@ -90,16 +90,16 @@ async def _finished_before(db: Database, before: int) -> list[str]:
 
 async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
     rows = await tx.fetch_all(
-        # A draft may have been marked ready in the meantime, or a delivery asked for again.
-        f"SELECT id FROM jobs WHERE id IN (SELECT value FROM each(:ids)) AND {_NOTHING_WAITS}",
+        # Since then a draft may have been marked ready, or a delivery sent again.
+        f"SELECT id FROM jobs WHERE id IN (SELECT value FROM each(:ids)) AND {_NOTHING_PENDING}",
         ids=ids,
     )
-    quiet = [row["id"] for row in rows]
+    deletable = [row["id"] for row in rows]
     for table, column in (("events", "job_id"), ("job_spending", "job_id"), ("jobs", "id")):
         await tx.execute(
-            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=quiet
+            f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=deletable
         )
-    return len(quiet)
+    return len(deletable)
 
 
 async def _prune_idempotency(tx: Transaction, before: int) -> int:

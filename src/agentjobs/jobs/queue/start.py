@@ -1,4 +1,4 @@
-"""The moment before the agent is spawned: `running` and `job.started` in one transaction."""
+"""Marks a job as running, right before its agent starts: the row and `job.started`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from agentjobs.store.leases import ClaimLost
 async def start_job(
     db: Database, job: ClaimedJob, base_commit: str, prompt: str | None = None
 ) -> None:
-    """`prompt` is what the agent is told; None keeps what an earlier attempt was."""
+    """`prompt` is the agent's prompt; None keeps that of an earlier attempt. Raises ClaimLost."""
     if not await db.transact(_start, job, base_commit, prompt):
         raise ClaimLost
 
@@ -26,6 +26,6 @@ async def _start(tx: Transaction, job: ClaimedJob, base_commit: str, prompt: str
         "base_commit": base_commit,
     }
     if prompt is not None:
-        # What an earlier attempt's check found says nothing of this one.
+        # The verification of an earlier attempt does not apply to this one.
         columns |= {"prompt": prompt, "verification": None}
     return await apply(tx, Change(job.id, RUNNING, now, job.fence, columns))

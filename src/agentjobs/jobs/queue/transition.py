@@ -1,4 +1,4 @@
-"""The only place where a job's status changes: row, events and wake-ups in one transaction."""
+"""The only code that changes a job's status: row, events and notifications in one transaction."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from agentjobs.jobs.states import (
 from agentjobs.store.database import Transaction
 from agentjobs.webhooks import events
 
-# A status that stopped without a pull request is `job.failed` to the outside, whatever the reason.
+# Webhooks report every end without a pull request as `job.failed`.
 _EVENT_OF: dict[JobStatus, str] = {
     QUEUED: events.JOB_QUEUED,
     RUNNING: events.JOB_STARTED,
@@ -32,11 +32,11 @@ _NO_LEASE: dict[str, Any] = {
 }
 
 _CANCELLED_MESSAGE = "The job was cancelled."
-_MOST_MESSAGE_LENGTH = 8_000
+_MAX_MESSAGE_LENGTH = 8_000
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One step of one job; `fence` is the claim it is made under, None for the service itself."""
+    """One transition. `fence` is the claim that makes it; None for the service itself."""
 
     job_id: str
     to: JobStatus
@@ -55,7 +55,7 @@ def failed(job_id: str, now: int, code: str, message: str, fence: int | None = N
     columns = {
         "completed_at": now,
         "error_code": code,
-        "error_message": message[:_MOST_MESSAGE_LENGTH],
+        "error_message": message[:_MAX_MESSAGE_LENGTH],
     }
     return Change(job_id, FAILED, now, fence, columns)
 
@@ -65,7 +65,7 @@ def requeued(job_id: str, now: int, fence: int, **columns: int) -> Change:
 
 
 async def unclaim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
-    """Give back a job whose agent never began: to the outside nothing has changed."""
+    """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
         "UPDATE jobs SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"
         " fence = fence + 1, lost_workers = lost_workers + :lost_workers"
@@ -79,7 +79,7 @@ async def unclaim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 
 
 
 async def apply(tx: Transaction, change: Change) -> bool:
-    """False when the job's status does not allow it, or the claim is no longer the holder."""
+    """Return False when the status does not allow the change, or the claim is lost."""
     columns = {**change.columns, "status": change.to}
     if change.to != RUNNING:
         columns |= _NO_LEASE
@@ -109,7 +109,7 @@ async def apply(tx: Transaction, change: Change) -> bool:
         )
     tx.announce(f"job:{change.job_id}")
     if change.to != RUNNING:
-        # A place came free, or there is work again.
+        # A slot is free, or a job is waiting again.
         tx.announce("jobs")
     return True
 
@@ -117,9 +117,9 @@ async def apply(tx: Transaction, change: Change) -> bool:
 def _update(columns: tuple[str, ...], to: JobStatus, *, fenced: bool) -> str:
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     sources = ", ".join(f"'{status}'" for status in sources_of(to))
-    # Names and statuses come from this package's own tables, values always as parameters.
+    # Only names and statuses from this package are formatted; values are parameters.
     held = " AND fence = :held_fence AND lease_owner IS NOT NULL" if fenced else ""
-    # Every end of a claim moves the fence on, so that its holder can write nothing any more.
+    # Ending a claim raises the fence, so that its former holder can write nothing.
     fence = "" if to == RUNNING else ", fence = fence + 1"
     return (
         f"UPDATE jobs SET {assignments}{fence}, last_sequence = last_sequence + :emitted"

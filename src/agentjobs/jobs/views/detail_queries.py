@@ -1,4 +1,4 @@
-"""What a job's page shows beside the view of the API: what was asked, commits, kin, deliveries."""
+"""What a job's page shows beyond the API's view: request, commits, follow-ups, deliveries."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _FACTS = (
     " FROM jobs j JOIN repos r ON r.id = j.repo_id"
     " WHERE j.id = :job_id AND j.organization_id = :organization_id"
 )
-# An attempt is known by the claim it was made under, which grows.
+# An attempt has the fence of its claim as its identifier, which grows.
 _LAST_ATTEMPT = (
     "(SELECT MAX(a.id) FROM delivery_attempts a WHERE a.delivery_id = d.id) AS last_attempt"
 )
@@ -37,10 +37,10 @@ _EVENTS = (
 )
 
 
-class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are milliseconds. `prompt` is what the agent was told, None before it was.
+class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in milliseconds. `prompt` is None until the agent has started.
 
-    `base_branch` is the one that was asked for, else the repository's default as it is now.
+    `base_branch` is the requested branch, or the repository's current default branch.
     """
 
     prompt: str | None
@@ -51,12 +51,12 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     head_commit: str | None
     repo_id: str
     platform: str
-    # What the repository is called now; None once it is disconnected.
-    repo_now: str | None
+    # The repository's current name; None once it is disconnected.
+    current_repo: str | None
     created_by: str | None
     created_by_name: str | None
     follows: str | None
-    # The oldest first.
+    # Oldest first.
     followed_by: tuple[str, ...]
     cancel_requested_at: int | None
     created_at: int
@@ -66,7 +66,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """`status_code` and `error_class` are the last attempt's."""
+    """`status_code` and `error_class` are those of the last attempt."""
 
     id: str
     endpoint_id: str
@@ -75,7 +75,7 @@ class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     status_code: int | None
     error_class: ErrorClass | None
-    # None once it is settled.
+    # None once no attempt follows.
     next_attempt_at: int | None
 
 
@@ -87,12 +87,12 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: list[DeliveryLine]
 
 
-async def job_facts(context: JobsContext, organization_id: str, job_id: str) -> JobFacts:
+async def load_details(context: JobsContext, organization_id: str, job_id: str) -> JobDetails:
     row = await context.db.fetch_one(_FACTS, job_id=job_id, organization_id=organization_id)
     if row is None:
         raise job_not_found(job_id)
     override = msgspec.json.decode(row["config_override"], type=dict[str, Any])
-    return JobFacts(
+    return JobDetails(
         prompt=row["prompt"],
         config_override=override,
         branch=row["branch"],
@@ -101,7 +101,7 @@ async def job_facts(context: JobsContext, organization_id: str, job_id: str) -> 
         head_commit=row["head_commit"],
         repo_id=row["repo_id"],
         platform=row["platform"],
-        repo_now=None if row["disconnected_at"] is not None else row["full_name"],
+        current_repo=None if row["disconnected_at"] is not None else row["full_name"],
         created_by=row["created_by"],
         created_by_name=row["created_by_name"],
         follows=row["follows"],
@@ -115,7 +115,7 @@ async def job_facts(context: JobsContext, organization_id: str, job_id: str) -> 
 
 
 async def event_deliveries(db: Database, organization_id: str, job_id: str) -> list[EventLine]:
-    """In their order; none for a job that is not there."""
+    """In order; empty for a job that does not exist."""
     events: dict[int, EventLine] = {}
     for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
         event = events.setdefault(

@@ -1,4 +1,4 @@
-"""What happened in each hour of an organization, summed up by the store; nothing is kept here."""
+"""Reads the sums of each hour of an organization from the database."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from agentjobs.store.database import Database
 
 HOUR_MS = 3_600_000
 
-# By identifier, which carries the time: ranges of indexes, each counted without a look at its rows.
+# Identifiers begin with their time: ranges of indexes are counted without reading rows.
 _COUNTS = (
     "SELECT hour.value AS hour,"
     " (SELECT COUNT(*) FROM jobs j /*sqlite INDEXED BY jobs_of_organization */"
@@ -24,7 +24,7 @@ _COUNTS = (
     )
     + " FROM (SELECT value FROM each(:hours)) AS hour"
 )
-# Money row by row, or PostgreSQL may read the books of all jobs there are.
+# A subquery per row for the cost: with a join PostgreSQL may read the spending of all jobs.
 _FINISHED = (
     f"SELECT completed_at / {HOUR_MS} AS hour, agent, status, COUNT(*) AS jobs,"
     " COUNT(CASE WHEN started_at >= queued_at THEN 1 END) AS waited,"
@@ -40,7 +40,7 @@ _FINISHED = (
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Of what began in the hour: jobs that were accepted, deliveries as they stand."""
+    """Jobs accepted in the hour, and the current state of deliveries created in it."""
 
     accepted: int = 0
     delivered: int = 0
@@ -49,7 +49,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of one agent that ended in the hour with one status, and their sums."""
+    """Jobs of one agent that finished in the hour with one status, and their sums."""
 
     agent: str
     status: str
@@ -79,31 +79,31 @@ async def read_counts(
 async def read_finished(
     db: Database, organization_id: str, first: int, last: int
 ) -> dict[int, Sequence[Finished]]:
-    """All hours from the first to the last; those in which nothing ended are left out."""
+    """From the first to the last hour, without hours in which nothing finished."""
     rows = await db.fetch_all(
         _FINISHED,
         organization_id=organization_id,
         from_ms=first * HOUR_MS,
         to_ms=(last + 1) * HOUR_MS,
     )
-    found: dict[int, list[Finished]] = {}
+    by_hour: dict[int, list[Finished]] = {}
     for row in rows:
-        found.setdefault(int(row["hour"]), []).append(
+        by_hour.setdefault(int(row["hour"]), []).append(
             Finished(
                 agent=row["agent"],
                 status=row["status"],
                 jobs=int(row["jobs"]),
                 waited=int(row["waited"]),
-                # PostgreSQL sums into another type.
+                # PostgreSQL returns sums as numeric.
                 wait_ms=int(row["wait_ms"]),
                 ran=int(row["ran"]),
                 run_ms=int(row["run_ms"]),
                 cost_nanousd=int(row["cost_nanousd"]),
             )
         )
-    return {hour: tuple(each) for hour, each in found.items()}
+    return {hour: tuple(each) for hour, each in by_hour.items()}
 
 
 def _bounds(hour: int) -> str:
-    """The bodies of its first identifier and of the next hour's, one after the other."""
+    """The first identifier of the hour and that of the next, concatenated without prefixes."""
     return "".join(first_id_at("", at * HOUR_MS)[1:] for at in (hour, hour + 1))

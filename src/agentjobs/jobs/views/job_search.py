@@ -1,7 +1,7 @@
-"""Finding the jobs of a page, newest first: which index is walked and how far. Only writes SQL.
+"""Builds the SQL that finds a page of jobs, newest first: which index is scanned and how far.
 
-A filter alone is a range of an index. Of several, the index of the rarest value is walked, and what
-does not fit the others is passed over; a bounded walk stops after so many jobs and says where.
+One filter is a range of an index. With several, the index of the rarest value is scanned and the
+other filters are applied to its jobs. A bounded scan stops after a number of jobs and says where.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,17 +10,17 @@ import msgspec
 
 # Above every identifier, in every collation.
 NO_BOUND = "job_" + "z" * 26
-# The most a bounded walk looks at; so many jobs also tell how rare a value is.
-MOST_LOOKED_AT = 2_500
+# How many jobs a bounded scan reads at most; also used to tell how rare a value is.
+MAX_SCANNED = 2_500
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """Begins with the organization and ends with the identifier."""
+    """An index on organization, `column` and identifier."""
 
     name: str
     column: str
-    # The same value in a form for which no index is looked for.
-    elsewhere: str = ""
+    # The same value as an expression that no index matches.
+    unindexed: str = ""
     owner: str = "organization_id"
 
 
@@ -31,42 +31,40 @@ _INDEXES: Mapping[str, _Index] = {
     "agent": _Index("jobs_of_agent", "agent", "agent || ''"),
     "status": _Index("jobs_of_status", "(status || '')", "status", "organization_id || ''"),
 }
-# What has no index of its own.
-_OTHERS: Mapping[str, str] = {"created_by": "created_by = :created_by"}
+# Filters without an index.
+_UNINDEXED: Mapping[str, str] = {"created_by": "created_by = :created_by"}
 
 
-def found_jobs(
+def page_query(
     filters: Collection[str], *, limit: int, bounded: bool, conditions: Sequence[str] = ()
 ) -> str:
-    """`WITH page AS …, reached AS …`: the jobs as `page.id`, and as `reached.id` how far it looked.
+    """`WITH page AS …, reached AS …`: the jobs as `page.id`, and how far the scan got.
 
-    `filters` are the columns whose values are parameters, beside :organization_id, :before and
-    :since. `reached.id` is :since, unless a bounded walk stopped before. `conditions` are for
-    bounded walks.
+    `filters` are columns whose values are parameters, as are :organization_id, :before and
+    :since. `reached.id` is :since, unless a bounded scan stopped earlier. `conditions` are only
+    for bounded scans.
     """
     indexed = [name for name in _INDEXES if name in filters]
-    others = [*(_OTHERS[name] for name in _OTHERS if name in filters), *conditions]
+    others = [*(_UNINDEXED[name] for name in _UNINDEXED if name in filters), *conditions]
     if len(indexed) > 1 or (others and bounded):
-        return _by_the_rarest(indexed or ["organization_id"], others, limit, bounded=bounded)
-    walk = _all_of(indexed[0] if indexed else "organization_id", others, limit)
+        return _scan_rarest(indexed or ["organization_id"], others, limit, bounded=bounded)
+    scan = _full_scan(indexed[0] if indexed else "organization_id", others, limit)
     return (
-        f"WITH page AS MATERIALIZED (SELECT id FROM {walk}),"
+        f"WITH page AS MATERIALIZED (SELECT id FROM {scan}),"
         " reached AS (SELECT CAST(:since AS TEXT) AS id)"
     )
 
 
-def _by_the_rarest(
-    names: Sequence[str], others: Sequence[str], limit: int, *, bounded: bool
-) -> str:
-    """The rarer a value, the further back lies the last of so many jobs that have it."""
+def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bounded: bool) -> str:
+    """The rarer a value, the older is the last of the newest MAX_SCANNED jobs that have it."""
     floors = {name: f"floor_of_{name}" for name in names}
-    looked_up = ", ".join(
+    floor_queries = ", ".join(
         f"{floor} AS MATERIALIZED ({_floor(name)})" for name, floor in floors.items()
     )
-    walks = []
+    scans = []
     for place, name in enumerate(names):
-        conditions = [f"{_INDEXES[each].elsewhere} = :{each}" for each in names if each != name]
-        # One of equals alone, or its jobs would be found twice.
+        conditions = [f"{_INDEXES[each].unindexed} = :{each}" for each in names if each != name]
+        # Exactly one index is chosen among equals: no job may be found twice.
         chosen = [
             f"(SELECT id FROM {floors[name]}) {'<' if rival < place else '<='}"
             f" (SELECT id FROM {floors[names[rival]]})"
@@ -74,28 +72,28 @@ def _by_the_rarest(
             if rival != place
         ]
         conditions += [*others, *chosen]
-        walks.append(
-            _some_of(name, floors[name], conditions, limit)
+        scans.append(
+            _bounded_scan(name, floors[name], conditions, limit)
             if bounded
-            else _all_of(name, conditions, limit)
+            else _full_scan(name, conditions, limit)
         )
-    merged = " UNION ALL ".join(f"SELECT id FROM {walk}" for walk in walks)
+    merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
     ends = " UNION ALL ".join(f"SELECT id FROM {floor}" for floor in floors.values())
     reached = f"SELECT MIN(id) AS id FROM ({ends}) AS ends"
     return (
-        f"WITH {looked_up}, page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
+        f"WITH {floor_queries}, page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
         f" ORDER BY id DESC LIMIT {limit}), reached AS ({reached})"
     )
 
 
 def _floor(name: str) -> str:
-    """The last job a bounded walk looks at; :since where there are not so many."""
-    last = _all_of(name, (), 1, skipped=MOST_LOOKED_AT - 1)
+    """The last job that a bounded scan reads; :since when there are fewer jobs."""
+    last = _full_scan(name, (), 1, skipped=MAX_SCANNED - 1)
     return f"SELECT COALESCE((SELECT id FROM {last}), :since) AS id"
 
 
-def _all_of(name: str, conditions: Sequence[str], limit: int, *, skipped: int = 0) -> str:
-    """On PostgreSQL :since would not end the walk: what is older is left out afterwards."""
+def _full_scan(name: str, conditions: Sequence[str], limit: int, *, skipped: int = 0) -> str:
+    """On PostgreSQL :since does not end the scan, so older jobs are filtered out afterwards."""
     index, exact = _exact(name)
     and_more = _and(conditions)
     return (
@@ -104,20 +102,20 @@ def _all_of(name: str, conditions: Sequence[str], limit: int, *, skipped: int = 
         f" LIMIT {limit} OFFSET {skipped} */"
         f" /*postgresql SELECT id FROM (SELECT id FROM jobs WHERE {_by_pairs(name)}{and_more}"
         f" ORDER BY {index.column} DESC, id DESC LIMIT {limit} OFFSET {skipped}) AS newest"
-        " WHERE id >= :since */) AS walk"
+        " WHERE id >= :since */) AS scan"
     )
 
 
-def _some_of(name: str, floor: str, conditions: Sequence[str], limit: int) -> str:
-    """What is looked at and what fits, apart on PostgreSQL: it has no way round the index then."""
+def _bounded_scan(name: str, floor: str, conditions: Sequence[str], limit: int) -> str:
+    """On PostgreSQL the scan is a subquery, so that the planner cannot choose another index."""
     index, exact = _exact(name)
     return (
         f"(SELECT id FROM /*sqlite jobs INDEXED BY {index.name} WHERE {exact} AND id < :before"
         f" AND id >= (SELECT id FROM {floor}) */"
-        f" /*postgresql (SELECT jobs.*, {index.column} AS walked FROM jobs WHERE {_by_pairs(name)}"
-        f" ORDER BY {index.column} DESC, id DESC LIMIT {MOST_LOOKED_AT}) AS newest"
+        f" /*postgresql (SELECT jobs.*, {index.column} AS scanned FROM jobs WHERE {_by_pairs(name)}"
+        f" ORDER BY {index.column} DESC, id DESC LIMIT {MAX_SCANNED}) AS newest"
         f" WHERE id >= :since */{_and(conditions)}"
-        f" ORDER BY /*postgresql walked DESC, */ id DESC LIMIT {limit}) AS walk"
+        f" ORDER BY /*postgresql scanned DESC, */ id DESC LIMIT {limit}) AS scan"
     )
 
 
@@ -129,7 +127,7 @@ def _exact(name: str) -> tuple[_Index, str]:
 
 
 def _by_pairs(name: str) -> str:
-    """The index's order is asked for by both columns: no other index has it."""
+    """Ordering by both columns leaves the planner no other index."""
     column = _INDEXES.get(name, _OF_ORGANIZATION).column
     pairs = f"({column}, id) < (:{name}, :before) AND {column} >= :{name}"
     if name == "organization_id":

@@ -1,4 +1,4 @@
-"""Lists of jobs as people look through them: filters, a search, a line for each job, in pages."""
+"""The dashboard's lists of jobs: filters, full-text search and pages."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ import msgspec
 from agentjobs.identifiers import first_id_at, time_of
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.states import JobStatus
-from agentjobs.jobs.views.job_search import NO_BOUND, found_jobs
+from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import containing
 
-_MOST_TITLE_LENGTH = 200
+_MAX_TITLE_LENGTH = 200
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
     " j.follows, j.cause"
 )
-_WORDS = (
+_SEARCHED = (
     "config_override",
     "id",
     "repo",
@@ -29,19 +29,19 @@ _WORDS = (
     "('#' || pr_number)",
     "cause",
 )
-# Only a to z have two cases here: that is all SQLite knows, and both engines shall agree. On
-# SQLite LIKE does without copies of all the texts.
+# Case-insensitive for a to z only: SQLite does no more, and both engines must agree. LIKE needs no
+# lower-case copies of the texts on SQLite.
 _HAS_TEXT = "/*sqlite ({}) *//*postgresql ({}) */".format(
-    " OR ".join(f"{word} LIKE :pattern ESCAPE '!'" for word in _WORDS),
-    " OR ".join(f'STRPOS(LOWER({word} COLLATE "C"), :text) > 0' for word in _WORDS),
+    " OR ".join(f"{column} LIKE :pattern ESCAPE '!'" for column in _SEARCHED),
+    " OR ".join(f'STRPOS(LOWER({column} COLLATE "C"), :text) > 0' for column in _SEARCHED),
 )
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None: any. `since` and `until` are milliseconds, the latter exclusive.
+    """None matches any value. `since` and `until` are in milliseconds; `until` is exclusive.
 
-    `created_by` is the identifier of a key or a user. `text` is part of what a job is known by:
-    identifiers, names, error, number of the pull request, what was asked for.
+    `created_by` is the identifier of a key or a user. `text` is searched in identifiers, names,
+    errors, pull request numbers and requests.
     """
 
     status: JobStatus | None = None
@@ -55,7 +55,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are milliseconds; `title` is what was asked for in a line, if anything was."""
+    """Times are in milliseconds; `title` is the requested title, or the prompt's first line."""
 
     job_id: str
     status: JobStatus
@@ -75,15 +75,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """`next_before` leads on. `searched_to` is a time: the page is not full, but older jobs than
-    that were not looked at yet."""
+    """`next_before` is the cursor of the next page. `searched_to` is set when the search stopped
+    at that time although the page is not full."""
 
     lines: list[JobLine]
     next_before: str | None
     searched_to: int | None
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True):
     title: Any = None
     prompt: Any = None
 
@@ -92,32 +92,32 @@ class _Cost(msgspec.Struct, frozen=True):
     cost_usd: float
 
 
-_decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_request = msgspec.json.Decoder(_Request).decode
 _decode_cost = msgspec.json.Decoder(_Cost).decode
 
 
 async def list_lines(
     db: Database,
     organization_id: str,
-    wanted: JobFilter,
+    filter: JobFilter,
     *,
     limit: int,
     before: str | None = None,
 ) -> JobPage:
-    """Newest first; `before` is the `next_before` of the page that was seen."""
-    given = _given(wanted)
-    since = "" if wanted.since is None else first_id_at("job", max(wanted.since, 0))
-    text = (wanted.text or "").strip()
-    if any("\0" in value for value in (*given.values(), text, before or "")):
-        # No store holds it, and PostgreSQL does not even take it.
+    """Newest first; `before` is the `next_before` of the previous page."""
+    values = _filter_values(filter)
+    since = "" if filter.since is None else first_id_at("job", max(filter.since, 0))
+    text = (filter.text or "").strip()
+    if any("\0" in value for value in (*values.values(), text, before or "")):
+        # No stored text contains NUL, and PostgreSQL refuses it as a parameter.
         return JobPage([], None, None)
     rows = await db.fetch_all(
-        _statement(tuple(given), limit + 1, searched=bool(text)),
-        **given,
+        _statement(tuple(values), limit + 1, searched=bool(text)),
+        **values,
         organization_id=organization_id,
-        before=_least(before, wanted.until),
+        before=_first_bound(before, filter.until),
         since=since,
-        **_sought(text),
+        **_search_parameters(text),
     )
     lines = [_line(row) for row in rows if row["id"] is not None]
     if len(lines) > limit:
@@ -129,7 +129,7 @@ async def list_lines(
 
 
 async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine]:
-    """The jobs that worked on a pull request, and those that are at it; the oldest first."""
+    """The finished and active jobs of a pull request, oldest first."""
     rows = await db.fetch_all(
         f"WITH done AS (SELECT id FROM jobs WHERE repo_id = :repo_id AND pr_number = :number)"
         f" SELECT {_COLUMNS} FROM jobs j WHERE j.id IN (SELECT id FROM done"
@@ -142,14 +142,14 @@ async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine
 
 
 def title_of(config_override: str, cause: Cause | None) -> str | None:
-    """The title that was asked for, or the first line of what was, or what nobody had to ask."""
-    asked = _decode_asked(config_override)
-    for text in (asked.title, asked.prompt):
+    """The requested title, or the first line of the prompt, or the upgrade that caused the job."""
+    request = _decode_request(config_override)
+    for text in (request.title, request.prompt):
         if isinstance(text, str) and text.strip():
-            return text.strip().splitlines()[0][:_MOST_TITLE_LENGTH]
+            return text.strip().splitlines()[0][:_MAX_TITLE_LENGTH]
     if cause is None:
         return None
-    return f"{cause.package} to {cause.fix_version}"[:_MOST_TITLE_LENGTH]
+    return f"{cause.package} to {cause.fix_version}"[:_MAX_TITLE_LENGTH]
 
 
 def cost_of(usage: str | None) -> float | None:
@@ -158,32 +158,32 @@ def cost_of(usage: str | None) -> float | None:
 
 def _statement(filters: tuple[str, ...], limit: int, *, searched: bool) -> str:
     conditions = (_HAS_TEXT,) if searched else ()
-    found = found_jobs(filters, limit=limit, conditions=conditions, bounded=True)
-    # A row even when nothing is found, to say how far it looked.
+    page = page_query(filters, limit=limit, conditions=conditions, bounded=True)
+    # Returns a row even when no job matches, to tell how far the scan got.
     return (
-        f"{found} SELECT reached.id AS reached, {_COLUMNS} FROM reached"
+        f"{page} SELECT reached.id AS reached, {_COLUMNS} FROM reached"
         " LEFT JOIN page ON 1 = 1 LEFT JOIN jobs j ON j.id = page.id ORDER BY j.id DESC"
     )
 
 
-def _sought(text: str) -> dict[str, str]:
-    """`encode` and back, because only a to z are to be lowered."""
+def _search_parameters(text: str) -> dict[str, str]:
+    """Bytes, because only a to z are lowered."""
     lowered = text.encode(errors="replace").lower().decode()
     return {"text": lowered, "pattern": containing(lowered)}
 
 
-def _given(wanted: JobFilter) -> dict[str, str]:
+def _filter_values(filter: JobFilter) -> dict[str, str]:
     values = {
-        "status": wanted.status,
-        "repo": wanted.repo,
-        "agent": wanted.agent,
-        "ticket_id": wanted.ticket,
-        "created_by": wanted.created_by,
+        "status": filter.status,
+        "repo": filter.repo,
+        "agent": filter.agent,
+        "ticket_id": filter.ticket,
+        "created_by": filter.created_by,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _least(before: str | None, until: int | None) -> str:
+def _first_bound(before: str | None, until: int | None) -> str:
     bounds = [NO_BOUND]
     if before is not None:
         bounds.append(before)

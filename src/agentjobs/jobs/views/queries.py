@@ -1,4 +1,4 @@
-"""Reading jobs and their events, always through the organization that owns them."""
+"""Reads jobs and their events, always within one organization."""
 
 import msgspec
 
@@ -6,14 +6,14 @@ from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
 from agentjobs.jobs.states import QUEUED, JobStatus
-from agentjobs.jobs.views.job_search import NO_BOUND, found_jobs
+from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
 
-# Evaluated only for a job that waits; a finished job costs no second look-up.
+# Evaluated only for waiting jobs.
 _ACTIVE = (
     "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    # Left to itself SQLite walks all jobs of the organization instead.
+    # Without the hint SQLite scans all jobs of the organization.
     " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
     "  WHERE a.lease_owner IS NOT NULL"
     "  AND a.organization_id = j.organization_id) END AS organization_active"
@@ -32,7 +32,7 @@ _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id
 def job_not_found(job_id: str) -> Problem:
     return Problem(
         "job_not_found",
-        f"There is no job {job_id!r} in this organization; GET /jobs lists those there are.",
+        f"There is no job {job_id!r} in this organization; GET /jobs lists its jobs.",
     )
 
 
@@ -55,17 +55,17 @@ async def list_jobs(
 ) -> list[JobView]:
     """Newest first; `before` is the identifier of the last job already seen."""
     conditions = {"status": status, "repo": repo, "agent": agent}
-    given = {name: value for name, value in conditions.items() if value is not None}
-    # Few statements, whatever limits are asked for.
-    found = found_jobs(tuple(given), limit=1 << limit.bit_length(), bounded=False)
+    filters = {name: value for name, value in conditions.items() if value is not None}
+    # A power of two: few distinct statements, whatever the limit.
+    page = page_query(tuple(filters), limit=1 << limit.bit_length(), bounded=False)
     rows = await context.db.fetch_all(
-        f"{found} {_SELECT} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
+        f"{page} {_SELECT} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
         " ON shown.id = j.id ORDER BY j.id DESC",
         organization_id=organization_id,
         limit=limit,
         before=NO_BOUND if before is None else before,
         since="",
-        **given,
+        **filters,
     )
     return [job_view(row, await _queue_reason(context, row)) for row in rows]
 
@@ -90,7 +90,7 @@ async def list_events(db: Database, organization_id: str, job_id: str) -> list[E
 
 
 async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | None:
-    """What the agent was told; None before it was started."""
+    """The agent's prompt; None before the agent has started."""
     row = await db.fetch_one(
         "SELECT prompt FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
         job_id=job_id,
@@ -103,7 +103,7 @@ async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | N
 
 
 async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStatus:
-    """Its status, or `job_not_found`: the same for no job and another organization's."""
+    """Return the status. Raises `job_not_found`, also for a job of another organization."""
     row = await db.fetch_one(
         "SELECT status FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
         job_id=job_id,
@@ -116,7 +116,7 @@ async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStat
 
 
 async def _queue_reason(context: JobsContext, row: Row) -> str | None:
-    """Why a waiting job cannot start; None when it only waits for its turn."""
+    """Why a waiting job cannot start; None when it only waits for jobs ahead of it."""
     if row["status"] != QUEUED or row["organization_active"] is None:
         return None
     if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):

@@ -1,8 +1,8 @@
-"""The figures of the overview: an organization's last day, week or month, and the one before.
+"""The overview's figures: an organization's last day, week or month, and the one before.
 
-Hours that are over do not change: their sums are kept in memory, of the organizations looked at
-last, so that a look reads the present hour only. What a delivery of such an hour came to when it
-was asked for again is not seen until they are forgotten.
+The sums of past hours do not change and are cached in memory for the organizations viewed last,
+so that a view reads only the current hour. A redelivery of a past hour shows up once the cache
+drops the hour.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from agentjobs.store.database import Database
 
 Span = Literal["24h", "7d", "30d"]
 
-# Hours of a bucket, and the number of buckets.
+# Hours per bucket, and the number of buckets.
 SPANS: Mapping[Span, tuple[int, int]] = {"24h": (1, 24), "7d": (6, 28), "30d": (24, 30)}
 
-# Clocks of other machines differ, and commits come late.
+# Other machines' clocks differ, and transactions commit late.
 _CLOSED_AFTER_MS = 300_000
-# A delivery may take its time, but not for ever.
+# Deliveries are retried for less than this.
 _SETTLED_AFTER_MS = DAY_MS
 # About 30 MB.
-_MOST_CELLS = 100_000
+_MAX_CELLS = 100_000
 
 _NOW = (
     "SELECT COUNT(*) AS queued, MIN(queued_at) AS oldest,"
@@ -36,8 +36,8 @@ _NOW = (
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a stretch of time. Waits and durations are of jobs that ended in it, cancelled ones apart;
-    None: there was none."""
+    """For one period. Waits and durations are of jobs that completed or failed in it; None when
+    there were none."""
 
     starts_at: int
     ends_at: int
@@ -57,7 +57,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """`before` is the same length of time before `total`; the last bucket is not over yet."""
+    """`before` is the period of the same length before `total`; the last bucket is not over yet."""
 
     span: Span
     running: int
@@ -69,7 +69,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`finished` are those that completed or failed; the cost is of cancelled ones, too."""
+    """`finished` counts completed and failed jobs; the cost includes cancelled ones."""
 
     finished: int
     completed: int
@@ -81,12 +81,12 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
         return _ratio(self.completed, self.finished)
 
 
-class _Memory(msgspec.Struct):
-    """Of one organization: what is known of hours that are over."""
+class _Hours(msgspec.Struct):
+    """The sums of one organization, by hour."""
 
     counts: dict[int, Counts] = {}
     finished: dict[int, Sequence[Finished]] = {}
-    # How much that is, as it was counted last.
+    # The size when it was last counted.
     cells: int = 0
 
     def count_cells(self) -> None:
@@ -95,11 +95,11 @@ class _Memory(msgspec.Struct):
 
 
 class Statistics:
-    def __init__(self, db: Database, *, most_cells: int = _MOST_CELLS) -> None:
+    def __init__(self, db: Database, *, max_cells: int = _MAX_CELLS) -> None:
         self._db = db
-        self._most_cells = most_cells
-        # The one looked at last is the last.
-        self._memories: dict[str, _Memory] = {}
+        self._max_cells = max_cells
+        # In the order of their last use.
+        self._cache: dict[str, _Hours] = {}
 
     async def overview(
         self, organization_id: str, span: Span, now: int | None = None, *, hours_ahead: int = 0
@@ -126,95 +126,95 @@ class Statistics:
     async def agent_records(
         self, organization_id: str, since: int, now: int | None = None
     ) -> dict[str, AgentRecord]:
-        """By the agent's id; from the beginning of the hour of `since`."""
+        """By agent, from the start of the hour of `since`."""
         at = now_ms() if now is None else now
         hours = await self._hours(organization_id, since // HOUR_MS, at // HOUR_MS, at)
-        ended: dict[str, list[Finished]] = {}
-        for each in hours.finished.values():
-            for one in each:
-                ended.setdefault(one.agent, []).append(one)
-        return {agent: _record(ones) for agent, ones in ended.items()}
+        by_agent: dict[str, list[Finished]] = {}
+        for groups in hours.finished.values():
+            for group in groups:
+                by_agent.setdefault(group.agent, []).append(group)
+        return {agent: _record(groups) for agent, groups in by_agent.items()}
 
-    async def _hours(self, organization_id: str, first: int, last: int, now: int) -> _Memory:
-        """Those hours alone, whether they are over or not."""
-        known = self._memories.get(organization_id) or _Memory()
-        wanted = range(first, last + 1)
-        unknown = [hour for hour in wanted if hour not in known.finished]
+    async def _hours(self, organization_id: str, first: int, last: int, now: int) -> _Hours:
+        """Exactly these hours, past or current."""
+        cached = self._cache.get(organization_id) or _Hours()
+        hours = range(first, last + 1)
+        missing = [hour for hour in hours if hour not in cached.finished]
         finished: dict[int, Sequence[Finished]] = {}
-        if unknown:
-            found = await read_finished(self._db, organization_id, unknown[0], unknown[-1])
-            finished = {hour: found.get(hour, ()) for hour in range(unknown[0], unknown[-1] + 1)}
+        if missing:
+            read = await read_finished(self._db, organization_id, missing[0], missing[-1])
+            finished = {hour: read.get(hour, ()) for hour in range(missing[0], missing[-1] + 1)}
         counts = await read_counts(
-            self._db, organization_id, (hour for hour in wanted if hour not in known.counts)
+            self._db, organization_id, (hour for hour in hours if hour not in cached.counts)
         )
-        self._remember(organization_id, known, finished, counts, now)
-        return _Memory(
-            {hour: counts.get(hour) or known.counts[hour] for hour in wanted},
-            {hour: finished[hour] if hour in finished else known.finished[hour] for hour in wanted},
+        self._remember(organization_id, cached, finished, counts, now)
+        return _Hours(
+            {hour: counts.get(hour) or cached.counts[hour] for hour in hours},
+            {hour: finished[hour] if hour in finished else cached.finished[hour] for hour in hours},
         )
 
     def _remember(
         self,
         organization_id: str,
-        known: _Memory,
+        cached: _Hours,
         finished: Mapping[int, Sequence[Finished]],
         counts: Mapping[int, Counts],
         now: int,
     ) -> None:
         closed = (now - _CLOSED_AFTER_MS) // HOUR_MS
         settled = (now - _SETTLED_AFTER_MS) // HOUR_MS
-        known.finished.update((hour, each) for hour, each in finished.items() if hour < closed)
-        known.counts.update(
+        cached.finished.update((hour, each) for hour, each in finished.items() if hour < closed)
+        cached.counts.update(
             (hour, each)
             for hour, each in counts.items()
             if hour < closed and (not each.pending or hour < settled)
         )
-        _forget_before(known, now // HOUR_MS - 2 * SPANS["30d"][0] * SPANS["30d"][1] - 24)
-        known.count_cells()
-        self._memories.pop(organization_id, None)
-        self._memories[organization_id] = known
-        kept = sum(memory.cells for memory in self._memories.values())
-        while len(self._memories) > 1 and kept > self._most_cells:
-            kept -= self._memories.pop(next(iter(self._memories))).cells
+        _drop_before(cached, now // HOUR_MS - 2 * SPANS["30d"][0] * SPANS["30d"][1] - 24)
+        cached.count_cells()
+        self._cache.pop(organization_id, None)
+        self._cache[organization_id] = cached
+        cells = sum(each.cells for each in self._cache.values())
+        while len(self._cache) > 1 and cells > self._max_cells:
+            cells -= self._cache.pop(next(iter(self._cache))).cells
 
 
-def _forget_before(known: _Memory, oldest: int) -> None:
-    for hours in (known.counts, known.finished):
+def _drop_before(cached: _Hours, oldest: int) -> None:
+    for hours in (cached.counts, cached.finished):
         for hour in [hour for hour in hours if hour < oldest]:
             del hours[hour]
 
 
-def _figures(hours: _Memory, start: int, end: int) -> Figures:
+def _figures(hours: _Hours, start: int, end: int) -> Figures:
     counts = [hours.counts[hour] for hour in range(start, end) if hour in hours.counts]
-    ended = [one for hour in range(start, end) for one in hours.finished.get(hour, ())]
-    ran = [one for one in ended if one.status != CANCELLED]
+    finished = [each for hour in range(start, end) for each in hours.finished.get(hour, ())]
+    ran = [each for each in finished if each.status != CANCELLED]
     return Figures(
         starts_at=start * HOUR_MS,
         ends_at=end * HOUR_MS,
-        accepted=sum(one.accepted for one in counts),
-        completed=_jobs(ended, COMPLETED),
-        failed=_jobs(ended, FAILED),
-        cancelled=_jobs(ended, CANCELLED),
-        mean_wait_ms=_mean(sum(one.wait_ms for one in ran), sum(one.waited for one in ran)),
-        mean_duration_ms=_mean(sum(one.run_ms for one in ran), sum(one.ran for one in ran)),
-        cost_nanousd=sum(one.cost_nanousd for one in ended),
-        deliveries_delivered=sum(one.delivered for one in counts),
-        deliveries_failed=sum(one.failed for one in counts),
+        accepted=sum(each.accepted for each in counts),
+        completed=_jobs(finished, COMPLETED),
+        failed=_jobs(finished, FAILED),
+        cancelled=_jobs(finished, CANCELLED),
+        mean_wait_ms=_mean(sum(each.wait_ms for each in ran), sum(each.waited for each in ran)),
+        mean_duration_ms=_mean(sum(each.run_ms for each in ran), sum(each.ran for each in ran)),
+        cost_nanousd=sum(each.cost_nanousd for each in finished),
+        deliveries_delivered=sum(each.delivered for each in counts),
+        deliveries_failed=sum(each.failed for each in counts),
     )
 
 
-def _record(ended: Sequence[Finished]) -> AgentRecord:
-    ran = [one for one in ended if one.status != CANCELLED]
+def _record(finished: Sequence[Finished]) -> AgentRecord:
+    ran = [each for each in finished if each.status != CANCELLED]
     return AgentRecord(
-        finished=sum(one.jobs for one in ran),
-        completed=_jobs(ended, COMPLETED),
-        mean_duration_ms=_mean(sum(one.run_ms for one in ran), sum(one.ran for one in ran)),
-        cost_nanousd=sum(one.cost_nanousd for one in ended),
+        finished=sum(each.jobs for each in ran),
+        completed=_jobs(finished, COMPLETED),
+        mean_duration_ms=_mean(sum(each.run_ms for each in ran), sum(each.ran for each in ran)),
+        cost_nanousd=sum(each.cost_nanousd for each in finished),
     )
 
 
-def _jobs(ended: Iterable[Finished], status: str) -> int:
-    return sum(one.jobs for one in ended if one.status == status)
+def _jobs(finished: Iterable[Finished], status: str) -> int:
+    return sum(each.jobs for each in finished if each.status == status)
 
 
 def _mean(total: int, number: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Waiting for a job to change: told by the store's wake-ups, with a slow look as backstop."""
+"""Waits for a job to change: on notification, and by polling as a fallback."""
 
 import time
 
@@ -7,13 +7,13 @@ from agentjobs.jobs.model import JobView
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import get_job
 
-_BACKSTOP_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 
 
 async def wait_for_change(
     context: JobsContext, organization_id: str, job_id: str, seconds: float
 ) -> JobView:
-    """The job once its status differs from now, or as it is after `seconds`. Cancel to give up."""
+    """The job once its status has changed, or after `seconds`."""
     deadline = time.monotonic() + seconds
     with context.db.changes.listen(f"job:{job_id}") as signal:
         first = job = await get_job(context, organization_id, job_id)
@@ -21,6 +21,6 @@ async def wait_for_change(
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
-            await signal.wait(min(remaining, _BACKSTOP_SECONDS))
+            await signal.wait(min(remaining, _POLL_SECONDS))
             job = await get_job(context, organization_id, job_id)
         return job

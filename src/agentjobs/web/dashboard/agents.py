@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.jobs.queue.leases import WorkerCard, list_workers
+from agentjobs.jobs.queue.leases import WorkerInfo, list_workers
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -44,7 +44,7 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _reasons(agent: Agent, workers: list[WorkerCard], *, show_hosts: bool) -> list[str]:
+def _reasons(agent: Agent, workers: list[WorkerInfo], *, show_hosts: bool) -> list[str]:
     """Why workers cannot run the agent, without duplicates. Only admins see host names."""
     return list(
         dict.fromkeys(

@@ -7,7 +7,7 @@ platform.
 from starlette.responses import Response
 
 from agentjobs.git.refs import has_commit
-from agentjobs.jobs.views.detail_queries import JobFacts, job_facts
+from agentjobs.jobs.views.detail_queries import JobDetails, load_details
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
@@ -20,7 +20,7 @@ from agentjobs.web.dashboard.text.diff_view import CommitRange
 
 async def show_all(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
+    facts = await load_details(request.context.jobs, request.organization_id, job_id)
     ends = commit_range_of(facts)
     if ends is None:
         raise Problem("not_found", "This job has no changes to show.")
@@ -38,7 +38,7 @@ async def show_all(request: PageRequest) -> Response:
 
 async def show_one_file(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
+    facts = await load_details(request.context.jobs, request.organization_id, job_id)
     ends = commit_range_of(facts)
     if ends is not None and not await _has_commits(request, facts, (ends.base, ends.head)):
         raise Problem(
@@ -47,14 +47,14 @@ async def show_one_file(request: PageRequest) -> Response:
     return await show_file(request, facts.repo_id, f"/jobs/{job_id}")
 
 
-def commit_range_of(facts: JobFacts) -> CommitRange | None:
+def commit_range_of(facts: JobDetails) -> CommitRange | None:
     """The job's own commits, without later pushes to its branch."""
     if not facts.base_commit or not facts.head_commit:
         return None
     return CommitRange(facts.repo_id, facts.base_commit, facts.head_commit)
 
 
-async def _has_commits(request: PageRequest, facts: JobFacts, commits: tuple[str, str]) -> bool:
+async def _has_commits(request: PageRequest, facts: JobDetails, commits: tuple[str, str]) -> bool:
     """Whether the local copy has these commits. `local` repositories always do."""
     if facts.platform == "local":
         return True

@@ -10,7 +10,7 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.states import COMPLETED, FINAL
-from agentjobs.jobs.views.detail_queries import JobFacts, event_deliveries, job_facts
+from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import commit_range_of
@@ -77,7 +77,7 @@ async def cancel(request: PageRequest) -> Response:
 
 async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
-    facts = await job_facts(request.context.jobs, request.organization_id, job_id)
+    facts = await load_details(request.context.jobs, request.organization_id, job_id)
     override = msgspec.json.encode(facts.config_override)
     return {
         "job": job,
@@ -93,9 +93,9 @@ async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
     }
 
 
-async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobFacts) -> str | None:
+async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobDetails) -> str | None:
     """None: it can be had. Empty: nobody would ask for one."""
-    if job.status != COMPLETED or job.pr_state is None or facts.repo_now is None:
+    if job.status != COMPLETED or job.pr_state is None or facts.current_repo is None:
         return ""
     if job.pr_state != "open":
         return f"The pull request is {job.pr_state}, so you cannot start a follow-up."
@@ -109,7 +109,7 @@ def _is_settled(facts: dict[str, Any]) -> bool:
     return facts["is_final"] and all(each.status != "pending" for each in deliveries)
 
 
-def _asked(job: JobView, facts: JobFacts) -> str:
+def _asked(job: JobView, facts: JobDetails) -> str:
     """What this job is about, in one line."""
     override = facts.config_override
     text = override.get("title") or override.get("prompt")

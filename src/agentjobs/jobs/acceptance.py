@@ -1,0 +1,100 @@
+"""Whether a job is accepted: its repository, agent, plan, budget and queue limit."""
+
+import msgspec
+
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.budgets import nanousd, usd_text
+from agentjobs.problems import Problem
+from agentjobs.store.database import Transaction
+
+_INDEXING_RETRY_SECONDS = 5
+_QUEUE_FULL_RETRY_SECONDS = 30
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """What the checks look at. `repo_id` is None when the repository is not connected."""
+
+    repo_id: str | None
+    index_status: str | None
+    job_budget_nanousd: int | None
+    queued_jobs: int
+    active_jobs: int
+
+
+async def load_admission(tx: Transaction, organization_id: str, repo: str) -> Admission:
+    """The repository and the organization's queue, in one round trip."""
+    row = await tx.fetch_one(
+        "SELECT r.id AS repo_id, r.index_status, o.job_budget_nanousd,"
+        # Without the hint SQLite scans all jobs of the organization.
+        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting */ WHERE status = 'queued'"
+        "  AND lease_owner IS NULL AND organization_id = o.id) AS queued_jobs,"
+        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
+        "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS active_jobs"
+        " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"
+        "  AND r.full_name = :repo AND r.disconnected_at IS NULL"
+        " WHERE o.id = :organization_id",
+        organization_id=organization_id,
+        repo=repo,
+    )
+    if row is None:
+        raise Problem("unauthorized", "The organization of this key no longer exists.")
+    return Admission(**{name: row[name] for name in Admission.__struct_fields__})
+
+
+def check_acceptable(
+    context: JobsContext, caller: Caller, body: CreateJobRequest, admission: Admission
+) -> str:
+    """Return the repository's identifier, or raise the first Problem in the documented order."""
+    _check_cost(body, admission.job_budget_nanousd)
+    repo_id = admission.repo_id
+    if repo_id is None:
+        raise Problem(
+            "repo_not_connected",
+            f"The repository {body.repo!r} is not connected to this organization; "
+            "GET /repos lists those that are.",
+        )
+    _check_agent(context, caller, body.agent)
+    if admission.index_status != "ready":
+        raise Problem(
+            "repo_indexing",
+            f"The repository {body.repo!r} is still being indexed; "
+            "try again once GET /repos shows it as ready.",
+            retry_after_seconds=_INDEXING_RETRY_SECONDS,
+        )
+    queue_limit = context.settings.queue_limit
+    if admission.queued_jobs >= queue_limit:
+        raise Problem(
+            "queue_full",
+            f"This organization already has {queue_limit} queued jobs; "
+            "wait until some have started, or cancel some.",
+            retry_after_seconds=_QUEUE_FULL_RETRY_SECONDS,
+        )
+    return repo_id
+
+
+def _check_cost(body: CreateJobRequest, budget_nanousd: int | None) -> None:
+    max_cost = nanousd((body.config_override or {}).get("max_cost_usd"))
+    if max_cost is not None and budget_nanousd is not None and max_cost > budget_nanousd:
+        message = f"may lower the organization's {usd_text(budget_nanousd)} USD, never raise them"
+        raise Problem(
+            "validation_failed",
+            f"config_override.max_cost_usd {message}.",
+            details=[{"field": "config_override.max_cost_usd", "message": message}],
+        )
+
+
+def _check_agent(context: JobsContext, caller: Caller, agent_id: str) -> None:
+    agent = context.catalog.get(agent_id)
+    if agent is None:
+        raise Problem(
+            "unknown_agent", f"There is no agent {agent_id!r}; GET /agents lists the agents."
+        )
+    if not context.plans.allows(caller.plan, agent.plan_required):
+        raise Problem(
+            "plan_required",
+            f"The agent {agent.id!r} needs the plan {agent.plan_required!r}; "
+            f"this organization is on {caller.plan!r}.",
+            details={"plan_required": agent.plan_required},
+        )
