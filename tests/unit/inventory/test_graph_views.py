@@ -1,4 +1,4 @@
-"""A module graph progress from one place, and as text for other programs."""
+"""Views of a module graph, and its export as text."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def steps(neighbours: Neighbors) -> list[tuple[str, int, str]]:
     return [(one.name, one.distance, one.through) for one in neighbours.shown]
 
 
-def test_a_file_is_shown_with_who_imports_it_and_what_it_imports() -> None:
+def test_a_file_has_its_importers_and_imports() -> None:
     near = find_neighborhood(GRAPH, "core.py")
     assert near is not None
     assert steps(near.importers) == [("cli.py", 1, "core.py"), ("shop.py", 1, "core.py")]
@@ -40,7 +40,7 @@ def test_a_file_is_shown_with_who_imports_it_and_what_it_imports() -> None:
     assert all(one.external for one in near.externals.shown)
 
 
-def test_farther_neighbours_are_reached_through_nearer_ones_by_the_shortest_way() -> None:
+def test_distant_neighbors_are_found_by_the_shortest_path() -> None:
     near = find_neighborhood(GRAPH, "shop.py", depth=2)
     assert near is not None
     assert steps(near.importers) == [("app.py", 1, "shop.py")]
@@ -48,7 +48,7 @@ def test_farther_neighbours_are_reached_through_nearer_ones_by_the_shortest_way(
     assert steps(near.externals) == [("requests", 1, "shop.py"), ("os", 2, "core.py")]
 
 
-def test_an_external_is_shown_with_the_files_that_import_it() -> None:
+def test_an_external_has_the_files_that_import_it() -> None:
     near = find_neighborhood(GRAPH, "requests", depth=2)
     assert near is not None
     assert near.external
@@ -60,14 +60,14 @@ def test_an_external_is_shown_with_the_files_that_import_it() -> None:
     ]
 
 
-def test_a_file_comes_before_an_external_of_its_name_unless_that_is_meant() -> None:
+def test_a_file_takes_precedence_over_an_external_of_the_same_name() -> None:
     told = [find_neighborhood(GRAPH, "three.js", external=which) for which in (None, False, True)]
     assert [one and one.external for one in told] == [False, False, True]
     assert find_neighborhood(GRAPH, "os", external=False) is None
     assert find_neighborhood(GRAPH, "none.py") is None
 
 
-def test_what_is_too_much_to_show_is_counted() -> None:
+def test_neighbors_beyond_the_limit_are_counted() -> None:
     star = ModuleGraph(
         files=tuple(f"f{at:03}.py" for at in range(300)),
         edges=tuple((at, 0) for at in range(1, 300)),
@@ -78,7 +78,7 @@ def test_what_is_too_much_to_show_is_counted() -> None:
     assert (near.importers.total, near.importers.more) == (299, 279)
 
 
-def test_modules_are_ranked_by_how_many_import_them() -> None:
+def test_modules_are_ranked_by_their_number_of_importers() -> None:
     assert most_imported(GRAPH, 2) == [Module("base.py", False, 2), Module("core.py", False, 2)]
     assert most_imported(GRAPH, 9, external=True)[0] == Module("os", True, 3)
     assert most_imported(ModuleGraph(), 5) == []
@@ -118,7 +118,7 @@ def test_modules_are_ranked_by_how_many_import_them() -> None:
         ),
     ],
 )
-def test_who_asks_for_a_package_is_found_by_its_parents(dependencies, expected) -> None:
+def test_the_parent_of_a_package_is_found_by_its_path(dependencies, expected) -> None:
     assert find_parents(views(dependencies)) == expected
 
 
@@ -140,7 +140,7 @@ def test_a_hostile_name_stays_within_its_string_in_dot() -> None:
     assert edges == [("m0", "m1"), ("f0", "p0"), ("p0", "p1")]
 
 
-def test_json_holds_everything_whatever_the_names() -> None:
+def test_json_contains_everything_whatever_the_names() -> None:
     graph = ModuleGraph(
         files=(HOSTILE, "b.py"), edges=((0, 1),), externals=("os",), external_edges=((1, 0),)
     )

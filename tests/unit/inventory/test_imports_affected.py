@@ -1,4 +1,4 @@
-"""A file appears or disappears: who is not named keeps all imports where they led."""
+"""Sources affected by added and removed files; imports of all others keep their targets."""
 
 from collections.abc import Collection, Mapping
 
@@ -111,7 +111,7 @@ def _led(graph: FlatGraph, facts: Facts) -> dict[str, set[str]]:
 )
 @settings(max_examples=300)
 @given(data=st.data())
-def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data) -> None:
+def test_imports_of_unaffected_sources_keep_their_targets(language, data) -> None:
     paths, names, projects = language
     sources = data.draw(st.dictionaries(paths, st.lists(names, max_size=4), max_size=8))
     facts = {path: ParsedModule(tuple(own)) for path, own in sources.items()}
@@ -131,7 +131,7 @@ def test_whoever_is_not_reached_keeps_all_imports_where_they_led(language, data)
     assert {path: was[path] for path in left} == now
 
 
-def test_a_module_in_a_package_reaches_those_who_asked_the_package_for_it():
+def test_a_new_module_affects_sources_that_imported_its_name_from_the_package():
     facts = {
         "p/__init__.py": ParsedModule(()),
         "p/x.py": ParsedModule((".:new",)),
@@ -146,7 +146,7 @@ def test_a_module_in_a_package_reaches_those_who_asked_the_package_for_it():
     }
 
 
-def test_a_new_directory_reaches_those_who_took_its_name_for_something_outside():
+def test_a_new_directory_affects_sources_that_imported_its_name_as_external():
     facts = {name: ParsedModule(names) for name, names in _ASKING.items()}
     graph = graph_of(facts, facts, {}, {})
     assert affected_sources({"added/x.py"}, facts, {}, {}, graph, 4) == {
@@ -156,7 +156,7 @@ def test_a_new_directory_reaches_those_who_took_its_name_for_something_outside()
     }
 
 
-def test_a_file_that_nobody_can_ask_for_reaches_nobody():
+def test_a_file_that_cannot_be_imported_affects_no_source():
     facts = {"p/__init__.py": ParsedModule(("os",)), "p/x.py": ParsedModule(("p", "readme"))}
     graph = graph_of(facts, facts, {}, {})
     assert affected_sources({"p/readme.md", "p/x.json"}, facts, {}, {}, graph, 2) == set()

@@ -1,4 +1,4 @@
-"""Go imports: the head of the file, nothing else of it."""
+"""Go imports, which are at the head of the file."""
 
 import pytest
 

@@ -45,7 +45,7 @@ CASES = [(language, text) for language, texts in FOR_ONE.items() for text in [*F
 
 
 @pytest.mark.parametrize(("language", "text"), CASES)
-def test_a_hostile_file_is_read_in_time_and_says_less_than_it_holds(language, text):
+def test_a_hostile_file_is_read_in_bounded_time_and_memory(language, text):
     content = (text * (SIZE // len(text)))[:SIZE].encode()
     facts = find(language, content)
     assert len(facts.imports) <= MAX_IMPORTS
@@ -62,12 +62,12 @@ AROUND = [
 
 
 @pytest.mark.parametrize(("language", "before", "text", "behind"), AROUND)
-def test_what_stands_before_an_import_is_read_in_time(language, before, text, behind):
+def test_text_before_an_import_is_read_in_bounded_time(language, before, text, behind):
     content = before + text * (SIZE // len(text)) + behind
     assert len(find(language, content.encode()).imports) <= 1
 
 
-def test_a_string_without_end_hides_nothing_behind_it():
+def test_an_unterminated_string_hides_nothing_after_it():
     lines = "x = 'it\\'s \\\n \\' \\\n\n"
     assert find("Python", f"{lines}import a\nb = 'c'; import d\n".encode()).imports == ("a", "d")
     assert find("JavaScript", f"{lines}import 'a'\nb = 'c'; require('d')".encode()).imports == (
@@ -76,22 +76,22 @@ def test_a_string_without_end_hides_nothing_behind_it():
     )
 
 
-def test_a_group_in_a_group_does_not_multiply_what_is_before_it():
+def test_nested_groups_do_not_multiply_their_prefix():
     content = b"use " + b"abcdefgh::{x," * 50_000 + b"}" * 50_000 + b";"
     assert sum(map(len, find("Rust", content).imports)) < len(content) * 2
 
 
-def test_imports_beyond_measure_are_left_out():
+def test_imports_beyond_the_limit_are_left_out():
     content = "\n".join(f"import a{number}" for number in range(MAX_IMPORTS + 10)).encode()
     assert len(find("Python", content).imports) == MAX_IMPORTS
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_bytes_of_no_text_say_nothing(language):
+def test_bytes_that_are_not_text_have_no_imports(language):
     assert find(language, bytes(range(256)) * 10).imports == ()
     assert find(language, b"").imports == ()
 
 
-def test_every_language_has_its_version_and_no_other_is_read():
+def test_only_languages_with_a_version_are_read():
     assert set(VERSION) == LANGUAGES
     assert find("COBOL", b"import a").imports == ()

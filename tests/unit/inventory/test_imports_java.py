@@ -1,4 +1,4 @@
-"""Java imports: the head of the file, nothing else of it."""
+"""Java imports, which are at the head of the file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript imports: names in quotes, in code only."""
+"""JavaScript and TypeScript imports: quoted names in code."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_every_form_of_import_is_found(source, names):
         ("import { type A, type B } from 'c'", ["c"]),
     ],
 )
-def test_typescript_has_forms_of_its_own(source, names):
+def test_typescript_forms_are_found(source, names):
     assert list(imports(source, "TypeScript")) == names
 
 
@@ -62,7 +62,7 @@ def test_typescript_has_forms_of_its_own(source, names):
         "x = `",
     ],
 )
-def test_comments_strings_and_templates_are_no_code(source):
+def test_comments_strings_and_templates_are_not_code(source):
     assert imports(source) == ()
 
 
@@ -83,5 +83,5 @@ def test_comments_strings_and_templates_are_no_code(source):
         "url = 'http://x'",
     ],
 )
-def test_code_goes_on_behind_what_is_none(before):
+def test_code_continues_after_comments_strings_and_templates(before):
     assert imports(f"{before}\nimport 'yes'\n{before};require('too')") == ("yes", "too")

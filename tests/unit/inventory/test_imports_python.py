@@ -1,4 +1,4 @@
-"""Python imports: the same that a syntax tree shows."""
+"""Python imports, the same as in the syntax tree."""
 
 import ast
 import sysconfig
@@ -37,7 +37,7 @@ def test_names_keep_their_dots_and_their_order():
     assert imports(source) == ("b", "a.c", ".:x", "..up.y:z,v", "k:*")
 
 
-def test_an_import_that_stands_twice_is_named_once():
+def test_a_repeated_import_is_listed_once():
     assert imports("import a\nimport a\nif b:\n    import a\n") == ("a",)
 
 
@@ -85,7 +85,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("source", ODD)
-def test_odd_statements_are_read_as_the_tree_reads_them(source):
+def test_unusual_statements_are_read_like_the_syntax_tree(source):
     content = source.encode()
     assert set(find("Python", content).imports) == of_tree(content)
 
@@ -98,13 +98,13 @@ def test_odd_statements_are_read_as_the_tree_reads_them(source):
         ("utf-8", "import \u00e9t\u00e9\n"),
     ],
 )
-def test_a_file_is_read_in_the_encoding_that_it_names(encoding, source):
+def test_a_file_is_read_in_its_declared_encoding(encoding, source):
     content = f"# -*- coding: {encoding} -*-\n{source}".encode(encoding)
     assert set(find("Python", content).imports) == of_tree(content)
 
 
 @pytest.mark.parametrize("encoding", ["idna", "zip", "punycode", "nowhere", "unicode_escape"])
-def test_an_encoding_that_is_none_for_sources_is_passed_over(encoding):
+def test_an_unsuitable_declared_encoding_is_ignored(encoding):
     content = f"# coding: {encoding}\nimport a\n".encode()
     assert find("Python", content).imports == ("a",)
 
@@ -116,7 +116,7 @@ def installed_files() -> list[Path]:
     return files[:: max(1, len(files) // SAMPLED_FILES)]
 
 
-def test_installed_files_have_the_imports_of_their_trees():
+def test_installed_files_have_the_imports_of_their_syntax_trees():
     differing, compared = [], 0
     for path in installed_files():
         content = path.read_bytes()
@@ -145,5 +145,5 @@ def test_installed_files_have_the_imports_of_their_trees():
         "\0import \xff",
     ],
 )
-def test_what_no_tree_could_be_made_of_is_no_failure(source):
+def test_a_file_with_syntax_errors_is_not_a_failure(source):
     assert all(name for name in imports(source))

@@ -1,4 +1,4 @@
-"""Names led to files: by paths, manifests and configurations alone."""
+"""Resolving imports to files by paths, manifests and configurations."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def project(ecosystem: str, name: str, **notes: str) -> ParsedManifest:
         (("d/__init__.py",), ".d:e", ["d/__init__.py"]),
     ],
 )
-def test_python_names_lead_to_modules(others, name, place):
+def test_python_names_resolve_to_modules(others, name, place):
     assert leads({"main.py": [name]}, others).get("main.py", []) == place
 
 
@@ -75,7 +75,7 @@ def test_python_names_lead_to_modules(others, name, place):
         ("src/p/a.py", "._native:x", "[src/p/_native]"),
     ],
 )
-def test_python_looks_where_the_file_lies(path, name, place):
+def test_python_resolves_names_from_the_directory_of_the_file(path, name, place):
     others = ("__init__", "a", "b", "json", "q/__init__", "q/c")
     tree = {f"src/p/{other}.py": [] for other in others} | {"scripts/json.py": []}
     tree |= {"tests/support.py": [], path: [name]}
@@ -108,7 +108,7 @@ def test_python_finds_packages_of_every_project_in_the_repository():
         ("https://x.example/y.js", "[https://x.example/y.js]"),
     ],
 )
-def test_javascript_names_lead_to_files(name, place):
+def test_javascript_names_resolve_to_files(name, place):
     others = ("b.ts", "c/index.tsx", "data.json", "style.css", "index.js")
     found = leads(
         {"web/a.ts": [name], "shared/d.mts": []}, tuple(f"web/{other}" for other in others)
@@ -126,7 +126,7 @@ def test_javascript_names_lead_to_files(name, place):
         ("@/none", "[@/none]"),
     ],
 )
-def test_javascript_aliases_of_the_nearest_configuration_hold(name, place):
+def test_javascript_aliases_of_the_nearest_configuration_apply(name, place):
     base = b"""{ // a comment, and "paths" with a comma too many
       "compilerOptions": { "baseUrl": "./app/src", "paths": {
         "@/*": ["./no/*", "./*"], "@lib": ["../../lib/start"], "deep/*.gen": ["../../gen/*"], } },
@@ -150,7 +150,7 @@ def test_javascript_aliases_of_the_nearest_configuration_hold(name, place):
         b'{"compilerOptions": [], "extends": {}}',
     ],
 )
-def test_a_broken_configuration_aliases_nothing(config):
+def test_a_broken_configuration_has_no_aliases(config):
     found = leads({"a.ts": ["b"]}, configs={"tsconfig.json": config})
     assert found["a.ts"] == ["[b]"]
 
@@ -174,7 +174,7 @@ def test_javascript_finds_packages_of_the_same_repository():
     ]
 
 
-def test_go_names_lead_to_the_first_file_of_a_package():
+def test_go_names_resolve_to_the_first_file_of_a_package():
     manifests = {
         "go.mod": project("Go", "x.example/m"),
         "sub/go.mod": project("Go", "x.example/m/v2"),
@@ -194,12 +194,12 @@ def test_go_names_lead_to_the_first_file_of_a_package():
     }
 
 
-def test_go_names_that_are_relative_lead_from_their_own_directory():
+def test_relative_go_names_resolve_from_their_directory():
     files = {"a.go": ["./a"], "a/a.go": [], "b/a.go": ["./a"]}
     assert leads(files) == {"a.go": ["a/a.go"], "b/a.go": ["[./a]"]}
 
 
-def test_java_names_lead_to_the_nearest_class_of_that_name():
+def test_java_names_resolve_to_the_nearest_class_of_that_name():
     files = {
         "one/src/main/java/a/b/C.java": [
             "a.b.D",
@@ -262,7 +262,7 @@ def test_java_names_lead_to_the_nearest_class_of_that_name():
         ("one/src/a.rs", "Shape::*", []),
     ],
 )
-def test_rust_paths_lead_to_modules(path, name, place):
+def test_rust_paths_resolve_to_modules(path, name, place):
     manifests = {
         "one/Cargo.toml": project("crates.io", "one"),
         "two/Cargo.toml": project("crates.io", "two-x"),
@@ -273,7 +273,7 @@ def test_rust_paths_lead_to_modules(path, name, place):
     assert leads(tree | {path: [name]}, manifests=manifests).get(path, []) == place
 
 
-def test_files_stand_in_order_and_edges_are_named_once():
+def test_files_are_sorted_and_edges_are_distinct():
     facts = {
         "b.py": ParsedModule(("a", "a:x", "os", "os:path")),
         "a.py": ParsedModule(("b", "a")),
@@ -287,14 +287,14 @@ def test_files_stand_in_order_and_edges_are_named_once():
     assert graph.external_edges.pairs == ((1, 0),)
 
 
-def test_some_files_alone_lead_where_they_lead_among_all():
+def test_some_files_alone_resolve_as_among_all_files():
     files = {"src/p/__init__.py": [], "src/p/a.py": ["p.b", "os"], "src/p/b.py": [".a"]}
     assert leads({"src/p/a.py": files["src/p/a.py"]}, tuple(files)) == {
         "src/p/a.py": ["src/p/b.py", "[os]"]
     }
 
 
-def test_paths_of_great_depth_are_resolved():
+def test_deep_paths_are_resolved():
     deep = "d/" * 2_000
     files = {
         f"{deep}a.py": ["b", "..c:d"],
@@ -305,7 +305,7 @@ def test_paths_of_great_depth_are_resolved():
 
 
 @pytest.mark.parametrize(("limit", "kept", "full"), [(3, 3, True), (5, 5, True), (7, 6, False)])
-def test_a_graph_tells_when_edges_are_left_out(monkeypatch, limit, kept, full):
+def test_a_graph_is_full_when_edges_are_left_out(monkeypatch, limit, kept, full):
     monkeypatch.setattr(module_graph, "MAX_EDGES", limit)
     files = {f"{name}.py": ParsedModule(("a", "b", "c", "os")) for name in "ab"}
     graph = resolve(files, {path: at for at, path in enumerate(files)}, {}, {})

@@ -1,4 +1,4 @@
-"""Rust modules and paths, as progress from their file."""
+"""Rust modules and paths, relative to their file."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_every_form_of_path_is_found(source, names):
     assert imports(source) == names
 
 
-def test_paths_in_a_module_of_the_file_are_seen_from_the_file():
+def test_paths_in_an_inline_module_are_relative_to_the_file():
     source = """
 mod tests {
     use super::*;
@@ -72,12 +72,12 @@ use self::after;
         "fn f<'a>(x: &'a str) {} // it's\n",
     ],
 )
-def test_strings_and_comments_are_no_code_and_code_goes_on_behind_them(text):
+def test_strings_and_comments_are_not_code_and_code_continues_after_them(text):
     assert imports(f"{text}\nuse yes::a;") == ["yes::a"]
 
 
 @pytest.mark.parametrize(
     "source", ["use", "use a", "use a::{", "mod", '"', 'r#"', "/*", "use }}}{;"]
 )
-def test_a_broken_file_is_no_failure(source):
+def test_a_broken_file_is_not_a_failure(source):
     assert imports(source) == []

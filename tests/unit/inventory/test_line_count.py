@@ -1,4 +1,4 @@
-"""What counts as a line."""
+"""Counting lines."""
 
 from itertools import pairwise
 
@@ -25,14 +25,14 @@ from agentjobs.inventory.index.analysis import LineCounter, count_lines
         (b"\0", None),
     ],
 )
-def test_a_line_is_a_newline_or_an_unterminated_rest_and_binary_has_none(
+def test_lines_end_with_a_newline_or_the_file_and_binaries_have_none(
     blob: bytes, lines: int | None
 ) -> None:
     assert count_lines(blob) == lines
 
 
 @given(st.binary(max_size=50), st.lists(st.integers(0, 50), max_size=5))
-def test_a_file_counts_the_same_however_it_is_cut(blob: bytes, cuts: list[int]) -> None:
+def test_the_count_does_not_depend_on_how_the_file_is_split(blob: bytes, cuts: list[int]) -> None:
     blob = blob * 400
     counter = LineCounter()
     edges = [0, *sorted(cut * 200 for cut in cuts), len(blob)]

@@ -1,4 +1,4 @@
-"""Files that are broken or were made to do harm: a warning with the reason, and nothing else."""
+"""Broken and hostile manifests produce a warning with the reason, and nothing else."""
 
 import random
 
@@ -16,7 +16,7 @@ FIRST = Root("", (0,))
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_noise_never_gets_past_the_reader(kind):
+def test_random_bytes_never_raise(kind):
     noise = random.Random(6)
     for content in (
         b"",
@@ -43,22 +43,22 @@ def test_noise_never_gets_past_the_reader(kind):
         ("pyproject.toml", b"a = " + b"[" * DEEP, "nested"),
         ("pyproject.toml", b"a = 1\na = 2\n", "not valid TOML"),
         ("pyproject.toml", b"[project]\ndependencies = 'a'", "project.dependencies is not a list"),
-        ("pyproject.toml", b"[project]\ndependencies = ['a', 3]", "no requirement: '3'"),
+        ("pyproject.toml", b"[project]\ndependencies = ['a', 3]", "invalid requirement: '3'"),
         ("uv.lock", b"\0", "binary"),
-        ("uv.lock", b'[[package]]\nname = "a"\nversion = "new"', "'new', which is no version"),
-        ("uv.lock", b'[[package]]\nname = "a"\nversion = 1', "without a usable name"),
+        ("uv.lock", b'[[package]]\nname = "a"\nversion = "new"', "invalid version 'new'"),
+        ("uv.lock", b'[[package]]\nname = "a"\nversion = 1', "with an invalid name"),
         ("package.json", b'{"name": "x"', "not valid JSON"),
         ("package.json", b'{"name": "\xff", "x": 1}', "not valid UTF-8"),
-        ("package.json", b'{"dependencies": {"a\\u0000": "1"}}', "without a usable name"),
+        ("package.json", b'{"dependencies": {"a\\u0000": "1"}}', "with an invalid name"),
         ("package.json", b'{"dependencies": "a"}', "dependencies is not a mapping"),
-        ("package-lock.json", b'{"packages": {"node_modules/a": {"version": 1}}}', "was left out"),
-        ("package-lock.json", b'{"packages": []}', "not of the expected form"),
+        ("package-lock.json", b'{"packages": {"node_modules/a": {"version": 1}}}', "is left out"),
+        ("package-lock.json", b'{"packages": []}', "unexpected structure"),
         ("pnpm-lock.yaml", b"a: &a [x]\nb: [*a, *a]", "anchors"),
         ("pnpm-lock.yaml", b"a: !!python/name:x y", "tags"),
         ("pnpm-lock.yaml", b"a: " + b"[" * DEEP, "nested more than 64 deep"),
         ("pnpm-lock.yaml", b"? [a]\n: b", "a key that is a list"),
         ("pnpm-lock.yaml", b"[x]", "not a mapping"),
-        ("yarn.lock", b"hello world", "not a lock file of yarn"),
+        ("yarn.lock", b"hello world", "not a yarn.lock"),
         ("requirements.txt", b"a==b c", "line 1"),
         ("setup.cfg", b"a = 1", "no section headers"),
         ("setup.cfg", b"[a]\n" + b"=\n" * DEEP, "more than 5000 lines"),
@@ -70,23 +70,23 @@ def test_noise_never_gets_past_the_reader(kind):
         ),
     ],
 )
-def test_what_is_wrong_is_said(kind, content, reason):
+def test_problems_are_reported_as_warnings(kind, content, reason):
     assert reason in " ".join(read(kind, content).warnings)
 
 
-def test_a_wrong_entry_costs_itself_and_not_its_neighbours():
+def test_an_invalid_entry_does_not_affect_others():
     content = b'{"packages": {"node_modules/a": 7, "node_modules/b": {"version": "1.0.0"}}}'
     facts = read("package-lock.json", content)
     assert [package.name for package in facts.packages] == ["b"]
     assert len(facts.warnings) == 1
 
 
-def test_of_keys_that_come_twice_the_last_counts():
+def test_the_last_of_duplicate_keys_counts():
     facts = read("package.json", b'{"dependencies": {"a": "1.0.0", "a": "2.0.0"}}')
     assert [each.version for each in facts.requirements] == ["2.0.0"]
 
 
-def test_many_faults_are_told_as_a_number():
+def test_many_warnings_are_reported_as_a_count():
     warnings = Warnings()
     for number in range(MAX_WARNINGS + 5):
         warnings.add(str(number))
@@ -94,7 +94,7 @@ def test_many_faults_are_told_as_a_number():
     assert "5 more" in warnings.all()[-1]
 
 
-def test_a_lock_file_holds_so_many_packages_and_no_more():
+def test_the_number_of_packages_in_a_lock_file_is_limited():
     lock = Lock(Warnings())
     for number in range(MAX_PACKAGES + 2):
         lock.add(number, "a", str(number % 3))
@@ -103,41 +103,41 @@ def test_a_lock_file_holds_so_many_packages_and_no_more():
     assert len(lock.warnings.all()) == 2
 
 
-def test_a_range_of_blanks_takes_no_time():
+def test_a_range_of_blanks_is_read_in_bounded_time():
     facts = read("package.json", b'{"dependencies": {"a": "%sx"}}' % (b" " * 200_000))
     assert [(each.name, each.version) for each in facts.requirements] == [("a", None)]
 
 
-def test_a_parent_that_is_named_over_and_over_counts_once():
+def test_a_repeated_parent_counts_once():
     facts = read("requirements.txt", b"b==1\na==1  # via " + b"b," * 1000)
     assert [package.requires for package in facts.packages] == [(1,), ()]
 
 
-def test_more_packages_than_anybody_has_are_left_out_before_they_are_made():
+def test_packages_beyond_the_limit_are_never_built():
     asked = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
     facts = {f"d{at}/package.json": ParsedManifest("npm", requirements=asked) for at in range(200)}
     combined = combine(facts)
     assert len(combined.dependencies) == MAX_DEPENDENCIES
-    assert combined.warnings[0].reason == "more than 100000 packages: the rest was left out"
+    assert combined.warnings[0].reason == "more than 100000 packages: the rest is left out"
 
 
-def test_ways_of_long_names_are_bounded_too():
+def test_the_total_length_of_names_is_limited():
     names = [f"{'n' * 240}{number}" for number in range(6_000)]
     chain = tuple(Locked(name, "1.0.0", (at + 1,)) for at, name in enumerate(names[:-1]))
     lock = ParsedManifest("npm", packages=(*chain, Locked(names[-1], "1.0.0")), roots=(FIRST,))
     combined = combine({"package-lock.json": lock})
     assert 0 < len(combined.dependencies) < len(names)
-    assert "the rest was left out" in combined.warnings[0].reason
+    assert "the rest is left out" in combined.warnings[0].reason
 
 
-def test_workspaces_within_workspaces_are_looked_at_only_so_often(monkeypatch):
+def test_nested_workspaces_are_compared_in_bounded_time(monkeypatch):
     monkeypatch.setattr("agentjobs.inventory.manifests.coverage._MAX_COMPARISONS", 10_000)
     inner = ParsedManifest("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
     combined = combine({f"{'d/' * depth}package.json": inner for depth in range(100)})
     assert "too many patterns" in combined.warnings[0].reason
 
 
-def test_words_of_many_projects_for_one_package_are_cut_and_do_not_cost_the_package():
+def test_ranges_of_many_projects_for_one_package_are_truncated():
     members = {
         f"d{at}/package.json": ParsedManifest("npm", requirements=(Requirement("p", f"^1.0.{at}"),))
         for at in range(300)

@@ -55,7 +55,7 @@ def graph(facts: ParsedManifest) -> dict[str, list[str]]:
     return found | {"": [names[place] for root in own for place in root.packages]}
 
 
-def test_a_manifest_asks_for_crates_of_every_table_by_their_real_names():
+def test_a_manifest_requires_crates_of_every_table_by_their_real_names():
     facts = complete({"shop/Cargo.toml": read_cargo_toml(CARGO_TOML)})["shop/Cargo.toml"]
     assert (facts.project, facts.warnings) == ("shop", ())
     assert asked(facts) == {
@@ -163,12 +163,12 @@ version = "1.0.0"
     ],
     ids=["first", "later"],
 )
-def test_a_lock_file_tells_what_every_crate_requires(content, expected):
+def test_a_lock_file_has_the_requirements_of_every_crate(content, expected):
     facts = read_cargo_lock(content)
     assert (graph(facts), facts.warnings) == (expected, ())
 
 
-def test_a_lock_file_and_the_manifests_of_its_workspace_make_one_list():
+def test_a_lock_file_and_the_manifests_of_its_workspace_are_combined():
     member = b"""\
 [package]
 name = "shop"
@@ -242,7 +242,7 @@ def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
         (b"\xff", [], "not valid UTF-8"),
         (b'[dependencies]\na = "1"\nb = ', [], "not valid TOML"),
         (b'[dependencies]\na = "1"\na = "2"\n', [], "not valid TOML"),
-        (b'[dependencies]\na = "1"\nb = 2\nc = {}\n', ["a"], "b was left out"),
+        (b'[dependencies]\na = "1"\nb = 2\nc = {}\n', ["a"], "b is left out"),
         (b'dependencies = 1\ntarget = "x"\nworkspace = []\npackage = 3', [], ""),
         (b"a." * 100_000 + b"b = 1", [], "dotted key"),
     ],

@@ -1,4 +1,4 @@
-"""Which paths are manifests, and what all of them say together."""
+"""Recognizing manifests and combining them."""
 
 import json
 
@@ -31,7 +31,7 @@ from agentjobs.inventory.model import (
         ("package.json.bak", None),
     ],
 )
-def test_a_file_is_known_by_its_name_and_what_others_wrote_is_passed_over(path, kind):
+def test_manifests_are_recognized_by_name_outside_of_third_party_code(path, kind):
     assert kind_of(path) == kind
 
 
@@ -52,7 +52,7 @@ def _line(each: Dependency) -> str:
     return f"{each.manifest}: {each.name} {each.version} {each.scope} | {way}".rstrip()
 
 
-def test_a_lock_file_speaks_for_the_manifest_beside_it_and_tells_the_ways():
+def test_a_lock_file_replaces_the_manifest_next_to_it_and_has_the_paths():
     facts = {
         "app/package.json": _manifest(Requirement("a", "^1"), Requirement("t", "^8", None, "dev")),
         "app/package-lock.json": _lock(
@@ -78,7 +78,7 @@ def test_a_lock_file_speaks_for_the_manifest_beside_it_and_tells_the_ways():
     ]
 
 
-def test_projects_that_the_lock_file_does_not_name_are_found_by_the_patterns_of_the_workspace():
+def test_other_projects_of_a_workspace_are_found_by_its_patterns():
     facts = {
         "package.json": _manifest(
             Requirement("a", "^1"), members=("packages/*", "!packages/skip", "deep/**")
@@ -103,7 +103,7 @@ def test_projects_that_the_lock_file_does_not_name_are_found_by_the_patterns_of_
     ]
 
 
-def test_without_a_lock_file_the_projects_of_a_workspace_are_not_packages_to_each_other():
+def test_projects_of_a_workspace_are_not_packages():
     facts = {
         "package.json": _manifest(members=("packages/*",), project="root"),
         "packages/x/package.json": _manifest(Requirement("y", "*"), Requirement("b", "^1")),
@@ -112,14 +112,14 @@ def test_without_a_lock_file_the_projects_of_a_workspace_are_not_packages_to_eac
     assert _lines(facts) == ["packages/x/package.json: b None runtime | direct ^1"]
 
 
-def test_where_nothing_tells_what_is_direct_it_is_what_nobody_requires():
+def test_packages_that_no_other_requires_count_as_direct_by_default():
     assert _lines({"yarn.lock": _lock(Locked("a", "1", (1,)), Locked("b", "1"))}) == [
         "yarn.lock: a 1 runtime | direct",
         "yarn.lock: b 1 runtime | a",
     ]
 
 
-def test_a_broken_lock_file_silences_nobody_and_a_damaged_one_only_what_it_knows():
+def test_a_broken_lock_file_replaces_nothing_and_a_damaged_one_only_its_packages():
     asked = _manifest(Requirement("a", "^1"), Requirement("lost", "^2"))
     broken = {"package.json": asked, "package-lock.json": _lock(warnings=("not valid JSON",))}
     assert _lines(broken) == [
@@ -137,7 +137,7 @@ def test_a_broken_lock_file_silences_nobody_and_a_damaged_one_only_what_it_knows
     ]
 
 
-def test_circles_end_and_long_ways_are_cut_in_the_middle():
+def test_cycles_end_and_long_paths_are_shortened():
     circle = (
         Locked("p0", "1", (1,)),
         *(Locked(f"p{i}", "1", ((i + 1) % 99,)) for i in range(1, 99)),
@@ -147,7 +147,7 @@ def test_circles_end_and_long_ways_are_cut_in_the_middle():
     assert (last.parents[0], last.parents[-1], len(last.parents)) == ("p0", "p97", 32)
 
 
-def test_a_compiled_list_is_its_own_lock_file_and_its_name_tells_what_it_is_for():
+def test_a_compiled_list_is_its_own_lock_file_and_its_name_sets_the_scope():
     text = b"a==1  # via -r in.txt\nb==2  # via a\nc>=3\n"
     facts = {
         path: read("requirements.txt", text)
@@ -163,7 +163,7 @@ def test_a_compiled_list_is_its_own_lock_file_and_its_name_tells_what_it_is_for(
     ]
 
 
-def test_what_the_pipfile_asks_for_goes_before_the_hint_in_its_lock_file():
+def test_the_pipfile_takes_precedence_over_the_guess_from_its_lock_file():
     lock = {"default": {"a": {"version": "==1", "index": "x"}, "b": {"version": "==2"}}}
     facts = {"Pipfile.lock": read("Pipfile.lock", json.dumps(lock).encode())}
     assert _lines(facts) == ["Pipfile.lock: a 1 runtime | direct", "Pipfile.lock: b 2 runtime |"]

@@ -32,7 +32,7 @@ COMPOSER_LOCK = b"""{
 }"""
 
 
-def test_a_manifest_asks_for_packages_and_not_for_php():
+def test_php_itself_is_not_a_requirement():
     facts = read_composer_json(COMPOSER_JSON)
     assert (facts.project, facts.warnings) == ("example/shop", ())
     assert {r.name: (r.specifier, r.version, r.scope) for r in facts.requirements} == {
@@ -46,7 +46,7 @@ def test_a_manifest_asks_for_packages_and_not_for_php():
     }
 
 
-def test_a_lock_file_tells_what_requires_what_through_stand_ins_too():
+def test_requirements_of_replaced_and_provided_names_are_resolved():
     facts = read_composer_lock(COMPOSER_LOCK)
     names = [package.name for package in facts.packages]
     assert facts.warnings == ()
@@ -61,7 +61,7 @@ def test_a_lock_file_tells_what_requires_what_through_stand_ins_too():
     assert facts.roots == ()
 
 
-def test_the_manifest_beside_a_lock_file_says_who_asks():
+def test_the_manifest_next_to_a_lock_file_has_the_direct_requirements():
     manifest = b'{"require": {"a/plugin": "*"}, "require-dev": {"phpunit/phpunit": "^9"}}'
     found = combine(
         {
@@ -91,9 +91,9 @@ DEEP = b'{"packages": ' + b"[" * 100_000
         (b'{"packages": [{"name": "a/a", "version": "1"}, {"name": "b/b"}, {"name": 1}, 7]}',
          ["a/a"], "left out"),
         (b'{"packages": [], "packages": [{"name": "a/a", "version": "1"}]}', ["a/a"], ""),
-        (b'{"packages": {}}', [], "not of the expected form"),
+        (b'{"packages": {}}', [], "unexpected structure"),
         (b'{"packages-dev": null}', [], ""),
-        (b"[]", [], "not of the expected form"),
+        (b"[]", [], "unexpected structure"),
         (DEEP, [], "JSON"),
     ],
     ids=["empty", "binary", "cut off", "bytes", "types", "twice", "no list", "null", "list",
@@ -112,7 +112,7 @@ def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
         (b'{"require": [], "require-dev": {"a/a": "*"}}', ["a/a"], ""),
         (b'{"require": "a/a", "require-dev": {"b/b": "*"}}', ["b/b"], "not an object"),
         (b'{"require": {"a/a": "1"', [], "not valid JSON"),
-        (b'{"require": {"a/\\u0000": "1", "a/a": "1"}}', ["a/a"], "usable name"),
+        (b'{"require": {"a/\\u0000": "1", "a/a": "1"}}', ["a/a"], "invalid name"),
     ],
     ids=["types", "empty list", "text", "cut off", "no name"],
 )

@@ -1,4 +1,4 @@
-"""go.mod as Go itself understands it."""
+"""go.mod, read as Go reads it."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_modules_are_locked_as_required_replaced_and_excluded():
     }
 
 
-def test_only_what_the_project_asks_for_itself_is_a_requirement():
+def test_only_direct_modules_are_requirements():
     asked = {r.name: (r.specifier, r.version) for r in read_go_mod(GO_MOD).requirements}
     assert asked == {
         "golang.org/x/text": ("v0.3.7", "0.3.7"),
@@ -89,7 +89,7 @@ def test_the_file_is_its_own_lock_file():
          "0.0.0-20210101000000-000000000000"),
     ],
 )  # fmt: skip
-def test_of_several_lines_for_a_module_the_highest_version_counts(versions, taken):
+def test_the_highest_version_of_a_module_counts(versions, taken):
     lines = "\n".join(f"require example.com/a {version}" for version in versions)
     assert locked(read_go_mod(lines.encode())) == {"example.com/a": (taken, True)}
 
@@ -116,6 +116,6 @@ def test_a_broken_file_warns_and_keeps_the_rest(content, kept, warned):
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()
 
 
-def test_warnings_stay_few_whatever_a_file_holds():
+def test_the_number_of_warnings_is_limited():
     facts = read_go_mod(b"require x\n" * 2_000)
     assert len(facts.warnings) < 30

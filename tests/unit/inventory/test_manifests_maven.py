@@ -1,4 +1,4 @@
-"""pom.xml by itself, and the poms of a repository together."""
+"""Single pom.xml files, and those of a repository combined."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def completed(**poms: bytes) -> dict[str, dict[str, tuple[str | None, str]]]:
     return {path.removesuffix("/pom.xml"): asked(each) for path, each in done.items()}
 
 
-def test_a_pom_says_by_itself_what_it_asks_for_and_in_which_scope():
+def test_a_single_pom_has_requirements_with_scopes():
     facts = read_pom(
         pom(
             "<modules><module>core</module></modules>"
@@ -95,13 +95,13 @@ def test_a_pom_says_by_itself_what_it_asks_for_and_in_which_scope():
     }
 
 
-def test_names_with_a_prefix_mean_the_same():
+def test_namespace_prefixes_are_ignored():
     content = pom(dependencies(dependency("a:b", "1"))).replace(b"xmlns=", b"xmlns:m=")
     prefixed = content.replace(b"</", b"</m:").replace(b"<", b"<m:").replace(b"<m:/m:", b"</m:")
     assert asked(read_pom(prefixed.replace(b"<m:?", b"<?"))) == {"a:b": ("1", "runtime")}
 
 
-def test_properties_are_followed_through_properties_and_parents():
+def test_properties_are_resolved_through_properties_and_parents():
     found = completed(
         root=pom(
             "<properties><spring>5.3.17</spring><outer>${inner}</outer><inner>2.0</inner>"
@@ -192,7 +192,7 @@ def test_managed_versions_come_from_parents_and_from_boms_of_the_repository():
     ],
     ids=["by name", "file", "directory", "by name only", "outside", "another version"],
 )
-def test_a_parent_is_found_by_path_or_name_in_the_version_asked_for(hint, version, expected):
+def test_a_parent_is_found_by_path_or_name_in_the_required_version(hint, version, expected):
     found = completed(
         build=pom("<properties><v>5</v></properties>", "parent"),
         app=pom(dependencies(dependency("a:b", "${v}")), "app", parent("parent", hint, version)),
@@ -200,7 +200,7 @@ def test_a_parent_is_found_by_path_or_name_in_the_version_asked_for(hint, versio
     assert found["app"] == {"a:b": (expected, "runtime")}
 
 
-def test_poms_that_are_each_other_s_parents_and_properties_in_a_circle_come_to_an_end():
+def test_cycles_of_parents_and_properties_end():
     circle = "<properties><x>${y}</x><y>${x}</y><z>${z}${z}${z}</z></properties>"
     uses = dependencies(*(dependency(f"a:{name}", f"${{{name}}}") for name in "xyz"))
     found = completed(
@@ -210,14 +210,14 @@ def test_poms_that_are_each_other_s_parents_and_properties_in_a_circle_come_to_a
     assert found["b"] == {f"a:{name}": (None, "runtime") for name in "xyz"}
 
 
-def test_a_name_nobody_can_know_is_a_warning():
+def test_an_undefined_property_in_a_name_is_a_warning():
     content = pom(dependencies(dependency("${who}:b", "1"), dependency("a:b", "1")))
     facts = complete({"pom.xml": read_pom(content)})["pom.xml"]
     assert asked(facts) == {"a:b": ("1", "runtime")}
-    assert facts.warnings == ("no pom.xml here says what ${who}:b stands for",)
+    assert facts.warnings == ("no pom.xml of the repository defines ${who}:b",)
 
 
-def test_facts_of_other_ecosystems_pass_unchanged():
+def test_manifests_of_other_ecosystems_are_unchanged():
     facts = {"go.mod": ParsedManifest("Go", project="example.com/a")}
     assert complete(facts) == facts
 

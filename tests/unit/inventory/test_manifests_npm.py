@@ -1,4 +1,4 @@
-"""Readers of npm's manifests and lock files, each on a small file of its kind."""
+"""Readers of npm manifests and lock files."""
 
 import json
 
@@ -33,7 +33,7 @@ def _asked(facts: ParsedManifest) -> list[tuple[str, str, str | None, str]]:
 
 
 @pytest.mark.parametrize("workspaces", [["packages/*"], {"packages": ["packages/*"]}])
-def test_package_json_tells_what_it_asks_for_and_its_workspace(workspaces):
+def test_package_json_has_requirements_and_workspace_patterns(workspaces):
     facts = read(
         "package.json",
         json.dumps(
@@ -74,7 +74,7 @@ def test_package_json_tells_what_it_asks_for_and_its_workspace(workspaces):
     assert "wrong" in facts.warnings[0]
 
 
-def test_package_lock_finds_what_a_package_gets_as_node_does():
+def test_package_lock_resolves_requirements_as_node_does():
     packages = {
         "": {"dependencies": {"a": "^1", "member": "*", "other": "npm:real@^1"}},
         "node_modules/a": {"version": "1.0.0", "dependencies": {"b": "^1", "c": "^1"}},
@@ -107,7 +107,7 @@ def test_package_lock_finds_what_a_package_gets_as_node_does():
     assert (scopes["b 2.0.0"], scopes["c 1.0.0"]) == ("dev", "optional")
 
 
-def test_package_lock_of_the_first_version_is_a_tree():
+def test_package_lock_version_1_is_a_tree():
     tree = {
         "a": {
             "version": "1.0.0",
@@ -303,7 +303,7 @@ def _in_flow_form(text: str) -> str:
 
 @pytest.mark.parametrize("version", PNPM)
 @pytest.mark.parametrize("form", [str, _in_flow_form])
-def test_pnpm_lock_says_the_same_in_each_of_its_versions(version, form):
+def test_all_versions_of_pnpm_lock_are_read_the_same(version, form):
     facts = read("pnpm-lock.yaml", form(PNPM[version]).encode())
     assert facts.warnings == ()
     assert _graph(facts) == {
@@ -346,13 +346,13 @@ packages:
 
 
 @pytest.mark.parametrize("tail", ["", "settings: {autoInstallPeers: true}\n"])
-def test_a_single_project_of_pnpm_stands_for_itself_after_what_pnpm_says_of_itself(tail):
+def test_a_single_pnpm_project_follows_pnpms_own_document(tail):
     facts = read("pnpm-lock.yaml", (PNPM_ALONE + tail).encode())
     assert list(_graph(facts)) == ["a 1.0.0"]
     assert _roots(facts) == {"": ["a 1.0.0"]}
 
 
-def test_what_pnpm_takes_from_an_address_has_its_version_beside_it():
+def test_pnpm_packages_from_urls_have_a_version_field():
     text = """\
 lockfileVersion: '9.0'
 
@@ -405,7 +405,7 @@ replaced@9.0.0:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_yarn_lock_leads_by_ranges(line_end):
+def test_yarn_lock_resolves_by_ranges(line_end):
     facts = read("yarn.lock", YARN_1.replace("\n", line_end).encode())
     assert facts.warnings == ()
     assert _graph(facts) == {
@@ -474,7 +474,7 @@ __metadata:
 
 
 @pytest.mark.parametrize("tail", ["", "\n? plain\n: {version: 5.0.0}\n"])
-def test_later_yarn_locks_are_yaml_and_know_their_projects(tail):
+def test_later_yarn_locks_are_yaml_and_have_projects(tail):
     facts = read("yarn.lock", (BERRY + tail).encode())
     assert facts.warnings == ()
     graph = _graph(facts)

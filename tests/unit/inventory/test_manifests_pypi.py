@@ -1,4 +1,4 @@
-"""Readers of Python's manifests and lock files, each on a small file of its kind."""
+"""Readers of Python manifests and lock files."""
 
 import pytest
 
@@ -42,20 +42,20 @@ def _asked(facts: ParsedManifest) -> list[tuple[str, str, str | None, str]]:
         ),
     ],
 )
-def test_a_requirement_is_read_in_every_form_that_pip_knows(line, expected):
+def test_every_form_of_a_pip_requirement_is_read(line, expected):
     facts = read("requirements.txt", line.encode())
     assert facts.requirements == (Requirement(*expected),)
     assert facts.warnings == ()
 
 
-def test_options_paths_and_comments_are_no_requirements_and_no_fault():
+def test_options_paths_and_comments_are_ignored():
     text = (
         "# top\n-r base.txt\n-c limits.txt\n--index-url https://pypi.example/simple\n./near\n-e .\n"
     )
     assert read("requirements.txt", text.encode()) == ParsedManifest("PyPI")
 
 
-def test_prose_is_one_warning_and_costs_no_requirement():
+def test_prose_is_one_warning_and_affects_no_requirement():
     facts = read("requirements.txt", b"The system shall work.\nIt shall be fast!\na==1\n")
     assert _asked(facts) == [("a", "==1", "1", "runtime")]
     assert len(facts.warnings) == 1
@@ -63,7 +63,7 @@ def test_prose_is_one_warning_and_costs_no_requirement():
     assert "1 more" in facts.warnings[0]
 
 
-def test_comments_of_pip_compile_tell_who_asks_for_whom():
+def test_comments_of_pip_compile_name_parents():
     facts = read(
         "requirements.txt",
         b"""\
@@ -92,13 +92,13 @@ requests[socks]==2.30
     assert [r.name for r in facts.requirements] == ["flask", "requests"]
 
 
-def test_a_list_that_powershell_wrote_is_read():
+def test_utf16_from_powershell_is_read():
     assert _asked(read("requirements.txt", "a==1\r\n".encode("utf-16"))) == [
         ("a", "==1", "1", "runtime")
     ]
 
 
-def test_pyproject_has_its_requirements_in_many_tables():
+def test_pyproject_requirements_of_all_tables_are_read():
     facts = read(
         "pyproject.toml",
         b"""
@@ -149,7 +149,7 @@ m = "*"
     ]
 
 
-def test_setup_cfg_and_pipfile_tell_their_requirements():
+def test_setup_cfg_and_pipfile_requirements_are_read():
     facts = read(
         "setup.cfg",
         b"[metadata]\nname = X_Y\n[options]\ninstall_requires =\n  a>=1 # why\n  # b\n  c==2\n"
@@ -243,7 +243,7 @@ source = { registry = "https://pypi.example" }
 """
 
 
-def test_uv_lock_tells_projects_packages_and_who_asks_for_whom():
+def test_uv_lock_has_projects_packages_and_requirements():
     facts = read("uv.lock", UV_LOCK)
     assert facts.warnings == ()
     assert facts.project == "app"
@@ -259,18 +259,18 @@ def test_uv_lock_tells_projects_packages_and_who_asks_for_whom():
     assert ("tester", ">=4", None, "dev") in _asked(facts)
 
 
-def test_a_lock_file_cut_off_in_the_middle_keeps_what_stands_whole_before():
+def test_complete_tables_of_a_truncated_lock_file_are_read():
     facts = read("uv.lock", UV_LOCK[: UV_LOCK.index(b'name = "speedup"\nversion')])
     assert list(_graph(facts)) == ["old 1.0", "old 2.0", "deep 7"]
     assert len(facts.warnings) == 1
 
 
-def test_a_lock_file_in_another_layout_than_the_tool_writes_is_still_read():
+def test_a_reformatted_lock_file_is_read():
     text = b'version=1\npackage=[{name="a",version="1",source={registry="r"},wheels=[{url="u"}]}]'
     assert list(_graph(read("uv.lock", text))) == ["a 1"]
 
 
-def test_poetry_lock_tells_packages_by_group_and_who_asks_for_whom():
+def test_poetry_lock_has_packages_by_group_and_requirements():
     facts = read(
         "poetry.lock",
         b"""
@@ -310,7 +310,7 @@ url = "near"
     assert [package.scope for package in facts.packages] == ["runtime", "optional", "dev"]
 
 
-def test_pipfile_lock_tells_two_lists():
+def test_pipfile_lock_has_two_lists():
     facts = read(
         "Pipfile.lock",
         b'{"_meta": {}, "default": {"A_b": {"version": "==1.0", "index": "x"}, "c": {"version": 3},'

@@ -56,7 +56,7 @@ BUNDLED WITH
 """
 
 
-def test_gems_of_every_source_are_locked_but_for_the_repository_s_own():
+def test_gems_of_every_source_except_the_repository_are_locked():
     facts = read_gemfile_lock(GEMFILE_LOCK)
     names = [package.name for package in facts.packages]
     assert facts.warnings == ()
@@ -91,7 +91,7 @@ GEM = b"GEM\n  specs:\n    a (1.0)\n"
         (b"", [], ""),
         (b"\x7fELF\x00", [], "binary"),
         (GEM + b"    caf\xe9 (1)\n", ["a", "caf\ufffd"], "not valid UTF-8"),
-        (GEM + b"    b (1.", ["a"], "1 lines make no sense"),
+        (GEM + b"    b (1.", ["a"], "1 invalid lines"),
         (GEM + b"    b\n      c (1)\n", ["a"], ""),
         (GEM.replace(b"\n", b"\r\n"), ["a"], ""),
         (b"<<<<<<< HEAD\n" + GEM + b">>>>>>> x\n", ["a"], "the first: <<<<<<<"),
@@ -105,7 +105,7 @@ def test_a_broken_file_warns_and_keeps_the_rest(content, kept, warned):
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()
 
 
-def test_a_gem_in_endless_versions_does_not_multiply_what_requires_it():
+def test_a_gem_with_many_versions_does_not_multiply_requirements():
     versions = b"".join(b"    a (%d)\n      a\n" % number for number in range(2_000))
     facts = read_gemfile_lock(b"GEM\n  specs:\n" + versions)
     assert sum(len(package.requires) for package in facts.packages) <= 20 * 2_000

@@ -1,4 +1,4 @@
-"""Guesses from names and small files: the command for the tests, the language of a file."""
+"""Test commands guessed from files, and languages of files."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def guess(**files: bytes | None) -> str | None:
     return guess_test_command(RootFiles(set(named), read))
 
 
-def test_a_target_made_for_it_beats_a_tools_default() -> None:
+def test_a_dedicated_target_beats_a_tools_default() -> None:
     package = b'{"scripts": {"test": "jest"}}'
     assert guess(Makefile=b"all:\n\ntest: all\n", package__json=package) == "make test"
     assert guess(Makefile=b".PHONY: check\ncheck:\n\ttrue\n") == "make check"
@@ -28,7 +28,7 @@ def test_a_target_made_for_it_beats_a_tools_default() -> None:
         ("package-lock.json", "npm test"),
     ],
 )
-def test_the_lock_file_tells_the_package_manager(lock: str, command: str) -> None:
+def test_the_lock_file_determines_the_package_manager(lock: str, command: str) -> None:
     contents = {"package.json": b'{"scripts": {"test": "vitest"}}'}
     assert guess_test_command(RootFiles({"package.json", lock}, contents)) == command
 
@@ -44,11 +44,11 @@ def test_the_lock_file_tells_the_package_manager(lock: str, command: str) -> Non
         b"",
     ],
 )
-def test_a_package_without_tests_or_sense_gives_no_guess(package: bytes) -> None:
+def test_a_package_without_a_valid_test_script_gives_no_guess(package: bytes) -> None:
     assert guess(package__json=package) is None
 
 
-def test_python_projects_are_told_by_their_files() -> None:
+def test_python_projects_are_recognized_by_their_files() -> None:
     assert guess(tox__ini=None, pyproject__toml=b"") == "tox"
     assert guess(pyproject__toml=b"[tool.pytest.ini_options]\n") == "python -m pytest"
     assert guess(setup__cfg=b"[tool:pytest]\n") == "python -m pytest"
@@ -57,7 +57,7 @@ def test_python_projects_are_told_by_their_files() -> None:
     assert guess(manage__py=None) == "python manage.py test"
 
 
-def test_other_ecosystems_are_told_by_their_files() -> None:
+def test_other_ecosystems_are_recognized_by_their_files() -> None:
     assert guess(Cargo__toml=None) == "cargo test"
     assert guess(go__mod=None) == "go test ./..."
     assert guess(pom__xml=None) == "mvn test"
@@ -84,5 +84,5 @@ def test_other_ecosystems_are_told_by_their_files() -> None:
         (b"\xff\xfe.rs", "Rust"),
     ],
 )
-def test_the_name_tells_the_language(path: bytes, language: str | None) -> None:
+def test_the_name_determines_the_language(path: bytes, language: str | None) -> None:
     assert language_of(path) == language

@@ -1,6 +1,6 @@
-"""Manifests and lock files: which paths are such, what one says, what all say together.
+"""Recognizes and reads manifests and lock files, and combines them into dependencies.
 
-A reader knows one kind of file and nothing of its neighbours: `combine` brings them together.
+A reader handles one kind of file on its own; `combine` relates the files of a commit.
 """
 
 from collections.abc import Callable
@@ -8,43 +8,43 @@ from importlib import import_module
 
 from agentjobs.inventory.manifests.combine import Combined, combine
 from agentjobs.inventory.manifests.kinds import ENDINGS, LARGE, READERS, kind_of
-from agentjobs.inventory.manifests.text import Unreadable
+from agentjobs.inventory.manifests.text import UnreadableManifest
 from agentjobs.inventory.model import ParsedManifest
 
 __all__ = ["ENDINGS", "VERSION", "Combined", "combine", "kind_of", "load_readers", "read"]
 
-# Raised whenever a reader says something else of the same bytes: cached facts are read anew.
+# Incremented whenever a reader's result for the same bytes changes, so that cached ones expire.
 VERSION = 1
 
-# Of what people write; reading more takes long, and there may be many such files.
+# For files that people write; larger ones take long, and there may be many of them.
 _MAX_BYTES = 8 << 20
 
 
 def read(kind: str, content: bytes) -> ParsedManifest:
-    """What a file of this kind says. Never raises: what is wrong stands in `warnings`."""
+    """Read a file of this kind. Never raises: problems are in `warnings`."""
     ecosystem = READERS[kind][0]
     if len(content) > _MAX_BYTES and kind not in LARGE:
-        reason = f"larger than {_MAX_BYTES >> 20} MiB: no {kind} is"
+        reason = f"larger than {_MAX_BYTES >> 20} MiB: too large for a {kind}"
         return ParsedManifest(ecosystem, warnings=(reason,))
     try:
         return _reader_of(kind)(content)
-    except Unreadable as error:
+    except UnreadableManifest as error:
         return ParsedManifest(ecosystem, warnings=(str(error),))
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - a stranger's file must never end the index
+    except Exception as error:  # noqa: BLE001 - one file must never abort the index
         reason = f"{kind} could not be read ({type(error).__name__}: {str(error)[:200]})"
         return ParsedManifest(ecosystem, warnings=(reason,))
 
 
 def load_readers() -> None:
-    """All of them at once, for a process that has the time."""
+    """Import all readers, in a process that is idle."""
     for kind in READERS:
         _reader_of(kind)
 
 
 def _reader_of(kind: str) -> Callable[[bytes], ParsedManifest]:
-    """Loaded when needed: a repository of one ecosystem does not pay for the readers of all."""
+    """Imported when needed: a repository of one ecosystem needs few readers."""
     _, module, function = READERS[kind]
     reader: Callable[[bytes], ParsedManifest] = getattr(
         import_module(f"{__name__}.{module}"), function

@@ -1,4 +1,4 @@
-"""Keeps what a stranger's manifest asks for within what a database and a page can hold."""
+"""Limits the requirements of an untrusted manifest to what a database and a page can handle."""
 
 from collections.abc import Iterable
 
@@ -7,22 +7,26 @@ from agentjobs.inventory.manifests.text import Warnings
 from agentjobs.inventory.model import Requirement
 
 
-def within_bounds(
+def limit_requirements(
     requirements: Iterable[Requirement], warnings: Warnings
 ) -> tuple[Requirement, ...]:
-    """Each once; names that cannot be names are left out, long words are cut."""
-    kept: dict[Requirement, None] = {}
-    for each in requirements:
-        if len(kept) == MAX_PACKAGES:
-            warnings.add(f"more than {MAX_PACKAGES} requirements; the rest was left out")
+    """Without duplicates and invalid names; long specifiers are truncated."""
+    limited: dict[Requirement, None] = {}
+    for requirement in requirements:
+        if len(limited) == MAX_PACKAGES:
+            warnings.add(f"more than {MAX_PACKAGES} requirements; the rest is left out")
             break
-        if not _is_plain(each.name):
-            warnings.add(f"a requirement without a usable name was left out: {each.name[:100]!r}")
+        if not _is_plain(requirement.name):
+            warnings.add(
+                f"a requirement with an invalid name is left out: {requirement.name[:100]!r}"
+            )
             continue
-        specifier = "".join(c for c in each.specifier[:MAX_TEXT] if c.isprintable())
-        version = each.version if each.version and _is_plain(each.version) else None
-        kept[Requirement(each.name, specifier, version, each.scope)] = None
-    return tuple(kept)
+        specifier = "".join(c for c in requirement.specifier[:MAX_TEXT] if c.isprintable())
+        version = (
+            requirement.version if requirement.version and _is_plain(requirement.version) else None
+        )
+        limited[Requirement(requirement.name, specifier, version, requirement.scope)] = None
+    return tuple(limited)
 
 
 def _is_plain(text: str) -> bool:

@@ -1,7 +1,7 @@
-"""What all manifests of a commit say together: one list of dependencies, each with the file that
-fixes its version and the way that leads to it.
+"""Combines the manifests of a commit into one list of dependencies, each with the file that pins
+its version and the path from a direct dependency.
 
-A lock file speaks for the manifests it covers; those that none covers speak for themselves.
+A lock file replaces the manifests that it covers; other manifests are used themselves.
 """
 
 import posixpath
@@ -12,24 +12,25 @@ from itertools import islice
 
 import msgspec
 
-from agentjobs.inventory.manifests.coverage import LOCKS, Covered, Layout
+from agentjobs.inventory.manifests.coverage import LOCKS, Layout, LockCoverage
+from agentjobs.inventory.manifests.direct_requirements import DirectRequirement, find_direct
 from agentjobs.inventory.manifests.kinds import kind_of
-from agentjobs.inventory.manifests.seeds import Asked, seeds_of
-from agentjobs.inventory.manifests.walk import Reached, walk
+from agentjobs.inventory.manifests.package_paths import PackagePath, find_paths
 from agentjobs.inventory.model import Dependency, IndexWarning, ParsedManifest, Requirement
 
-# What files of an ecosystem settle among themselves before they are looked at one by one:
-# module here, function `(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]`.
+# Functions that complete the manifests of an ecosystem from each other, by module and name:
+# `(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]`.
 _COMPLETIONS = {"Maven": ("maven.pom", "complete"), "crates.io": ("cargo.manifest", "complete")}
 
-# More than any repository has: the rest is left out before it fills the memory, here and where
-# it is stored.
+# More than any repository has; limits memory here and in the store.
 MAX_DEPENDENCIES = 100_000
 MAX_CHARACTERS = 32_000_000
 MAX_WARNINGS = 50_000
 
-_WORDS = re.compile(r"[a-z]+")
-_FOR_DEVELOPERS = frozenset({"ci", "dev", "develop", "development", "doc", "docs", "lint", "test"})
+_WORD = re.compile(r"[a-z]+")
+_DEVELOPMENT_NAMES = frozenset(
+    {"ci", "dev", "develop", "development", "doc", "docs", "lint", "test"}
+)
 
 
 class Combined(msgspec.Struct, frozen=True):
@@ -37,119 +38,130 @@ class Combined(msgspec.Struct, frozen=True):
     warnings: tuple[IndexWarning, ...] = ()
 
 
-def combine(facts: Mapping[str, ParsedManifest]) -> Combined:
-    facts = _completed(facts)
-    layout = Layout(facts)
-    all_of_them = _found(facts, layout)
-    found = list(_bounded(all_of_them))
+def combine(manifests: Mapping[str, ParsedManifest]) -> Combined:
+    manifests = _complete(manifests)
+    layout = Layout(manifests)
+    found = _find_dependencies(manifests, layout)
+    dependencies = list(_limit(found))
     warnings = layout.warnings
-    if next(all_of_them, None) is not None:
-        reason = f"more than {len(found)} packages: the rest was left out"
+    if next(found, None) is not None:
+        reason = f"more than {len(dependencies)} packages: the rest is left out"
         warnings.append(IndexWarning("", reason))
-    found.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))
-    told = (IndexWarning(path, reason) for path in sorted(facts) for reason in facts[path].warnings)
-    warnings += islice(told, MAX_WARNINGS)
-    return Combined(tuple(found), tuple(warnings))
+    dependencies.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))
+    reader_warnings = (
+        IndexWarning(path, reason)
+        for path in sorted(manifests)
+        for reason in manifests[path].warnings
+    )
+    warnings += islice(reader_warnings, MAX_WARNINGS)
+    return Combined(tuple(dependencies), tuple(warnings))
 
 
-def _bounded(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
-    left = MAX_CHARACTERS
-    for each in islice(dependencies, MAX_DEPENDENCIES):
-        left -= len(each.name) + len(each.requirement) + len(each.manifest)
-        left -= sum(map(len, each.parents))
-        yield each
-        if left < 0:
+def _limit(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
+    remaining = MAX_CHARACTERS
+    for package in islice(dependencies, MAX_DEPENDENCIES):
+        remaining -= len(package.name) + len(package.requirement) + len(package.manifest)
+        remaining -= sum(map(len, package.parents))
+        yield package
+        if remaining < 0:
             break
 
 
-def _found(facts: Mapping[str, ParsedManifest], layout: Layout) -> Iterator[Dependency]:
-    """Made one by one, in an order that tells the same repository the same end."""
+def _find_dependencies(
+    manifests: Mapping[str, ParsedManifest], layout: Layout
+) -> Iterator[Dependency]:
+    """Lazily, in an order that depends only on the repository."""
     locks = list(layout.locks())
-    silenced = {path for each in locks for paths in each.manifests.values() for path in paths}
+    covered = {path for lock in locks for paths in lock.manifests.values() for path in paths}
     siblings = layout.siblings()
-    for covered in locks:
-        yield from _of_lock(facts, covered)
-    for path in sorted(facts):
-        if path not in silenced and kind_of(path) not in LOCKS:
-            yield from _of_manifest(path, facts[path], siblings.get(path, set()))
+    for coverage in locks:
+        yield from _from_lock(manifests, coverage)
+    for path in sorted(manifests):
+        if path not in covered and kind_of(path) not in LOCKS:
+            yield from _from_manifest(path, manifests[path], siblings.get(path, set()))
 
 
-def _completed(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
-    present = {each.ecosystem for each in facts.values()}
+def _complete(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
+    present = {manifest.ecosystem for manifest in manifests.values()}
     for ecosystem, (module, function) in _COMPLETIONS.items():
         if ecosystem in present:
-            facts = getattr(import_module(f"{__package__}.{module}"), function)(facts)
-    return facts
+            manifests = getattr(import_module(f"{__package__}.{module}"), function)(manifests)
+    return manifests
 
 
-def _of_lock(facts: Mapping[str, ParsedManifest], covered: Covered) -> Iterator[Dependency]:
-    lock = facts[covered.lock]
-    here = posixpath.dirname(covered.lock)
-    manifests = {
-        directory: [r for path in paths for r in facts[path].requirements]
-        for directory, paths in covered.manifests.items()
+def _from_lock(
+    manifests: Mapping[str, ParsedManifest], coverage: LockCoverage
+) -> Iterator[Dependency]:
+    lock = manifests[coverage.lock]
+    here = posixpath.dirname(coverage.lock)
+    requirements = {
+        directory: [r for path in paths for r in manifests[path].requirements]
+        for directory, paths in coverage.manifests.items()
     }
-    yield from _locked(covered.lock, lock, seeds_of(lock, here, manifests))
+    yield from _from_packages(coverage.lock, lock, find_direct(lock, here, requirements))
     if lock.warnings:
-        # Part of it may be lost: what it does not know, the manifests still ask for.
+        # The lock file may be incomplete: add requirements of the manifests that it lacks.
         known = {package.name for package in lock.packages}
-        for paths in covered.manifests.values():
+        for paths in coverage.manifests.values():
             for path in paths:
-                yield from _asked(path, facts[path], known)
+                yield from _from_requirements(path, manifests[path], known)
 
 
-def _of_manifest(path: str, facts: ParsedManifest, siblings: set[str]) -> Iterator[Dependency]:
-    if kind_of(path) == "requirements.txt" and _is_for_developers(path):
-        facts = _for_developers(facts)
-    if facts.packages:
-        # A list that a tool wrote in full: it is its own lock file.
+def _from_manifest(path: str, manifest: ParsedManifest, siblings: set[str]) -> Iterator[Dependency]:
+    if kind_of(path) == "requirements.txt" and _is_for_development(path):
+        manifest = _with_dev_scope(manifest)
+    if manifest.packages:
+        # A complete list written by a tool, which serves as its own lock file.
         here = posixpath.dirname(path)
-        yield from _locked(path, facts, seeds_of(facts, here, {here: facts.requirements}))
-    known = {package.name for package in facts.packages}
-    yield from _asked(path, facts, known, siblings)
+        direct = find_direct(manifest, here, {here: manifest.requirements})
+        yield from _from_packages(path, manifest, direct)
+    known = {package.name for package in manifest.packages}
+    yield from _from_requirements(path, manifest, known, siblings)
 
 
-def _is_for_developers(path: str) -> bool:
-    """Files of requirements tell only by their name, or their directory's, what they are for."""
+def _is_for_development(path: str) -> bool:
+    """Decided by the name of a requirements file or its directory."""
     directory, name = posixpath.split(path)
-    words = {posixpath.basename(directory), *_WORDS.findall(name.lower())}
-    return not _FOR_DEVELOPERS.isdisjoint({*words, *(word.removesuffix("s") for word in words)})
+    words = {posixpath.basename(directory), *_WORD.findall(name.lower())}
+    return not _DEVELOPMENT_NAMES.isdisjoint({*words, *(word.removesuffix("s") for word in words)})
 
 
-def _for_developers(facts: ParsedManifest) -> ParsedManifest:
+def _with_dev_scope(manifest: ParsedManifest) -> ParsedManifest:
     replace = msgspec.structs.replace
     return replace(
-        facts,
-        requirements=tuple(replace(each, scope="dev") for each in facts.requirements),
-        packages=tuple(replace(each, scope="dev") for each in facts.packages),
+        manifest,
+        requirements=tuple(replace(item, scope="dev") for item in manifest.requirements),
+        packages=tuple(replace(item, scope="dev") for item in manifest.packages),
     )
 
 
-def _locked(path: str, lock: ParsedManifest, seeds: Mapping[int, Asked]) -> Iterator[Dependency]:
-    reached = walk(lock.packages, {at: asked.scope for at, asked in seeds.items()})
+def _from_packages(
+    manifest_path: str, lock: ParsedManifest, direct: Mapping[int, DirectRequirement]
+) -> Iterator[Dependency]:
+    paths = find_paths(lock.packages, {at: required.scope for at, required in direct.items()})
     for at, package in enumerate(lock.packages):
-        way = reached.get(at) or Reached(package.scope)
-        asked = seeds.get(at)
+        path = paths.get(at) or PackagePath(package.scope)
+        requirement = direct.get(at)
         yield Dependency(
             ecosystem=lock.ecosystem,
             name=package.name,
             version=package.version,
-            requirement=asked.text if asked else "",
-            direct=asked is not None,
-            scope=way.scope,
-            manifest=path,
-            parents=way.parents,
+            requirement=requirement.text if requirement else "",
+            direct=requirement is not None,
+            scope=path.scope,
+            manifest=manifest_path,
+            parents=path.parents,
         )
 
 
-def _asked(
-    path: str, facts: ParsedManifest, known: set[str], siblings: Container[str] = ()
+def _from_requirements(
+    path: str, manifest: ParsedManifest, known: set[str], siblings: Container[str] = ()
 ) -> Iterator[Dependency]:
-    """What a manifest asks for that nothing else fixes: one for each name and version."""
-    together: dict[tuple[str, str | None], list[Requirement]] = {}
-    for requirement in facts.requirements:
+    """Requirements that no lock file pins: one dependency for each name and version."""
+    grouped: dict[tuple[str, str | None], list[Requirement]] = {}
+    for requirement in manifest.requirements:
         if requirement.name not in known and requirement.name not in siblings:
-            together.setdefault((requirement.name, requirement.version), []).append(requirement)
-    for (name, version), requirements in together.items():
-        asked = Asked.of(requirements)
-        yield Dependency(facts.ecosystem, name, version, asked.text, True, asked.scope, path)
+            grouped.setdefault((requirement.name, requirement.version), []).append(requirement)
+    for (name, version), requirements in grouped.items():
+        direct = DirectRequirement.combine(requirements)
+        yield Dependency(manifest.ecosystem, name, version, direct.text, True, direct.scope, path)

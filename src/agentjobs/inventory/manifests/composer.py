@@ -1,6 +1,6 @@
 """Reads composer.json and composer.lock. PHP itself and its extensions are not packages.
 
-The lock file does not say what the project itself asks for: the composer.json beside it does.
+The direct requirements are only in composer.json, not in the lock file.
 """
 
 import re
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_json
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, parse_json
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 ECOSYSTEM = "Packagist"
@@ -21,8 +21,8 @@ _DEV: Scope = "dev"
 _EXACT = re.compile(
     r"(?i:={0,2}\s*v?(\d+(?:\.\d+){0,3}(?:[-.]?(?:alpha|beta|a|b|rc|p|pl|patch)\.?\d*)?))"
 )
-# More stand-ins for one name than anybody publishes would be an attack.
-_MAX_STAND_INS = 20
+# More than any package name has in practice.
+_MAX_PROVIDERS = 20
 
 # PHP writes an empty object as an empty list.
 _Names = dict[str, object] | list[object]
@@ -50,7 +50,7 @@ class _Package(msgspec.Struct):
 def read_composer_json(content: bytes) -> ParsedManifest:
     try:
         project = parse_json(content, msgspec.json.Decoder(_Project))
-    except Unreadable as error:
+    except UnreadableManifest as error:
         return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings()
     requirements = [
@@ -60,19 +60,21 @@ def read_composer_json(content: bytes) -> ParsedManifest:
     return ParsedManifest(
         ECOSYSTEM,
         project=project.name.lower() if isinstance(project.name, str) else "",
-        requirements=within_bounds(requirements, warnings),
+        requirements=limit_requirements(requirements, warnings),
         warnings=warnings.all(),
     )
 
 
-def _requirements(asked: object, scope: Scope, warnings: Warnings) -> Iterator[Requirement]:
-    if not isinstance(asked, dict):
-        if asked:
-            warnings.add("what is required is not an object of names and versions: left out")
+def _requirements(table: object, scope: Scope, warnings: Warnings) -> Iterator[Requirement]:
+    if not isinstance(table, dict):
+        if table:
+            warnings.add(
+                "a list of requirements is not an object of names and versions and is left out"
+            )
         return
-    for name, specifier in asked.items():
+    for name, specifier in table.items():
         if not isinstance(specifier, str):
-            warnings.add(f"the version of {name[:100]} is not a text: it was left out")
+            warnings.add(f"{name[:100]} is left out: its version is not a string")
         elif _is_package(name):
             yield Requirement(name.lower(), specifier, _exact(specifier), scope)
 
@@ -80,22 +82,22 @@ def _requirements(asked: object, scope: Scope, warnings: Warnings) -> Iterator[R
 def read_composer_lock(content: bytes) -> ParsedManifest:
     try:
         document = parse_json(content, msgspec.json.Decoder(_Lock))
-    except Unreadable as error:
+    except UnreadableManifest as error:
         return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings()
     lock = Lock(warnings)
     packages: list[tuple[int, _Package]] = []
     for entries, scope in ((document.packages, _RUNTIME), (document.packages_dev or [], _DEV)):
         for package in _packages(entries, warnings):
-            key, version = package.name.lower(), _plain(package.version)
+            key, version = package.name.lower(), _strip_v(package.version)
             lock.add((key, version), key, version, scope)
-            place = lock.position((key, version))
-            if place is not None:
-                packages.append((place, package))
-    places = _places(packages)
-    for place, package in packages:
-        for required in _found(places, package.require):
-            lock.require_by([place], required)
+            position = lock.position((key, version))
+            if position is not None:
+                packages.append((position, package))
+    positions = _find_positions(packages)
+    for position, package in packages:
+        for required in _look_up(positions, package.require):
+            lock.require_by([position], required)
     return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=warnings.all())
 
 
@@ -104,26 +106,26 @@ def _packages(entries: list[msgspec.Raw], warnings: Warnings) -> Iterator[_Packa
     for entry in entries:
         try:
             yield parse_json(bytes(entry), decoder)
-        except Unreadable as error:
-            warnings.add(f"a package was left out: {error}")
+        except UnreadableManifest as error:
+            warnings.add(f"a package is left out: {error}")
 
 
-def _places(packages: list[tuple[int, _Package]]) -> dict[str, list[int]]:
-    """Where each name is to be found: the package itself, or else those that stand in for it."""
-    places: dict[str, list[int]] = {}
+def _find_positions(packages: list[tuple[int, _Package]]) -> dict[str, list[int]]:
+    """The positions for each name: the package itself, or packages that replace or provide it."""
+    positions: dict[str, list[int]] = {}
     for position, package in packages:
-        places.setdefault(package.name.lower(), []).append(position)
-    stand_ins: dict[str, list[int]] = {}
+        positions.setdefault(package.name.lower(), []).append(position)
+    providers: dict[str, list[int]] = {}
     for position, package in packages:
         for name in {n.lower() for n in [*package.replace, *package.provide] if isinstance(n, str)}:
-            if name not in places:
-                stand_ins.setdefault(name, []).append(position)
-    return {name: found[:_MAX_STAND_INS] for name, found in (places | stand_ins).items()}
+            if name not in positions:
+                providers.setdefault(name, []).append(position)
+    return {name: numbers[:_MAX_PROVIDERS] for name, numbers in (positions | providers).items()}
 
 
-def _found(places: dict[str, list[int]], names: Iterable[object]) -> tuple[int, ...]:
-    found = [places.get(name.lower(), []) for name in names if isinstance(name, str)]
-    return tuple(dict.fromkeys(position for positions in found for position in positions))
+def _look_up(positions: dict[str, list[int]], names: Iterable[object]) -> tuple[int, ...]:
+    lists = [positions.get(name.lower(), []) for name in names if isinstance(name, str)]
+    return tuple(dict.fromkeys(position for numbers in lists for position in numbers))
 
 
 def _is_package(name: str) -> bool:
@@ -131,10 +133,10 @@ def _is_package(name: str) -> bool:
 
 
 def _exact(specifier: str) -> str | None:
-    found = _EXACT.fullmatch(specifier.strip().partition("@")[0])
-    return found[1] if found else None
+    match = _EXACT.fullmatch(specifier.strip().partition("@")[0])
+    return match[1] if match else None
 
 
-def _plain(version: str) -> str:
-    """Tags say v1.2 for what Packagist and its advisories compare as 1.2."""
+def _strip_v(version: str) -> str:
+    """Packagist and its advisories write the tag v1.2 as 1.2."""
     return version[1:] if re.match(r"[vV]\d", version) else version

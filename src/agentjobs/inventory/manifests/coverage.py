@@ -1,4 +1,4 @@
-"""Which lock file speaks for which manifests, and which projects make one workspace."""
+"""Determines which manifests a lock file covers, and which projects form a workspace."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import msgspec
 from agentjobs.inventory.manifests.kinds import kind_of
 from agentjobs.inventory.model import IndexWarning, ParsedManifest
 
-# Lock files, and the kinds of manifest each speaks for.
+# Lock files, and the kinds of manifest that each covers.
 LOCKS: Mapping[str, frozenset[str]] = {
     "uv.lock": frozenset({"pyproject.toml", "setup.cfg"}),
     "poetry.lock": frozenset({"pyproject.toml"}),
@@ -23,86 +23,88 @@ LOCKS: Mapping[str, frozenset[str]] = {
     "Gemfile.lock": frozenset(),
     "composer.lock": frozenset({"composer.json"}),
 }
-# More patterns than any workspace has; each is held against every project of the repository.
+# More patterns than any workspace has; each is compared with every project of the repository.
 _MAX_PATTERNS = 200
 _MAX_PATTERN = 500
-# Of directories with parts of patterns, for all workspaces of a repository together: seconds. One
-# of 5,000 projects takes a tenth of it.
+# Comparisons of directories with parts of patterns, for all workspaces of a repository; takes
+# seconds. A workspace of 5,000 projects needs a tenth of them.
 _MAX_COMPARISONS = 3_000_000
 
 
-class Covered(msgspec.Struct, frozen=True):
-    """A lock file and the manifests it speaks for, by the directory of each."""
+class LockCoverage(msgspec.Struct, frozen=True):
+    """A lock file and the manifests that it covers, by directory."""
 
     lock: str
     manifests: dict[str, tuple[str, ...]]
 
 
 class Layout:
-    """Where the manifests of a commit lie."""
+    """The directories of a commit's manifests."""
 
-    def __init__(self, facts: Mapping[str, ParsedManifest]) -> None:
-        self._facts = facts
-        self._kinds = {path: kind_of(path) or "" for path in facts}
+    def __init__(self, manifests: Mapping[str, ParsedManifest]) -> None:
+        self._manifests = manifests
+        self._kinds = {path: kind_of(path) or "" for path in manifests}
         self._comparisons = 0
-        self._beside: dict[str, list[str]] = {}
-        for path in sorted(facts):
-            self._beside.setdefault(posixpath.dirname(path), []).append(path)
+        self._by_directory: dict[str, list[str]] = {}
+        for path in sorted(manifests):
+            self._by_directory.setdefault(posixpath.dirname(path), []).append(path)
 
-    def locks(self) -> Iterator[Covered]:
-        """Every lock file that fixes anything; one that is empty or broken silences nobody."""
-        for path in sorted(self._facts):
-            facts = self._facts[path]
+    def locks(self) -> Iterator[LockCoverage]:
+        """Every lock file that has packages; an empty or broken one covers nothing."""
+        for path in sorted(self._manifests):
+            manifest = self._manifests[path]
             kind = self._kinds[path]
-            if kind in LOCKS and facts.packages:
-                found = {at: self._of_kinds(at, LOCKS[kind]) for at in self._directories(path)}
-                yield Covered(path, {at: paths for at, paths in found.items() if paths})
+            if kind in LOCKS and manifest.packages:
+                covered = {at: self._of_kinds(at, LOCKS[kind]) for at in self._directories(path)}
+                yield LockCoverage(path, {at: paths for at, paths in covered.items() if paths})
 
     def siblings(self) -> dict[str, set[str]]:
-        """For each manifest of a workspace, the names of all its projects: not packages."""
+        """For each manifest of a workspace, the names of the workspace's projects."""
         names: dict[str, set[str]] = {}
-        for path, facts in self._facts.items():
-            if not facts.members:
+        for path, manifest in self._manifests.items():
+            if not manifest.members:
                 continue
             directory = posixpath.dirname(path)
-            family = [path, *self._members(directory, facts.members, {self._kinds[path]})]
-            projects = {self._facts[each].project for each in family} - {""}
-            for each in family:
-                known = names.get(each)
-                names[each] = projects if known is None else self._union(known, projects)
+            workspace = [path, *self._members(directory, manifest.members, {self._kinds[path]})]
+            projects = {self._manifests[member].project for member in workspace} - {""}
+            for member in workspace:
+                known = names.get(member)
+                names[member] = projects if known is None else self._union(known, projects)
         return names
 
     @property
     def warnings(self) -> list[IndexWarning]:
-        """What was too much to be looked at, once all the rest was asked for."""
+        """Complete once `locks` and `siblings` have been called."""
         if self._comparisons <= _MAX_COMPARISONS:
             return []
-        return [IndexWarning("", "workspaces of too many patterns: some members were not found")]
+        return [IndexWarning("", "workspaces with too many patterns: some members are missing")]
 
-    def _union(self, some: set[str], more: set[str]) -> set[str]:
-        """Who is in one workspace inside another belongs to both."""
-        self._comparisons += (len(some) + len(more)) // 10
-        return some | more if self._comparisons <= _MAX_COMPARISONS else some
+    def _union(self, names: set[str], others: set[str]) -> set[str]:
+        """A project of a nested workspace belongs to both."""
+        self._comparisons += (len(names) + len(others)) // 10
+        return names | others if self._comparisons <= _MAX_COMPARISONS else names
 
     def _directories(self, lock: str) -> list[str]:
         here = posixpath.dirname(lock)
-        facts, kinds = self._facts[lock], LOCKS[self._kinds[lock]]
-        found = {here: None}
-        for root in facts.roots:
-            found[_joined(here, root.directory)] = None
+        manifest, kinds = self._manifests[lock], LOCKS[self._kinds[lock]]
+        directories = {here: None}
+        for root in manifest.roots:
+            directories[_join(here, root.directory)] = None
         for path in self._of_kinds(here, kinds):
-            for member in self._members(here, self._facts[path].members, kinds):
-                found[posixpath.dirname(member)] = None
+            for member in self._members(here, self._manifests[path].members, kinds):
+                directories[posixpath.dirname(member)] = None
         if self._kinds[lock] == "Cargo.lock":
-            found |= dict.fromkeys(self._below_cargo_lock.get(here, ()))
-        return list(found)
+            directories |= dict.fromkeys(self._below_cargo_lock.get(here, ()))
+        return list(directories)
 
     @cached_property
     def _below_cargo_lock(self) -> dict[str, list[str]]:
-        """Directories without such a lock file of their own: Cargo looks for it further up."""
-        own = {posixpath.dirname(at) for at, each in self._kinds.items() if each == "Cargo.lock"}
+        """Directories by the nearest Cargo.lock, which Cargo looks for in parent directories."""
+        own = {
+            posixpath.dirname(path) for path, kind in self._kinds.items() if kind == "Cargo.lock"
+        }
         below: dict[str, list[str]] = {}
-        for directory in self._beside:
+        for directory in self._by_directory:
             nearest = directory
             while nearest and nearest not in own:
                 nearest = posixpath.dirname(nearest)
@@ -112,28 +114,28 @@ class Layout:
     def _members(
         self, here: str, patterns: Sequence[str], kinds: frozenset[str] | set[str]
     ) -> Iterator[str]:
-        known = dict.fromkeys(each for each in patterns if len(each) <= _MAX_PATTERN)
-        split = [_parts(pattern) for pattern in list(known)[:_MAX_PATTERNS]]
-        wanted = [parts for parts, is_negative in split if not is_negative]
-        unwanted = [parts for parts, is_negative in split if is_negative]
+        distinct = dict.fromkeys(text for text in patterns if len(text) <= _MAX_PATTERN)
+        split = [_parts(pattern) for pattern in list(distinct)[:_MAX_PATTERNS]]
+        included = [parts for parts, is_negative in split if not is_negative]
+        excluded = [parts for parts, is_negative in split if is_negative]
         prefix = f"{here}/" if here else ""
-        for directory in self._beside if wanted else ():
+        for directory in self._by_directory if included else ():
             if directory == here or not directory.startswith(prefix):
                 continue
             parts = directory.removeprefix(prefix).split("/")
             self._comparisons += len(split) * len(parts)
             if self._comparisons > _MAX_COMPARISONS:
                 return
-            if any(_matches(each, parts) for each in wanted) and not any(
-                _matches(each, parts) for each in unwanted
+            if any(_matches(pattern, parts) for pattern in included) and not any(
+                _matches(pattern, parts) for pattern in excluded
             ):
                 yield from self._of_kinds(directory, kinds)
 
     def _of_kinds(self, directory: str, kinds: frozenset[str] | set[str]) -> tuple[str, ...]:
-        return tuple(p for p in self._beside.get(directory, ()) if self._kinds[p] in kinds)
+        return tuple(p for p in self._by_directory.get(directory, ()) if self._kinds[p] in kinds)
 
 
-def _joined(here: str, directory: str) -> str:
+def _join(here: str, directory: str) -> str:
     joined = posixpath.normpath(posixpath.join(here, directory))
     return "" if joined == "." else joined
 
@@ -145,24 +147,24 @@ def _parts(pattern: str) -> tuple[list[str], bool]:
 
 
 def _matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """`**` stands for any number of directories. Keeps the places in the pattern it may be at."""
-    places = {0}
+    """`**` matches any number of directories. Tracks all possible positions in the pattern."""
+    positions = {0}
     for part in parts:
         after: set[int] = set()
-        for at in _past_stars(pattern, places):
+        for at in _past_stars(pattern, positions):
             if at == len(pattern):
                 continue
             if pattern[at] == "**":
                 after.add(at)
             elif fnmatchcase(part, pattern[at]):
                 after.add(at + 1)
-        places = after
-    return len(pattern) in _past_stars(pattern, places)
+        positions = after
+    return len(pattern) in _past_stars(pattern, positions)
 
 
-def _past_stars(pattern: Sequence[str], places: set[int]) -> set[int]:
-    found = set(places)
+def _past_stars(pattern: Sequence[str], positions: set[int]) -> set[int]:
+    passed = set(positions)
     for at in range(len(pattern)):
-        if at in found and pattern[at] == "**":
-            found.add(at + 1)
-    return found
+        if at in passed and pattern[at] == "**":
+            passed.add(at + 1)
+    return passed

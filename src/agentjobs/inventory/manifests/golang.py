@@ -1,6 +1,6 @@
-"""Reads go.mod: the modules it requires, as its own `replace` and `exclude` lines leave them.
+"""Reads go.mod: the required modules after `replace` and `exclude`.
 
-Versions lose their leading `v`, as the advisories of the ecosystem write them.
+Removes the leading `v` of versions, as Go's advisories do.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.text import Warnings, decode
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root
@@ -17,7 +17,7 @@ ECOSYSTEM = "Go"
 
 _TOKEN = re.compile(r'"[^"]*"|`[^`]*`|//.*|[()]|(?:(?!//)[^\s"`()])+')
 _VERSION = re.compile(r"v(\d{1,18})\.(\d{1,18})\.(\d{1,18})(?:-([0-9A-Za-z.-]+))?(?:\+[\w.-]+)?")
-_LONGEST_LINE = 4096
+_MAX_LINE = 4096
 
 _PathAndVersion = tuple[str, str]
 
@@ -29,7 +29,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Module(msgspec.Struct):
-    """The lines of a go.mod that bear on what is built. An empty version stands for all of them."""
+    """The lines of a go.mod that affect the build. An empty version means all versions."""
 
     path: str = ""
     notes: dict[str, str] = {}
@@ -42,17 +42,17 @@ def read_go_mod(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     module, warnings = _Module(), Warnings(reasons)
     for line in _lines(text):
-        if not _take(module, line):
-            shown = " ".join([line.verb, *line.words])[:100]
-            warnings.add(f"a line of go.mod that makes no sense was left out: {shown}")
-    return _facts(module, warnings)
+        if not _apply(module, line):
+            text = " ".join([line.verb, *line.words])[:100]
+            warnings.add(f"an invalid line is left out: {text}")
+    return _build(module, warnings)
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Lines as words; those of a block carry the word that opened it."""
+    """Lines split into words; lines of a block start with the block's verb."""
     block = ""
     for line in text.splitlines():
-        words = _TOKEN.findall(line, 0, _LONGEST_LINE)
+        words = _TOKEN.findall(line, 0, _MAX_LINE)
         comment = words.pop()[2:].split() if words and words[-1].startswith("//") else []
         words = [word.strip('"`') for word in words]
         if not words:
@@ -66,12 +66,12 @@ def _lines(text: str) -> Iterator[_Line]:
             verb, *rest = [block, *words] if block else words
             yield _Line(verb, rest, is_indirect)
     if block:
-        # The file was cut off: a line that says nothing becomes the warning of it.
+        # The file is truncated: an empty line produces a warning.
         yield _Line(block, [], is_indirect=False)
 
 
-def _take(module: _Module, line: _Line) -> bool:
-    """Writes down what a line says; False if it makes no sense."""
+def _apply(module: _Module, line: _Line) -> bool:
+    """Apply a line to the module; False if the line is invalid."""
     match line.verb, line.words:
         case "module", [path]:
             module.path = path
@@ -88,37 +88,37 @@ def _take(module: _Module, line: _Line) -> bool:
         case (("module" | "require" | "exclude" | "replace"), _):
             return False
         case _:
-            pass  # Retracted versions, tools, and whatever later versions of Go bring.
+            pass  # Retractions, tools, and verbs of later Go versions.
     return True
 
 
 def _require(module: _Module, path: str, version: str, direct: bool) -> None:
-    """Of several lines for one module Go takes the highest version."""
+    """Of several lines for one module, Go uses the highest version."""
     known, known_direct = module.required.get(path, ("", False))
     highest = max(known, version, key=_order) if known else version
     module.required[path] = (highest, direct or known_direct)
 
 
 def _order(version: str) -> tuple[tuple[int, ...], bool, str]:
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return (), False, version
-    before = found[4]
-    return (int(found[1]), int(found[2]), int(found[3])), before is None, before or ""
+    prerelease = match[4]
+    return (int(match[1]), int(match[2]), int(match[3])), prerelease is None, prerelease or ""
 
 
-def _facts(module: _Module, warnings: Warnings) -> ParsedManifest:
-    """Go writes the whole list into go.mod, so the file is its own lock file."""
+def _build(module: _Module, warnings: Warnings) -> ParsedManifest:
+    """go.mod has the complete list of modules, so it serves as its own lock file."""
     requirements: list[Requirement] = []
-    lock, asked = Lock(warnings), dict[int, None]()
+    lock, direct_positions = Lock(warnings), dict[int, None]()
     for path, (version, direct) in module.required.items():
-        # Go passes over a requirement of an excluded version.
+        # Go ignores a requirement of an excluded version.
         if (path, version) in module.excluded:
             continue
-        built = module.replaced.get((path, version)) or module.replaced.get((path, ""))
-        name, chosen = built or (path, version)
+        replacement = module.replaced.get((path, version)) or module.replaced.get((path, ""))
+        name, chosen = replacement or (path, version)
         if not chosen:
-            continue  # A directory stands in for the module: its code is not the published one.
+            continue  # Replaced by a local directory, which is not the published module.
         number = chosen.removeprefix("v") if _VERSION.fullmatch(chosen) else None
         if direct:
             requirements.append(Requirement(name, chosen, number))
@@ -126,13 +126,13 @@ def _facts(module: _Module, warnings: Warnings) -> ParsedManifest:
             lock.add((name, number), name, number)
             position = lock.position((name, number))
             if direct and position is not None:
-                asked[position] = None
+                direct_positions[position] = None
     return ParsedManifest(
         ECOSYSTEM,
         project=module.path,
-        requirements=within_bounds(requirements, warnings),
+        requirements=limit_requirements(requirements, warnings),
         packages=lock.packages(),
-        roots=(Root("", tuple(asked)),),
+        roots=(Root("", tuple(direct_positions)),),
         notes=module.notes,
         warnings=warnings.all(),
     )

@@ -1,4 +1,4 @@
-"""Which paths are manifests, by name alone, and who reads each kind."""
+"""Determines from its path whether a file is a manifest, and which reader it has."""
 
 # Kind (the file's usual name): ecosystem, module, function `(content: bytes) -> ParsedManifest`
 READERS = {
@@ -22,10 +22,10 @@ READERS = {
     "composer.json": ("Packagist", "composer", "read_composer_json"),
     "composer.lock": ("Packagist", "composer", "read_composer_lock"),
 }
-# How the path of any manifest ends.
+# Suffixes of the paths of all manifests.
 ENDINGS = (".txt", *(name for name in READERS if not name.endswith(".txt")))
 
-# What tools write grows with the packages; these have bounds of their own.
+# Files written by tools grow with the number of packages; their readers have other limits.
 LARGE = frozenset(
     {
         "Pipfile.lock",
@@ -40,12 +40,12 @@ LARGE = frozenset(
     }
 )
 
-# What others wrote and brought along is not what this repository asks for.
-_FOREIGN = frozenset({"node_modules", "bower_components", "vendor", "site-packages", ".venv"})
+# Third-party code, whose requirements are not those of the repository.
+_VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", ".venv"})
 
 
 def kind_of(path: str) -> str | None:
-    """The kind of manifest a path names, by its file name alone."""
+    """The kind of manifest, or None for other files."""
     directory, _, name = path.rpartition("/")
     if name in READERS:
         kind = name
@@ -53,7 +53,7 @@ def kind_of(path: str) -> str | None:
         kind = "requirements.txt"
     else:
         return None
-    return None if directory and not _FOREIGN.isdisjoint(directory.split("/")) else kind
+    return None if directory and not _VENDORED.isdisjoint(directory.split("/")) else kind
 
 
 def _is_requirements(directory: str, name: str) -> bool:
@@ -62,5 +62,5 @@ def _is_requirements(directory: str, name: str) -> bool:
         ("-requirements", "_requirements", ".requirements")
     ):
         return True
-    # In a directory of that name every text file is one, but for what only constrains others.
+    # In a directory `requirements`, every text file is one, except constraints files.
     return directory.rpartition("/")[2] == "requirements" and "constraints" not in stem

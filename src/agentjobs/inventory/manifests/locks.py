@@ -1,6 +1,6 @@
-"""Collects what a lock file fixes: entries by their own key, and who requires whom.
+"""Collects the packages of a lock file and their requirements, for readers of all ecosystems.
 
-Knows no ecosystem: keys are whatever the lock file calls its entries by.
+Keys are whatever the lock file identifies its entries by.
 """
 
 from collections.abc import Hashable, Iterable
@@ -8,15 +8,15 @@ from collections.abc import Hashable, Iterable
 from agentjobs.inventory.manifests.text import Warnings
 from agentjobs.inventory.model import Locked, Scope
 
-# No project has as many; a file that does was made to fill the memory.
+# More than any project has; limits the memory that a hostile file can take.
 MAX_PACKAGES = 100_000
 MAX_VERSIONS = 50
 MAX_TEXT = 256
 
 
 class Lock:
-    """Entries in the order they come. Keys that name the same package in the same version share
-    a position: an ecosystem that installs a package twice still has it only once to judge."""
+    """Entries in the order of the file. Keys for the same version of a package share a position,
+    so a package that is installed twice is listed once."""
 
     def __init__(self, warnings: Warnings) -> None:
         self.warnings = warnings
@@ -28,11 +28,11 @@ class Lock:
 
     def add(self, key: Hashable, name: object, version: object, scope: Scope = "runtime") -> None:
         if len(self._positions) >= MAX_PACKAGES:
-            self.warnings.add(f"more than {MAX_PACKAGES} entries; the rest was left out")
+            self.warnings.add(f"more than {MAX_PACKAGES} entries; the rest is left out")
             return
         if not _is_text(name) or not _is_text(version):
-            shown = str(name)[:100]
-            self.warnings.add(f"an entry without a usable name and version was left out: {shown!r}")
+            text = str(name)[:100]
+            self.warnings.add(f"an entry with an invalid name or version is left out: {text!r}")
             return
         identity = (str(name), str(version))
         position = self._by_identity.get(identity)
@@ -49,7 +49,7 @@ class Lock:
         return self._positions.get(key)
 
     def named(self, name: str) -> tuple[int, ...]:
-        """Every version of a package, as far as any project has them."""
+        """The positions of all versions of a package, up to MAX_VERSIONS."""
         return tuple(self._by_name.get(name, ())[:MAX_VERSIONS])
 
     def require(self, key: Hashable, positions: Iterable[int]) -> None:

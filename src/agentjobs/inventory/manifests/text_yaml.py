@@ -1,29 +1,29 @@
-"""From bytes to YAML, apart from the other formats because few repositories need the parser."""
+"""Parses YAML; a separate module because few repositories need the parser."""
 
 from typing import Any
 
 import yaml
 
-from agentjobs.inventory.manifests.text import MAX_DEPTH, Unreadable, refuse
+from agentjobs.inventory.manifests.text import MAX_DEPTH, UnreadableManifest, check_content
 
-# Takes seconds beyond this.
+# Larger files take seconds.
 MAX_YAML_BYTES = 4 << 20
 
 
 def parse_yaml(content: bytes) -> Any:
-    """Mappings, lists and strings: no scalar becomes a number (1.10 is a version), and whatever
-    can grow in memory (anchors, aliases, tags) is refused. Of several documents the last counts.
+    """Mappings, lists and strings. Scalars never become numbers (1.10 is a version); anchors,
+    aliases and tags, which can expand in memory, are rejected. Returns the last document.
 
-    Built from the parser's events: the composer of libyaml recurses without a limit.
+    Uses the parser's events, because libyaml's composer recurses without a limit.
     """
-    refuse(content, MAX_YAML_BYTES)
+    check_content(content, MAX_YAML_BYTES)
     try:
         return _compose(content)
     except yaml.YAMLError as error:
-        words = " ".join(str(error).split())
-        raise Unreadable(f"not valid YAML: {words[:200]}") from None
+        message = " ".join(str(error).split())
+        raise UnreadableManifest(f"not valid YAML: {message[:200]}") from None
     except UnicodeDecodeError as error:
-        raise Unreadable(f"not valid UTF-8 at byte {error.start}") from None
+        raise UnreadableManifest(f"not valid UTF-8 at byte {error.start}") from None
 
 
 def _compose(content: bytes) -> Any:
@@ -31,7 +31,7 @@ def _compose(content: bytes) -> Any:
     stack: list[_Open] = [_Open(result)]
     for event in yaml.parse(content, Loader=yaml.CSafeLoader):
         if getattr(event, "anchor", None) or getattr(event, "tag", None):
-            raise Unreadable("anchors, aliases and tags of YAML are not read here")
+            raise UnreadableManifest("YAML anchors, aliases and tags are not supported")
         if isinstance(event, yaml.ScalarEvent):
             stack[-1].put(event.value)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -39,14 +39,14 @@ def _compose(content: bytes) -> Any:
             stack[-1].put(inner)
             stack.append(_Open(inner))
             if len(stack) > MAX_DEPTH:
-                raise Unreadable(f"nested more than {MAX_DEPTH} deep")
+                raise UnreadableManifest(f"nested more than {MAX_DEPTH} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             stack.pop()
     return result[-1] if result else {}
 
 
 class _Open:
-    """A collection that is being filled; a mapping waits for a key, then for its value."""
+    """A collection that is being built; a mapping expects a key, then its value."""
 
     __slots__ = ("_has_key", "_into", "_key")
 
@@ -64,4 +64,4 @@ class _Open:
         elif isinstance(value, str):
             self._key, self._has_key = value, True
         else:
-            raise Unreadable("a key that is a list or a mapping")
+            raise UnreadableManifest("a key that is a list or a mapping")

@@ -1,7 +1,7 @@
 """Reads Cargo.lock in all its versions.
 
-Crates without a source are the repository's own. What they ask for, and what of it is only for
-tests, is the business of their Cargo.toml files.
+Crates without a source belong to the repository. Their requirements and scopes are in their
+Cargo.toml files.
 """
 
 import re
@@ -11,19 +11,19 @@ import msgspec
 
 from agentjobs.inventory.manifests.cargo.workspace import OWN
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_lock_toml
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest
 
 ECOSYSTEM = "crates.io"
 
-# `name`, `name version` or `name version (source)`: as much as it takes to be unmistakable. The
-# same version from two sources is one package here.
+# `name`, `name version` or `name version (source)`, as far as needed to be unambiguous. The same
+# version from two sources counts as one package.
 _REFERENCE = re.compile(r"(\S+)(?: ([^\s()]+))?")
 _BULK = re.compile(rb'^"?checksum[^\n]*\n', re.MULTILINE)
-# More versions of one crate than any build holds would be an attack.
+# More versions of one crate than any build has in practice.
 _MAX_VERSIONS = 50
 
-_Places = dict[tuple[str, str], dict[int, None]]
+_Positions = dict[tuple[str, str], dict[int, None]]
 
 
 class _Crate(msgspec.Struct):
@@ -36,28 +36,28 @@ class _Crate(msgspec.Struct):
 def read_cargo_lock(content: bytes) -> ParsedManifest:
     try:
         document, reason = parse_lock_toml(content, _BULK)
-    except Unreadable as error:
+    except UnreadableManifest as error:
         return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     warnings = Warnings((reason,) if reason else ())
     listed = document.get("package")
     entries = [*(listed if isinstance(listed, list) else []), document.get("root")]
-    crates = list(_crates((each for each in entries if each is not None), warnings))
-    lock, places = _locked([crate for crate in crates if crate.source], warnings)
+    crates = list(_crates((entry for entry in entries if entry is not None), warnings))
+    lock, positions = _build_lock([crate for crate in crates if crate.source], warnings)
     return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),
-        notes=_asked(crates, places),
+        notes=_own_requirements(crates, positions),
         warnings=warnings.all(),
     )
 
 
-def _asked(crates: list[_Crate], places: _Places) -> dict[str, str]:
-    """Positions of what each of the repository's own crates asks for."""
+def _own_requirements(crates: list[_Crate], positions: _Positions) -> dict[str, str]:
+    """The positions required by each of the repository's own crates."""
     notes = {}
     for crate in crates:
         if not crate.source:
-            asked = dict.fromkeys(_required(places, crate))
-            notes[OWN + crate.name] = " ".join(map(str, asked))
+            required = dict.fromkeys(_required(positions, crate))
+            notes[OWN + crate.name] = " ".join(map(str, required))
     return notes
 
 
@@ -66,25 +66,25 @@ def _crates(entries: Iterable[object], warnings: Warnings) -> Iterator[_Crate]:
         try:
             yield msgspec.convert(entry, _Crate)
         except msgspec.ValidationError as error:
-            warnings.add(f"a package was left out: {str(error)[:200]}")
+            warnings.add(f"a package is left out: {str(error)[:200]}")
 
 
-def _locked(crates: list[_Crate], warnings: Warnings) -> tuple[Lock, _Places]:
-    lock, places = Lock(warnings), _Places()
+def _build_lock(crates: list[_Crate], warnings: Warnings) -> tuple[Lock, _Positions]:
+    lock, positions = Lock(warnings), _Positions()
     for crate in crates:
         name, version = crate.name, crate.version
         lock.add((name, version), name, version)
-        place = lock.position((name, version))
+        position = lock.position((name, version))
         for key in ((name, ""), (name, version)):
-            known = places.setdefault(key, {})
-            if place is not None and len(known) < _MAX_VERSIONS:
-                known[place] = None
+            known = positions.setdefault(key, {})
+            if position is not None and len(known) < _MAX_VERSIONS:
+                known[position] = None
     for crate in crates:
-        lock.require((crate.name, crate.version), _required(places, crate))
-    return lock, places
+        lock.require((crate.name, crate.version), _required(positions, crate))
+    return lock, positions
 
 
-def _required(places: _Places, crate: _Crate) -> Iterator[int]:
+def _required(positions: _Positions, crate: _Crate) -> Iterator[int]:
     for reference in crate.dependencies:
         if parts := _REFERENCE.match(reference):
-            yield from places.get((parts[1], parts[2] or ""), ())
+            yield from positions.get((parts[1], parts[2] or ""), ())

@@ -1,11 +1,11 @@
-"""Reads Cargo.toml. Crates of a path are the repository's own code, not packages.
+"""Reads Cargo.toml. Crates with a path belong to the repository and are not packages.
 
-`complete` brings the manifests of a workspace and its lock file together.
+`complete` relates the manifests of a workspace and its lock file.
 """
 
 from collections.abc import Iterator, Mapping
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.cargo.lock import read_cargo_lock
 from agentjobs.inventory.manifests.cargo.workspace import (
     INHERITED,
@@ -14,7 +14,7 @@ from agentjobs.inventory.manifests.cargo.workspace import (
     complete,
     exact_version,
 )
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, parse_toml
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, parse_toml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 __all__ = ["complete", "read_cargo_lock", "read_cargo_toml"]
@@ -33,7 +33,7 @@ _TABLES: dict[str, Scope] = {
 def read_cargo_toml(content: bytes) -> ParsedManifest:
     try:
         manifest = parse_toml(content)
-    except Unreadable as error:
+    except UnreadableManifest as error:
         return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
     workspace = _table(manifest, "workspace")
     package = _table(manifest, "package") or _table(manifest, "project")
@@ -41,7 +41,7 @@ def read_cargo_toml(content: bytes) -> ParsedManifest:
     return ParsedManifest(
         ECOSYSTEM,
         project=_text(package.get("name")),
-        requirements=within_bounds(_requirements(manifest, warnings), warnings),
+        requirements=limit_requirements(_requirements(manifest, warnings), warnings),
         members=_members(workspace),
         notes=_shared(workspace, warnings) if "workspace" in manifest else {},
         warnings=warnings.all(),
@@ -49,27 +49,25 @@ def read_cargo_toml(content: bytes) -> ParsedManifest:
 
 
 def _members(workspace: Mapping[str, object]) -> tuple[str, ...]:
-    """Patterns of directories; what a workspace excludes is marked as npm's workspaces do it."""
-    members = [each for each in _list(workspace.get("members")) if isinstance(each, str)]
-    excluded = [each for each in _list(workspace.get("exclude")) if isinstance(each, str)]
-    return (*members, *(f"!{each}" for each in excluded))
+    """Patterns of directories; excluded ones start with `!`, as in npm's workspaces."""
+    members = [pattern for pattern in _list(workspace.get("members")) if isinstance(pattern, str)]
+    excluded = [pattern for pattern in _list(workspace.get("exclude")) if isinstance(pattern, str)]
+    return (*members, *(f"!{pattern}" for pattern in excluded))
 
 
 def _requirements(manifest: Mapping[str, object], warnings: Warnings) -> Iterator[Requirement]:
     targets = [t for t in _table(manifest, "target").values() if isinstance(t, dict)]
     for part in [manifest, *targets]:
         for table, scope in _TABLES.items():
-            for alias, wanted in _table(part, table).items():
-                found = _requirement(alias, wanted, scope, warnings)
-                if found is not None:
-                    yield found
+            for alias, value in _table(part, table).items():
+                requirement = _requirement(alias, value, scope, warnings)
+                if requirement is not None:
+                    yield requirement
 
 
-def _requirement(
-    alias: str, wanted: object, scope: Scope, warnings: Warnings
-) -> Requirement | None:
-    """None for a crate of the repository itself, and for what makes no sense."""
-    table = wanted if isinstance(wanted, dict) else {"version": wanted}
+def _requirement(alias: str, value: object, scope: Scope, warnings: Warnings) -> Requirement | None:
+    """None for a crate of the repository and for an invalid entry."""
+    table = value if isinstance(value, dict) else {"version": value}
     match table:
         case {"path": str()}:
             return None
@@ -80,7 +78,7 @@ def _requirement(
         case {"git": str(address)}:
             specifier = f"git {address}"
         case _:
-            warnings.add(f"{alias[:100]} was left out: it has no version, path or git address")
+            warnings.add(f"{alias[:100]} is left out: it has no version, path or git URL")
             return None
     if scope == "runtime" and table.get("optional") is True:
         scope = "optional"
@@ -89,17 +87,17 @@ def _requirement(
 
 
 def _shared(workspace: Mapping[str, object], warnings: Warnings) -> dict[str, str]:
-    """What the members may inherit: for each name there, the crate and its specifier."""
+    """The dependencies that members may inherit: the crate and specifier for each name."""
     notes = {WORKSPACE: "yes"}
-    for alias, wanted in _table(workspace, "dependencies").items():
-        found = _requirement(alias, wanted, "runtime", warnings)
-        notes[SHARED + alias] = f"{found.name} {found.specifier}" if found else ""
+    for alias, value in _table(workspace, "dependencies").items():
+        shared = _requirement(alias, value, "runtime", warnings)
+        notes[SHARED + alias] = f"{shared.name} {shared.specifier}" if shared else ""
     return notes
 
 
 def _table(table: Mapping[str, object], key: str) -> dict[str, object]:
-    found = table.get(key)
-    return found if isinstance(found, dict) else {}
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[object]:

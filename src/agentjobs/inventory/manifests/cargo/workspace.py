@@ -1,5 +1,5 @@
-"""Brings the Cargo files of a repository together: what members inherit from their workspace, and
-where the crates lie that a lock file knows only by name."""
+"""Completes the Cargo files of a repository: requirements that members inherit from their
+workspace, and directories of the crates in a lock file."""
 
 import posixpath
 import re
@@ -15,38 +15,42 @@ WORKSPACE = "workspace"
 SHARED = "shared:"
 OWN = "own:"
 
-# The specifier of what a workspace decides, until it has been asked.
+# The specifier of an inherited requirement until `complete` resolves it.
 INHERITED = "workspace"
 
 _ECOSYSTEM = "crates.io"
-# Crates of one name; each lock file that knows the name looks through them.
-_MAX_NAMESAKES = 200
+# Crates with the same name, all of which each lock file with the name compares.
+_MAX_SAME_NAME = 200
 _EXACT = re.compile(r"=\s*(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 
 
-def complete(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
-    """The same facts; manifests with what they inherit, lock files with their projects."""
+def complete(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
+    """Manifests with inherited requirements, lock files with their projects."""
     workspaces: dict[str, dict[str, str]] = {}
     crates: dict[str, dict[str, None]] = {}
-    ours = {path: facts[path] for path in sorted(facts) if facts[path].ecosystem == _ECOSYSTEM}
-    for path, each in ours.items():
+    cargo_files = {
+        path: manifests[path]
+        for path in sorted(manifests)
+        if manifests[path].ecosystem == _ECOSYSTEM
+    }
+    for path, each in cargo_files.items():
         directory = posixpath.dirname(path)
         if WORKSPACE in each.notes:
             workspaces[directory] = each.notes
         if each.project:
             crates.setdefault(each.project, {})[directory] = None
-    done = {
+    completed = {
         path: _with_roots(each, posixpath.dirname(path), crates)
         if each.packages
-        else _inheriting(each, _nearest(workspaces, posixpath.dirname(path)))
-        for path, each in ours.items()
+        else _with_inherited(each, _nearest(workspaces, posixpath.dirname(path)))
+        for path, each in cargo_files.items()
     }
-    return {path: done.get(path, each) for path, each in facts.items()}
+    return {path: completed.get(path, each) for path, each in manifests.items()}
 
 
 def exact_version(specifier: str) -> str | None:
-    found = _EXACT.fullmatch(specifier.strip())
-    return found[1] if found else None
+    match = _EXACT.fullmatch(specifier.strip())
+    return match[1] if match else None
 
 
 def _nearest(workspaces: Mapping[str, dict[str, str]], directory: str) -> dict[str, str]:
@@ -55,16 +59,16 @@ def _nearest(workspaces: Mapping[str, dict[str, str]], directory: str) -> dict[s
     return workspaces.get(directory, {})
 
 
-def _inheriting(facts: ParsedManifest, shared: Mapping[str, str]) -> ParsedManifest:
+def _with_inherited(manifest: ParsedManifest, shared: Mapping[str, str]) -> ParsedManifest:
     requirements = []
-    for each in facts.requirements:
+    for each in manifest.requirements:
         if each.specifier != INHERITED:
             requirements.append(each)
             continue
         name, _, specifier = shared.get(SHARED + each.name, f"{each.name} ").partition(" ")
         if name:
             requirements.append(Requirement(name, specifier, exact_version(specifier), each.scope))
-    return msgspec.structs.replace(facts, requirements=tuple(requirements))
+    return msgspec.structs.replace(manifest, requirements=tuple(requirements))
 
 
 def _with_roots(
@@ -79,15 +83,15 @@ def _with_roots(
 
 
 def _directory(here: str, candidates: dict[str, None]) -> str:
-    """Where a crate lies, seen from the lock file: of several of that name the nearest below it."""
+    """The directory of a crate relative to the lock file: of several, the nearest below it."""
     prefix = f"{here}/" if here else ""
     if not candidates or here in candidates:
         return ""
-    candidates = dict(islice(candidates.items(), _MAX_NAMESAKES))
-    below = [each for each in candidates if each.startswith(prefix)]
-    nearest = min(below or candidates, key=lambda each: (each.count("/"), each))
+    candidates = dict(islice(candidates.items(), _MAX_SAME_NAME))
+    below = [path for path in candidates if path.startswith(prefix)]
+    nearest = min(below or candidates, key=lambda path: (path.count("/"), path))
     return posixpath.relpath(f"/{nearest}", f"/{here}")
 
 
-def _positions(noted: str) -> tuple[int, ...]:
-    return tuple(int(place) for place in noted.split())
+def _positions(note: str) -> tuple[int, ...]:
+    return tuple(int(position) for position in note.split())

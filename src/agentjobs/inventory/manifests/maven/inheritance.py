@@ -1,6 +1,6 @@
-"""Completes what each pom.xml says from its parents, its properties and the versions they manage.
+"""Completes each pom.xml from its parents, properties and managed versions.
 
-Knows only the poms of one repository: what others decide (a published parent, a BOM) stays open.
+Uses only the poms of the repository; what a published parent or BOM decides stays unresolved.
 """
 
 import posixpath
@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.text import Warnings
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
@@ -25,16 +25,16 @@ MANAGED_SCOPE = "managed scope:"
 IMPORT = "import:"
 
 _PLACEHOLDER = re.compile(r"\$\{([^${}]{1,200})\}")
-_LONGEST_TEXT = 200
+_MAX_TEXT = 200
 _MAX_ROUNDS = 20
 _MAX_PARENTS = 20
 _MAX_SOURCES = 100
-# Of all poms together, twice what the largest repositories have.
+# For all poms together; twice as many as the largest repositories have.
 _MAX_REQUIREMENTS = 200_000
 
 
 class _Managed(msgspec.Struct, frozen=True):
-    """`path` is the pom it stands in; `context` the one whose properties it goes by."""
+    """`path` is the pom that declares it; `context` the pom whose properties apply."""
 
     version: str
     scope: str
@@ -42,58 +42,60 @@ class _Managed(msgspec.Struct, frozen=True):
     context: str = ""
 
 
-def complete(facts: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
-    """The same facts with versions filled in. A requirement whose version is managed moves to the
-    pom that manages it: that is the file to edit, once for all modules that inherit it."""
-    poms = {path: facts[path] for path in sorted(facts) if facts[path].ecosystem == "Maven"}
-    family = _Family(poms)
+def complete(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
+    """Manifests with resolved versions. A requirement whose version is managed moves to the pom
+    that manages it, because that is the file to edit for all modules that inherit it."""
+    poms = {
+        path: manifests[path] for path in sorted(manifests) if manifests[path].ecosystem == "Maven"
+    }
+    repository = _PomTree(poms)
     requirements: dict[str, list[Requirement]] = {path: [] for path in poms}
     warnings = {path: Warnings(pom.warnings) for path, pom in poms.items()}
-    left = _MAX_REQUIREMENTS
+    remaining = _MAX_REQUIREMENTS
     for path, pom in poms.items():
-        if len(pom.requirements) > left:
+        if len(pom.requirements) > remaining:
             warnings[path].add(f"more than {_MAX_REQUIREMENTS} requirements in all pom.xml files")
-        taken = pom.requirements[:left]
-        left -= len(taken)
-        for written in taken:
-            completed, where = family.completed(path, written)
+        accepted = pom.requirements[:remaining]
+        remaining -= len(accepted)
+        for written in accepted:
+            completed, where = repository.complete_requirement(path, written)
             if "${" in completed.name:
-                warnings[path].add(f"no pom.xml here says what {completed.name} stands for")
-            elif not family.is_module(completed):
+                warnings[path].add(f"no pom.xml of the repository defines {completed.name}")
+            elif not repository.is_module(completed):
                 requirements[where].append(completed)
-    done = {
+    completed_poms = {
         path: msgspec.structs.replace(
             pom,
-            requirements=within_bounds(_merged(requirements[path]), warnings[path]),
+            requirements=limit_requirements(_merge(requirements[path]), warnings[path]),
             warnings=warnings[path].all(),
         )
         for path, pom in poms.items()
     }
-    return {path: done.get(path, each) for path, each in facts.items()}
+    return {path: completed_poms.get(path, manifest) for path, manifest in manifests.items()}
 
 
 def exact_version(text: str) -> str | None:
-    """The one version that a version element admits; None for ranges and open placeholders."""
+    """The only version that a version element allows; None for ranges and placeholders."""
     if text[:1] == "[" and text[-1:] == "]" and "," not in text:
         text = text[1:-1].strip()
-    if not text or len(text) > _LONGEST_TEXT or text in {"LATEST", "RELEASE"}:
+    if not text or len(text) > _MAX_TEXT or text in {"LATEST", "RELEASE"}:
         return None
     return None if any(c in "[](),${}" or c.isspace() for c in text) else text
 
 
-def _merged(requirements: Iterable[Requirement]) -> Iterable[Requirement]:
-    """One for each name and version, in the widest scope that any module asks for."""
+def _merge(requirements: Iterable[Requirement]) -> Iterable[Requirement]:
+    """One for each name and version, in the widest scope of any module."""
     width: list[Scope] = ["runtime", "optional", "dev"]
     merged: dict[tuple[str, str | None], Requirement] = {}
-    for each in requirements:
-        known = merged.setdefault((each.name, each.version), each)
-        if width.index(each.scope) < width.index(known.scope):
-            merged[each.name, each.version] = each
+    for requirement in requirements:
+        known = merged.setdefault((requirement.name, requirement.version), requirement)
+        if width.index(requirement.scope) < width.index(known.scope):
+            merged[requirement.name, requirement.version] = requirement
     return merged.values()
 
 
-class _Family:
-    """The poms of a repository and how they descend from each other."""
+class _PomTree:
+    """The poms of a repository and their inheritance."""
 
     def __init__(self, poms: Mapping[str, ParsedManifest]) -> None:
         self._poms = poms
@@ -104,29 +106,29 @@ class _Family:
         self._managed: dict[str, dict[str, _Managed]] = {}
         self._imported: dict[str, list[str]] = {}
 
-    def completed(self, path: str, written: Requirement) -> tuple[Requirement, str]:
-        """The requirement with its version, and the pom whose <dependency> gives it that."""
-        name = self._filled(path, written.name)
+    def complete_requirement(self, path: str, written: Requirement) -> tuple[Requirement, str]:
+        """The requirement with its version, and the pom whose <dependency> sets the version."""
+        name = self._resolve(path, written.name)
         scope, text, where = written.scope, written.specifier, path
         managed = self._find_managed(path, name)
         if managed is not None and scope == "runtime" and managed.scope:
             scope = cast("Scope", managed.scope)
         if managed is None or text:
-            version = exact_version(self._filled(path, text))
+            version = exact_version(self._resolve(path, text))
         else:
             text = managed.version
-            version = exact_version(self._filled(managed.context, text))
-            # A module that overrides the property has a version of its own.
-            if version is not None and version == exact_version(self._filled(managed.path, text)):
+            version = exact_version(self._resolve(managed.context, text))
+            # A module that overrides the property has another version.
+            if version is not None and version == exact_version(self._resolve(managed.path, text)):
                 where = managed.path
         return Requirement(name, text, version, scope), where
 
     def is_module(self, requirement: Requirement) -> bool:
-        """Is it the repository's own code, which nobody else publishes?"""
+        """True if the requirement is a module of the repository."""
         path = self._paths.get(requirement.name)
         if path is None:
             return False
-        own = self._filled(path, self._poms[path].notes.get(VERSION, ""))
+        own = self._resolve(path, self._poms[path].notes.get(VERSION, ""))
         return requirement.version in {None, own}
 
     def _lineage(self, path: str) -> list[str]:
@@ -144,32 +146,32 @@ class _Family:
 
     def _parent(self, path: str) -> str | None:
         notes = self._poms[path].notes
-        name, hint = notes.get(PARENT), notes.get(PARENT_PATH)
+        name, relative_path = notes.get(PARENT), notes.get(PARENT_PATH)
         if not name:
             return None
         candidates = [self._paths.get(name, "")]
-        if hint:
-            beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), hint))
-            candidates[:0] = [beside, posixpath.join(beside, "pom.xml")]
-        wanted = notes.get(PARENT_VERSION, "")
-        return next((each for each in candidates if self._answers(each, name, wanted)), None)
+        if relative_path:
+            expected = posixpath.normpath(posixpath.join(posixpath.dirname(path), relative_path))
+            candidates[:0] = [expected, posixpath.join(expected, "pom.xml")]
+        version = notes.get(PARENT_VERSION, "")
+        return next((pom for pom in candidates if self._is_pom_of(pom, name, version)), None)
 
-    def _answers(self, path: str, name: str, wanted: str) -> bool:
+    def _is_pom_of(self, path: str, name: str, version: str) -> bool:
         pom = self._poms.get(path)
         if pom is None or pom.project != name:
             return False
         own = pom.notes.get(VERSION, "")
-        return own == wanted or not own or "${" in own + wanted
+        return own == version or not own or "${" in own + version
 
     def _find_managed(self, path: str, name: str) -> _Managed | None:
-        """What the pom, its parents or the BOMs they import say of a package, nearest first."""
-        contexts, asked = [path], set[str]()
-        for context in contexts:  # Grows by the BOMs met on the way.
-            for source in self._lineage(context) if len(asked) < _MAX_SOURCES else ():
-                # Asked as another's ancestor: then its own ancestors were asked as well.
-                if source in asked:
+        """The managed entry of a package in the pom, its parents or BOMs, nearest first."""
+        contexts, visited = [path], set[str]()
+        for context in contexts:  # Grows by the imported BOMs.
+            for source in self._lineage(context) if len(visited) < _MAX_SOURCES else ():
+                # Already visited as an ancestor, and so were its own ancestors.
+                if source in visited:
                     break
-                asked.add(source)
+                visited.add(source)
                 entry = self._managed_by(source).get(name)
                 if entry is not None:
                     return msgspec.structs.replace(entry, context=context)
@@ -181,7 +183,7 @@ class _Family:
         if managed is None:
             notes = self._poms[path].notes
             managed = {
-                self._filled(path, name): _Managed(
+                self._resolve(path, name): _Managed(
                     notes[MANAGED + name], notes.get(MANAGED_SCOPE + name, ""), path
                 )
                 for name in _names(notes, MANAGED)
@@ -193,24 +195,24 @@ class _Family:
         imported = self._imported.get(path)
         if imported is None:
             names = _names(self._poms[path].notes, IMPORT)[:_MAX_SOURCES]
-            filled = [self._filled(path, name) for name in names]
-            imported = [self._paths[name] for name in filled if name in self._paths]
+            resolved = [self._resolve(path, name) for name in names]
+            imported = [self._paths[name] for name in resolved if name in self._paths]
             self._imported[path] = imported
         return imported
 
-    def _filled(self, context: str, text: str) -> str:
-        """The text with properties put in, as far as they are known, as `context` sees them."""
+    def _resolve(self, context: str, text: str) -> str:
+        """The text with known properties inserted, as seen from `context`."""
         for _ in range(_MAX_ROUNDS):
-            if "${" not in text or len(text) > _LONGEST_TEXT:
+            if "${" not in text or len(text) > _MAX_TEXT:
                 break
-            before, text = text, _PLACEHOLDER.sub(lambda m: self._inserted(context, m), text)
+            before, text = text, _PLACEHOLDER.sub(lambda m: self._property_value(context, m), text)
             if text == before:
                 break
         return text
 
-    def _inserted(self, context: str, placeholder: re.Match[str]) -> str:
+    def _property_value(self, context: str, placeholder: re.Match[str]) -> str:
         value = self._property(context, placeholder[1])
-        return placeholder[0] if value is None else value[: _LONGEST_TEXT + 1]
+        return placeholder[0] if value is None else value[: _MAX_TEXT + 1]
 
     def _property(self, context: str, name: str) -> str | None:
         own = _built_in(self._poms[context], name.removeprefix("project.").removeprefix("pom."))
@@ -224,7 +226,7 @@ class _Family:
 
 
 def _built_in(pom: ParsedManifest, name: str) -> str | None:
-    """What every pom can say of itself without defining it."""
+    """Properties that every pom has without defining them."""
     match name:
         case "version":
             return pom.notes.get(VERSION)

@@ -1,9 +1,9 @@
-"""Reads pom.xml as it is written: placeholders stay, and what the parent decides stays open.
+"""Reads a single pom.xml; placeholders and inherited values stay unresolved.
 
-`complete` fills in both from the other pom.xml files of the repository.
+`complete` resolves them from the other pom.xml files of the repository.
 """
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.maven.inheritance import (
     IMPORT,
     MANAGED,
@@ -24,7 +24,7 @@ __all__ = ["complete", "read_pom"]
 
 ECOSYSTEM = "Maven"
 
-# `provided` is what the container brings along, in a version of its own.
+# `provided` dependencies come with the container, in its own version.
 _SCOPES: dict[str, Scope] = {"test": "dev", "provided": "optional"}
 
 
@@ -32,20 +32,22 @@ def read_pom(content: bytes) -> ParsedManifest:
     root, reasons = read_xml(content)
     warnings = Warnings(tuple(reasons))
     if root is None or root.name != "project":
-        warnings.add("no <project> in it: not a Maven project")
+        warnings.add("not a Maven project: it has no <project> element")
         return ParsedManifest(ECOSYSTEM, warnings=warnings.all())
-    bodies, asleep = [root], list[Element]()
+    bodies, inactive = [root], list[Element]()
     for profile in root.each("profiles", "profile"):
         activation = profile.first("activation")
         is_active = activation is not None and activation.value("activeByDefault") == "true"
-        (bodies if is_active else asleep).append(profile)
+        (bodies if is_active else inactive).append(profile)
     requirements = [r for body in bodies for r in _requirements(body, warnings)]
-    requirements += [_as_optional(r) for body in asleep for r in _requirements(body, warnings)]
+    requirements += [_as_optional(r) for body in inactive for r in _requirements(body, warnings)]
     return ParsedManifest(
         ECOSYSTEM,
         project=_project(root),
-        requirements=within_bounds(requirements, warnings),
-        members=tuple(m.text.strip() for b in bodies + asleep for m in b.each("modules", "module")),
+        requirements=limit_requirements(requirements, warnings),
+        members=tuple(
+            m.text.strip() for b in bodies + inactive for m in b.each("modules", "module")
+        ),
         notes=_notes(root, bodies),
         warnings=warnings.all(),
     )
@@ -58,21 +60,21 @@ def _project(root: Element) -> str:
 
 
 def _requirements(body: Element, warnings: Warnings) -> list[Requirement]:
-    found = []
+    requirements = []
     for dependency in body.each("dependencies", "dependency"):
         name, version = _name(dependency), dependency.value("version")
         if name is None:
-            warnings.add("a <dependency> without groupId or artifactId was left out")
+            warnings.add("a <dependency> without groupId or artifactId is left out")
             continue
         scope = _SCOPES.get(dependency.value("scope"), "runtime")
         if scope == "runtime" and dependency.value("optional") == "true":
             scope = "optional"
-        found.append(Requirement(name, version, exact_version(version), scope))
-    return found
+        requirements.append(Requirement(name, version, exact_version(version), scope))
+    return requirements
 
 
 def _as_optional(requirement: Requirement) -> Requirement:
-    """What only a profile asks for that somebody must switch on."""
+    """For requirements of a profile that is not active by default."""
     if requirement.scope == "dev":
         return requirement
     name, specifier, version = requirement.name, requirement.specifier, requirement.version
@@ -85,19 +87,19 @@ def _notes(root: Element, bodies: list[Element]) -> dict[str, str]:
     if parent is not None:
         notes[PARENT] = _name(parent) or ""
         notes[PARENT_VERSION] = parent.value("version")
-        # An empty element says: not from this repository.
+        # An empty element means that the parent is not in this repository.
         is_default = parent.first("relativePath") is None
         notes[PARENT_PATH] = "../pom.xml" if is_default else parent.value("relativePath")
         notes[VERSION] = notes[VERSION] or notes[PARENT_VERSION]
     for body in bodies:
         for properties in body.each("properties"):
-            for each in properties.children:
-                notes[PROPERTY + each.name] = each.text.strip()
-        _note_managed(notes, body)
+            for item in properties.children:
+                notes[PROPERTY + item.name] = item.text.strip()
+        _add_managed(notes, body)
     return notes
 
 
-def _note_managed(notes: dict[str, str], body: Element) -> None:
+def _add_managed(notes: dict[str, str], body: Element) -> None:
     for managed in body.each("dependencyManagement", "dependencies", "dependency"):
         name, scope = _name(managed), managed.value("scope")
         if name is None:
@@ -105,7 +107,7 @@ def _note_managed(notes: dict[str, str], body: Element) -> None:
         if scope == "import":
             notes[IMPORT + name] = managed.value("version")
             continue
-        # The same artifact in another type or classifier comes later and in the same version.
+        # Entries for other types and classifiers of the artifact follow, with the same version.
         notes.setdefault(MANAGED + name, managed.value("version"))
         if scope in _SCOPES:
             notes.setdefault(MANAGED_SCOPE + name, _SCOPES[scope])

@@ -1,6 +1,6 @@
-"""A small tree of a stranger's XML: bounded in depth and size, without any declaration of entities.
+"""Parses untrusted XML into a tree of limited depth and size; rejects entity declarations.
 
-Namespaces are dropped: a pom.xml means the same with and without them.
+Drops namespaces, because a pom.xml means the same with and without them.
 """
 
 from xml.parsers import expat
@@ -15,40 +15,42 @@ _INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 
 
 class Element(msgspec.Struct):
-    """`is_whole` unless the file ends, or stops making sense, within it."""
+    """`is_complete` is False if the file ends or becomes invalid inside the element."""
 
     name: str
     text: str = ""
     children: list["Element"] = []
-    is_whole: bool = False
+    is_complete: bool = False
 
     def first(self, name: str) -> "Element | None":
         return next((child for child in self.children if child.name == name), None)
 
     def each(self, *names: str) -> "list[Element]":
-        """The elements that a path of names leads to, half-read ones left out at its end."""
-        found = [self]
+        """The complete elements at a path of names."""
+        elements = [self]
         for name in names:
-            found = [child for each in found for child in each.children if child.name == name]
-        return [element for element in found if element.is_whole]
+            elements = [
+                child for parent in elements for child in parent.children if child.name == name
+            ]
+        return [element for element in elements if element.is_complete]
 
     def value(self, name: str) -> str:
         child = self.first(name)
-        return child.text.strip() if child is not None and child.is_whole else ""
+        return child.text.strip() if child is not None and child.is_complete else ""
 
 
-class _Refused(Exception):
-    """What this reader will not follow; the message is for the file's owner."""
+class _UnsupportedXml(Exception):
+    """The document exceeds a limit or uses unsupported features; the message says which."""
 
 
 def read_xml(content: bytes) -> tuple[Element | None, list[str]]:
-    """The outermost element, as far as it could be read, and what is wrong with the rest."""
+    """The root element, as far as it could be read, and warnings."""
     tree, problem, code = _parse(content, None)
     if code == _INVALID_TOKEN and not _is_utf8(content):
-        # A single bad byte in somebody's name must not hide what stands below it.
+        # A single invalid byte must not make the rest of the file unreadable.
         readable = content.decode("utf-8", "replace").encode()
-        tree, again, _ = _parse(readable, "utf-8")
-        return tree, ["some bytes are not UTF-8", *([again] if again else [])]
+        tree, second_problem, _ = _parse(readable, "utf-8")
+        return tree, ["some bytes are not UTF-8", *([second_problem] if second_problem else [])]
     return tree, [problem] if problem else []
 
 
@@ -59,13 +61,13 @@ def _parse(content: bytes, encoding: str | None) -> tuple[Element | None, str, i
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.characters
-    parser.StartDoctypeDeclHandler = builder.refuse_declarations
-    parser.EntityDeclHandler = builder.refuse_declarations
+    parser.StartDoctypeDeclHandler = builder.reject_declarations
+    parser.EntityDeclHandler = builder.reject_declarations
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
         return builder.root, f"not well-formed XML ({error}); read up to there", error.code
-    except (_Refused, ValueError, LookupError) as error:
+    except (_UnsupportedXml, ValueError, LookupError) as error:
         return builder.root, str(error), 0
     return builder.root, "", 0
 
@@ -87,9 +89,11 @@ class _Builder:
     def start(self, name: str, _attributes: dict[str, str]) -> None:
         self._elements += 1
         if self._elements > _MAX_ELEMENTS:
-            raise _Refused(f"more than {_MAX_ELEMENTS} XML elements; read up to there")
+            raise _UnsupportedXml(f"more than {_MAX_ELEMENTS} XML elements; read up to there")
         if len(self._open) >= _MAX_LEVELS:
-            raise _Refused(f"XML nested more than {_MAX_LEVELS} levels deep; read up to there")
+            raise _UnsupportedXml(
+                f"XML nested more than {_MAX_LEVELS} levels deep; read up to there"
+            )
         element = Element(name.rpartition(":")[2])
         if self._open:
             self._open[-1].children.append(element)
@@ -98,12 +102,14 @@ class _Builder:
         self._open.append(element)
 
     def end(self, _name: str) -> None:
-        self._open.pop().is_whole = True
+        self._open.pop().is_complete = True
 
     def characters(self, text: str) -> None:
         element = self._open[-1]
         if not element.children and len(element.text) < _MAX_TEXT:
             element.text += text[:_MAX_TEXT]
 
-    def refuse_declarations(self, *_declaration: object) -> None:
-        raise _Refused("XML with a DOCTYPE or entities is not read: remove the declaration")
+    def reject_declarations(self, *_declaration: object) -> None:
+        raise _UnsupportedXml(
+            "XML with a DOCTYPE or entities is not supported: remove the declaration"
+        )

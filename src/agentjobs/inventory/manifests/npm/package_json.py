@@ -1,9 +1,9 @@
-"""Reads package.json, and which directories belong to its workspace."""
+"""Reads package.json and the patterns of its workspace."""
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
-from agentjobs.inventory.manifests.npm.ranges import ECOSYSTEM, Sections, decoded, requirements
+from agentjobs.inventory.manifests.bounds import limit_requirements
+from agentjobs.inventory.manifests.npm.ranges import ECOSYSTEM, Sections, decode_field, requirements
 from agentjobs.inventory.manifests.text import Warnings, parse_json
 from agentjobs.inventory.model import ParsedManifest
 
@@ -19,12 +19,12 @@ _PACKAGE = msgspec.json.Decoder(_Package)
 def read_package_json(content: bytes) -> ParsedManifest:
     package = parse_json(content, _PACKAGE)
     warnings = Warnings()
-    name = decoded(package.name, "name", warnings)
+    name = decode_field(package.name, "name", warnings)
     return ParsedManifest(
         ECOSYSTEM,
         project=name if isinstance(name, str) else "",
-        requirements=within_bounds(requirements(package, warnings), warnings),
-        members=workspace_members(decoded(package.workspaces, "workspaces", warnings)),
+        requirements=limit_requirements(requirements(package, warnings), warnings),
+        members=workspace_members(decode_field(package.workspaces, "workspaces", warnings)),
         warnings=warnings.all(),
     )
 

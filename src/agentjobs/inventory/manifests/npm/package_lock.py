@@ -1,7 +1,7 @@
 """Reads package-lock.json of versions 1 to 3 and npm-shrinkwrap.json.
 
-Version 1 is a tree, 2 and 3 are the places in node_modules; the tree is read as such places too.
-Who gets what is found as Node does: in one's own node_modules, then in those above.
+Version 1 is a tree, versions 2 and 3 list locations in node_modules; the tree is converted to
+locations. Requirements are resolved as in Node: in the own node_modules, then in parent ones.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from itertools import islice
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
 from agentjobs.inventory.manifests.npm.ranges import (
     ECOSYSTEM,
@@ -24,14 +24,13 @@ from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
 _NODE_MODULES = "node_modules/"
 _MAX_KEY = 2048
-# Each name that is wanted is looked for in as many directories as its package lies deep.
+# Each required name is looked up in as many directories as its package is deep.
 _MAX_LEVELS = 128
-_MAX_WANTS = 500_000
+_MAX_REQUIRED_NAMES = 500_000
 
 
 class _Entry(Sections):
-    """Of version 1, `requires` says what others call `dependencies`, which there are the nested
-    entries."""
+    """In version 1, `requires` has the requirements, and `dependencies` the nested entries."""
 
     name: str | None = None
     version: str | None = None
@@ -49,11 +48,11 @@ class _Document(msgspec.Struct):
     dependencies: dict[str, msgspec.Raw] = {}
 
 
-class _Place(msgspec.Struct):
-    """One place that a package or, if `directory` is set, a project of the repository lies at."""
+class _Location(msgspec.Struct):
+    """The location of a package or, if `directory` is set, of a project of the repository."""
 
     entry: _Entry
-    wants: list[str]
+    requires: list[str]
     directory: str | None = None
 
 
@@ -61,7 +60,7 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 _ENTRY = msgspec.json.Decoder(_Entry)
 _NESTED = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-_Places = dict[str, _Place]
+_Locations = dict[str, _Location]
 
 
 def read_package_lock(content: bytes) -> ParsedManifest:
@@ -69,82 +68,84 @@ def read_package_lock(content: bytes) -> ParsedManifest:
     warnings = Warnings()
     is_flat = document.packages is not None
     if document.packages is not None:
-        places = _from_packages(document.packages, warnings)
+        locations = _from_packages(document.packages, warnings)
     else:
-        places = _from_tree(document.dependencies, warnings)
-    if len(places) >= MAX_PACKAGES:
-        warnings.add(f"more than {MAX_PACKAGES} entries; the rest was left out")
-    _bound_wants(places, warnings)
+        locations = _from_tree(document.dependencies, warnings)
+    if len(locations) >= MAX_PACKAGES:
+        warnings.add(f"more than {MAX_PACKAGES} entries; the rest is left out")
+    _limit_requirements(locations, warnings)
     lock = Lock(warnings)
-    for key, place in places.items():
-        if place.directory is None:
-            _add(lock, key, place.entry)
+    for key, location in locations.items():
+        if location.directory is None:
+            _add(lock, key, location.entry)
     roots = []
-    for key, place in places.items():
-        required = _required(lock, places, key)
-        if place.directory is None:
+    for key, location in locations.items():
+        required = _required(lock, locations, key)
+        if location.directory is None:
             lock.require(key, required)
         else:
-            roots.append(Root(place.directory, tuple(dict.fromkeys(required))))
+            roots.append(Root(location.directory, tuple(dict.fromkeys(required))))
     return ParsedManifest(
         ECOSYSTEM,
-        requirements=within_bounds(_asked(places, warnings), warnings) if is_flat else (),
+        requirements=limit_requirements(_project_requirements(locations, warnings), warnings)
+        if is_flat
+        else (),
         packages=lock.packages(),
         roots=tuple(roots),
-        notes=_top_level(lock, places),
+        notes=_top_level(lock, locations),
         warnings=warnings.all(),
     )
 
 
-def _from_packages(packages: dict[str, msgspec.Raw], warnings: Warnings) -> _Places:
-    places = {}
+def _from_packages(packages: dict[str, msgspec.Raw], warnings: Warnings) -> _Locations:
+    locations = {}
     for key, raw in islice(packages.items(), MAX_PACKAGES):
         entry = _decode(key, raw, warnings)
         if entry is None or entry.link:
             continue
         if len(key) > _MAX_KEY or key.count("/") > _MAX_LEVELS:
-            warnings.add(f"an entry at a path of {len(key)} characters was left out")
+            warnings.add(f"an entry with a path of {len(key)} characters is left out")
             continue
         sections = [entry.dependencies, entry.optional_dependencies, entry.peer_dependencies]
         is_project = f"/{_NODE_MODULES}" not in f"/{key}"
         if is_project:
             sections.append(entry.dev_dependencies)
-        wants = [name for raw in sections for name in strings(raw, f"packages.{key}", warnings)]
-        places[key] = _Place(entry, wants, key if is_project else None)
-    return places
+        requires = [name for raw in sections for name in strings(raw, f"packages.{key}", warnings)]
+        locations[key] = _Location(entry, requires, key if is_project else None)
+    return locations
 
 
-def _from_tree(tree: dict[str, msgspec.Raw], warnings: Warnings) -> _Places:
-    places: _Places = {}
+def _from_tree(tree: dict[str, msgspec.Raw], warnings: Warnings) -> _Locations:
+    locations: _Locations = {}
     waiting = [("", tree)]
-    while waiting and len(places) < MAX_PACKAGES:
+    while waiting and len(locations) < MAX_PACKAGES:
         prefix, nodes = waiting.pop()
         for name, raw in islice(nodes.items(), MAX_PACKAGES):
             key = f"{prefix}{_NODE_MODULES}{name}"
             entry = _decode(key, raw, warnings)
             if entry is None:
                 continue
-            wants = _wants_of_tree(entry, key, warnings)
+            requires = _tree_requirements(entry, key, warnings)
             version = entry.version or ""
             directory = version[5:] if version.startswith("file:") else None
             if directory is None or not directory.endswith((".tgz", ".tar.gz")):
-                places[key] = _Place(entry, wants, directory)
+                locations[key] = _Location(entry, requires, directory)
             nested = _nested(entry.dependencies)
             if nested and key.count(_NODE_MODULES) < MAX_DEPTH:
                 waiting.append((f"{key}/", nested))
-    return places
+    return locations
 
 
-def _bound_wants(places: _Places, warnings: Warnings) -> None:
-    left = _MAX_WANTS
-    for place in places.values():
-        del place.wants[left:]
-        left -= len(place.wants)
-    if not left:
-        warnings.add(f"more than {_MAX_WANTS} names are required; who else is, was left out")
+def _limit_requirements(locations: _Locations, warnings: Warnings) -> None:
+    remaining = _MAX_REQUIRED_NAMES
+    for location in locations.values():
+        del location.requires[remaining:]
+        remaining -= len(location.requires)
+    if not remaining:
+        warnings.add(f"more than {_MAX_REQUIRED_NAMES} required names; the rest is left out")
 
 
-def _wants_of_tree(entry: _Entry, key: str, warnings: Warnings) -> list[str]:
+def _tree_requirements(entry: _Entry, key: str, warnings: Warnings) -> list[str]:
     if bytes(entry.requires) == b"true":
         return []
     return list(strings(entry.requires, f"requires of {key[:100]}", warnings))
@@ -161,7 +162,7 @@ def _decode(key: str, raw: msgspec.Raw, warnings: Warnings) -> _Entry | None:
     try:
         return _ENTRY.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        warnings.add(f"the entry {key[:100]!r} was left out: {str(error)[:100]}")
+        warnings.add(f"the entry {key[:100]!r} is left out: {str(error)[:100]}")
         return None
 
 
@@ -170,11 +171,11 @@ def _add(lock: Lock, key: str, entry: _Entry) -> None:
     if version.startswith("npm:"):
         name, version = split_descriptor(version[4:])
     if not version:
-        return  # Brought along by another package, or an optional one that is not for here.
+        return  # Bundled with another package, or optional on another platform.
     if "/" in version:
-        return  # Version 1 names only the address of what comes from elsewhere.
+        return  # Version 1 has only the URL of packages outside of the registry.
     if not is_version(version):
-        lock.warnings.add(f"{name[:100]} is locked at {version[:100]!r}, which is no version")
+        lock.warnings.add(f"{name[:100]} has the invalid version {version[:100]!r}")
     lock.add(key, name, version, _scope(entry))
 
 
@@ -184,40 +185,40 @@ def _scope(entry: _Entry) -> Scope:
     return "optional" if entry.optional or entry.dev_optional else "runtime"
 
 
-def _required(lock: Lock, places: _Places, key: str) -> Iterator[int]:
-    for name in places[key].wants:
-        found = _find(places, key, name)
-        position = lock.position(found) if found is not None else None
+def _required(lock: Lock, locations: _Locations, key: str) -> Iterator[int]:
+    for name in locations[key].requires:
+        location = _find(locations, key, name)
+        position = lock.position(location) if location is not None else None
         if position is not None:
             yield position
 
 
-def _find(places: _Places, key: str, name: str) -> str | None:
+def _find(locations: _Locations, key: str, name: str) -> str | None:
     base = f"{key}/" if key else ""
     while True:
         candidate = f"{base}{_NODE_MODULES}{name}"
-        if candidate in places:
+        if candidate in locations:
             return candidate
         if not base:
             return None
-        above, found, _ = base.rpartition(_NODE_MODULES)
-        # Below a project's own directory, one directory at a time.
-        base = above if found else base[:-1].rpartition("/")[0]
+        parent, separator, _ = base.rpartition(_NODE_MODULES)
+        # Outside of node_modules, one directory at a time.
+        base = parent if separator else base[:-1].rpartition("/")[0]
         base = f"{base.removesuffix('/')}/" if base else ""
 
 
-def _asked(places: _Places, warnings: Warnings) -> Iterator[Requirement]:
-    for place in places.values():
-        if place.directory is not None:
-            yield from requirements(place.entry, warnings)
+def _project_requirements(locations: _Locations, warnings: Warnings) -> Iterator[Requirement]:
+    for location in locations.values():
+        if location.directory is not None:
+            yield from requirements(location.entry, warnings)
 
 
-def _top_level(lock: Lock, places: _Places) -> dict[str, str]:
-    """Of a package in several versions, the one that a project without a root here gets."""
-    if "" in places:
+def _top_level(lock: Lock, locations: _Locations) -> dict[str, str]:
+    """The positions of top-level packages with several versions, for projects without a root."""
+    if "" in locations:
         return {}
     notes = {}
-    for key in places:
+    for key in locations:
         name = key.removeprefix(_NODE_MODULES)
         position = lock.position(key)
         if position is not None and _NODE_MODULES not in name and len(lock.named(name)) > 1:

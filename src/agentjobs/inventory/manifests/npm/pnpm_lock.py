@@ -1,11 +1,11 @@
-"""Reads pnpm-lock.yaml of the versions 5 to 9, which differ in how they call a package:
+"""Reads pnpm-lock.yaml of versions 5 to 9, which differ in the keys of packages:
 `/name/1.0.0_peer@2.0.0`, `/name@1.0.0(peer@2.0.0)`, `name@1.0.0(peer@2.0.0)`."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.npm.ranges import (
     ECOSYSTEM,
@@ -15,11 +15,11 @@ from agentjobs.inventory.manifests.npm.ranges import (
     split_descriptor,
 )
 from agentjobs.inventory.manifests.npm.yaml_lines import read_block
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
-# Attributes of a package (never names: those stand deeper) that take much room.
+# Large attributes of a package that are not needed; names of packages are indented deeper.
 _BULK = re.compile(
     r"^    (?:(?:resolution|engines|cpu|os|libc): [{\[][^\n]*|(?:hasBin|requiresBuild): true)\n",
     re.MULTILINE,
@@ -37,21 +37,22 @@ def read_pnpm_lock(content: bytes) -> ParsedManifest:
     if document is None:
         document = parse_yaml(content)
     if not isinstance(document, dict):
-        raise Unreadable("not a mapping, as a lock file of pnpm is")
+        raise UnreadableManifest("not a mapping")
     lock = Lock(Warnings(reasons))
     packages, snapshots = _table(document, "packages"), _table(document, "snapshots")
     entries = snapshots or packages
     is_old = str(document.get("lockfileVersion", "")).startswith("5")
     for key, entry in entries.items():
-        about = packages.get(key.partition("(")[0]) if snapshots else entry
-        _add(lock, key, entry, about if isinstance(about, dict) else {}, is_old)
+        metadata = packages.get(key.partition("(")[0]) if snapshots else entry
+        _add(lock, key, entry, metadata if isinstance(metadata, dict) else {}, is_old)
     for key, entry in entries.items():
         lock.require(key, _required(lock, entry))
     projects = _table(document, "importers") or {".": document}
     return ParsedManifest(
         ECOSYSTEM,
-        requirements=within_bounds(
-            (r for project in projects.values() for r in _asked(project)), lock.warnings
+        requirements=limit_requirements(
+            (r for project in projects.values() for r in _project_requirements(project)),
+            lock.warnings,
         ),
         packages=lock.packages(),
         roots=tuple(
@@ -62,14 +63,14 @@ def read_pnpm_lock(content: bytes) -> ParsedManifest:
     )
 
 
-def _add(lock: Lock, key: str, entry: Any, about: dict[str, Any], is_old: bool) -> None:
+def _add(lock: Lock, key: str, entry: Any, metadata: dict[str, Any], is_old: bool) -> None:
     name, version = _identity(key, is_old)
     if is_local(version) or is_local(key.removeprefix("/")):
         return
-    # What comes from an address has its name and version beside it.
-    name, version = str(about.get("name") or name), str(about.get("version") or version)
+    # A package from a URL has separate name and version fields.
+    name, version = str(metadata.get("name") or name), str(metadata.get("version") or version)
     if not is_version(version):
-        lock.warnings.add(f"{name[:100]} is locked at {version[:100]!r}, which is no version")
+        lock.warnings.add(f"{name[:100]} has the invalid version {version[:100]!r}")
     scope: Scope = "runtime"
     if isinstance(entry, dict) and entry.get("dev") == "true":
         scope = "dev"
@@ -87,20 +88,20 @@ def _identity(key: str, is_old: bool) -> tuple[str, str]:
 
 
 def _required(lock: Lock, entry: Any, *more: str) -> Iterator[int]:
-    """Positions of what an entry names; `dev` stands for what only a project has."""
+    """The positions of an entry's requirements; pass `dev` to include development ones."""
     for section, scope in _SECTIONS:
         if scope == "dev" and not more:
             continue
         for name, value in _table(entry, section).items():
-            wanted = _version(value)
-            position = None if wanted is None else _find(lock, name, wanted)
+            version = _version(value)
+            position = None if version is None else _find(lock, name, version)
             if position is not None:
                 yield position
 
 
-def _find(lock: Lock, name: str, wanted: str) -> int | None:
-    """An alias is named by the whole key of what it stands for."""
-    for key in (f"{name}@{wanted}", f"/{name}@{wanted}", f"/{name}/{wanted}", wanted):
+def _find(lock: Lock, name: str, version: str) -> int | None:
+    """For an alias, the version is the full key of the package."""
+    for key in (f"{name}@{version}", f"/{name}@{version}", f"/{name}/{version}", version):
         position = lock.position(key)
         if position is not None:
             return position
@@ -108,12 +109,12 @@ def _find(lock: Lock, name: str, wanted: str) -> int | None:
 
 
 def _version(value: Any) -> str | None:
-    """From version 6 on a project's own entries have the range beside the version."""
-    found = value.get("version") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else None
+    """Since version 6, entries of a project have both a range and a version."""
+    version = value.get("version") if isinstance(value, dict) else value
+    return version if isinstance(version, str) else None
 
 
-def _asked(project: Any) -> Iterator[Requirement]:
+def _project_requirements(project: Any) -> Iterator[Requirement]:
     specifiers = _table(project, "specifiers")
     for section, scope in _SECTIONS:
         for name, value in _table(project, section).items():

@@ -1,4 +1,4 @@
-"""Words of the npm ecosystem: ranges, aliases, and what stands for the repository's own code."""
+"""Parses version ranges, aliases and requirements of the npm ecosystem."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ _ANY = msgspec.json.Decoder()
 
 
 class Sections(msgspec.Struct, rename="camel"):
-    """What a project or a package asks for. Left undecoded, so that one bad section or name does
-    not cost the rest."""
+    """The requirements of a project or package. Not decoded yet, so that one invalid section or
+    name does not affect the others."""
 
     dependencies: msgspec.Raw = msgspec.Raw(b"{}")
     dev_dependencies: msgspec.Raw = msgspec.Raw(b"{}")
@@ -38,24 +38,27 @@ def is_version(version: str) -> bool:
 
 
 def split_descriptor(descriptor: str) -> tuple[str, str]:
-    """`@scope/name@range` in its two parts."""
+    """Splits `@scope/name@range`."""
     at = descriptor.find("@", 1)
     return (descriptor, "") if at < 0 else (descriptor[:at], descriptor[at + 1 :])
 
 
 def requirement(name: str, specifier: str, scope: Scope) -> Requirement:
-    """An alias (`npm:real@range`) is a requirement of the real package, in the alias's words."""
-    wanted = specifier
+    """An alias (`npm:real@range`) becomes a requirement of the real package."""
+    version_range = specifier
     if specifier.startswith("npm:"):
-        real, wanted = split_descriptor(specifier[4:])
+        real, version_range = split_descriptor(specifier[4:])
         # Newer lock files write `npm:` before any range, older ones only before another name.
-        name, wanted = (name, real) if not wanted and _looks_like_range(real) else (real, wanted)
-    exact = _EXACT.fullmatch(wanted)
+        if not version_range and _looks_like_range(real):
+            version_range = real
+        else:
+            name = real
+    exact = _EXACT.fullmatch(version_range)
     return Requirement(name, specifier, exact[1] if exact else None, scope)
 
 
 def requirements(sections: Sections, warnings: Warnings) -> Iterator[Requirement]:
-    """What a project asks for and does not bring itself."""
+    """The requirements of a project, without local ones."""
     others: set[str] = set()
     optional = strings(sections.optional_dependencies, "optionalDependencies", warnings)
     for raw, scope, where in (
@@ -63,48 +66,48 @@ def requirements(sections: Sections, warnings: Warnings) -> Iterator[Requirement
         (sections.dev_dependencies, "dev", "devDependencies"),
     ):
         for name, specifier in strings(raw, where, warnings).items():
-            # npm: what is named in both is optional.
+            # In npm, a name in both sections is optional.
             if name not in optional:
                 others.add(name)
-                yield from _outside(name, specifier, "dev" if scope == "dev" else "runtime")
+                yield from _unless_local(name, specifier, "dev" if scope == "dev" else "runtime")
     for name, specifier in optional.items():
-        yield from _outside(name, specifier, "optional")
+        yield from _unless_local(name, specifier, "optional")
     peers = strings(sections.peer_dependencies, "peerDependencies", warnings)
-    meta = decoded(sections.peer_dependencies_meta, "peerDependenciesMeta", warnings)
+    meta = decode_field(sections.peer_dependencies_meta, "peerDependenciesMeta", warnings)
     for name, specifier in peers.items():
         about = meta.get(name) if isinstance(meta, dict) else None
         if name not in others and name not in optional:
             is_optional = isinstance(about, dict) and about.get("optional") is True
-            yield from _outside(name, specifier, "optional" if is_optional else "runtime")
+            yield from _unless_local(name, specifier, "optional" if is_optional else "runtime")
 
 
 def strings(raw: msgspec.Raw, where: str, warnings: Warnings) -> dict[str, str]:
-    """A mapping of names to strings; whatever is not that becomes a warning."""
-    value = decoded(raw, where, warnings)
+    """A mapping of names to strings; other entries become warnings."""
+    value = decode_field(raw, where, warnings)
     if not isinstance(value, dict):
-        # Old tools write an empty list, or null, where they mean nothing.
+        # Old tools write an empty list or null for an empty mapping.
         if value:
             warnings.add(f"{where} is not a mapping")
         return {}
-    found = {}
+    mapping = {}
     for name, specifier in value.items():
         if isinstance(specifier, str) and name:
-            found[name] = specifier
+            mapping[name] = specifier
         else:
             warnings.add(f"{where}.{name[:100]} is not a range: {str(specifier)[:100]!r}")
-    return found
+    return mapping
 
 
-def decoded(raw: msgspec.Raw, where: str, warnings: Warnings) -> object:
-    """Whatever it is; None if its text is not UTF-8."""
+def decode_field(raw: msgspec.Raw, where: str, warnings: Warnings) -> object:
+    """Any JSON value; None if it is not valid UTF-8."""
     try:
         return _ANY.decode(raw)
     except UnicodeDecodeError:
-        warnings.add(f"{where} is not valid UTF-8 and was left out")
+        warnings.add(f"{where} is not valid UTF-8 and is left out")
         return None
 
 
-def _outside(name: str, specifier: str, scope: Scope) -> Iterator[Requirement]:
+def _unless_local(name: str, specifier: str, scope: Scope) -> Iterator[Requirement]:
     if not is_local(specifier):
         yield requirement(name, specifier, scope)
 

@@ -1,7 +1,7 @@
-"""Reads YAML as pnpm and yarn write it, line by line, many times faster than a parser of all YAML.
+"""Reads the YAML subset that pnpm and yarn write, many times faster than a full parser.
 
-Mappings by indentation, one-line scalars, `{}`; lists are passed over. Anything else: None, and
-the caller asks the real parser.
+Supports mappings by indentation, one-line scalars and `{}`; ignores lists. Returns None for
+anything else, and the caller uses the full parser.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from agentjobs.inventory.manifests.text import MAX_DEPTH
 
-# Most of several million characters are no lock file of these tools.
+# Larger than any lock file of these tools.
 MAX_CHARACTERS = 16 << 20
 
 _QUOTES = frozenset("'\"")
@@ -21,7 +21,7 @@ def read_block(text: str) -> dict[str, Any] | None:
     if len(text) > MAX_CHARACTERS:
         return None
     document: dict[str, Any] = {}
-    # What is open, outermost first, each with the indent of the key that opened it.
+    # Open mappings, outermost first, with the indentation of their keys.
     stack: list[tuple[int, dict[str, Any]]] = [(-1, document)]
     skipped_below = MAX_CHARACTERS
     for line in text.split("\n"):
@@ -33,7 +33,7 @@ def read_block(text: str) -> dict[str, Any] | None:
         if rest[0] == "#" or rest.startswith("- "):
             continue
         if line.rstrip() == "---":
-            # Of several documents the last counts: pnpm puts one about itself before the project's.
+            # The last document counts: pnpm writes one about itself before the project's.
             document = {}
             stack = [(-1, document)]
             continue
@@ -75,7 +75,7 @@ def _key_and_value(line: str) -> tuple[str, str] | None:
 
 
 def _scalar(value: str) -> Any:
-    """The string a one-line scalar stands for, `{}`, or None if it is not that simple."""
+    """The value of a one-line scalar or `{}`; None if it is not simple."""
     first = value[0]
     if first in _QUOTES:
         inner = value[1:-1]

@@ -1,6 +1,6 @@
-"""Reads yarn.lock, of yarn 1 (a format of its own) and of its successors (YAML).
+"""Reads yarn.lock of yarn 1 (a custom format) and of later versions (YAML).
 
-An entry is known by descriptors, `name@range`: who requires that range gets that entry.
+The keys of an entry are descriptors, `name@range`, for which it is installed.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
 from agentjobs.inventory.manifests.npm.ranges import (
     ECOSYSTEM,
@@ -20,7 +20,7 @@ from agentjobs.inventory.manifests.npm.ranges import (
     split_descriptor,
 )
 from agentjobs.inventory.manifests.npm.yaml_lines import MAX_CHARACTERS, read_block
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
 from agentjobs.inventory.model import ParsedManifest, Root
 
@@ -37,7 +37,7 @@ _REQUIRED = frozenset({"dependencies", "optionalDependencies"})
 
 
 class _Entry(msgspec.Struct):
-    """`name` is the real one. `directory` is set for a project of the repository."""
+    """`name` is the real name of an alias. `directory` is set for a project of the repository."""
 
     descriptors: list[str]
     name: str
@@ -52,26 +52,32 @@ def read_yarn_lock(content: bytes) -> ParsedManifest:
     warnings = Warnings(reasons)
     is_first = "\n__metadata:" not in f"\n{text}"
     if len(text) > MAX_CHARACTERS:
-        raise Unreadable(f"larger than {MAX_CHARACTERS >> 20} MiB: no lock file of yarn is")
-    found = _version_1(text, warnings) if is_first else _later(content, text)
-    entries = list(islice(found, MAX_PACKAGES))
+        raise UnreadableManifest(
+            f"larger than {MAX_CHARACTERS >> 20} MiB: too large for a yarn.lock"
+        )
+    parsed = _version_1(text, warnings) if is_first else _later(content, text)
+    entries = list(islice(parsed, MAX_PACKAGES))
     if text.strip() and not entries and is_first and "# yarn lockfile v1" not in text[:500]:
-        raise Unreadable("not a lock file of yarn: neither its first line nor an entry is there")
+        raise UnreadableManifest("not a yarn.lock: it has neither the header nor an entry")
     lock = Lock(warnings)
     for entry in entries:
         _add(lock, entry)
     for entry in entries:
         lock.require(entry.descriptors[0], _required(lock, entry))
     projects = [entry for entry in entries if entry.directory is not None]
-    asked = (
-        requirement(name, wanted.removeprefix("npm:") if "@" not in wanted else wanted, "runtime")
+    project_requirements = (
+        requirement(
+            name,
+            version_range.removeprefix("npm:") if "@" not in version_range else version_range,
+            "runtime",
+        )
         for entry in projects
-        for name, wanted in entry.requires
-        if not is_local(wanted)
+        for name, version_range in entry.requires
+        if not is_local(version_range)
     )
     return ParsedManifest(
         ECOSYSTEM,
-        requirements=within_bounds(asked, warnings),
+        requirements=limit_requirements(project_requirements, warnings),
         packages=lock.packages(),
         roots=tuple(Root(e.directory or "", tuple(_required(lock, e))) for e in projects),
         notes=_descriptors(lock, entries) if is_first else {},
@@ -83,28 +89,28 @@ def _add(lock: Lock, entry: _Entry) -> None:
     if entry.is_local or entry.directory is not None:
         return
     if entry.version and not is_version(entry.version):
-        shown = f"{entry.name[:100]} is locked at {entry.version[:100]!r}"
-        lock.warnings.add(f"{shown}, which is no version")
+        reason = f"{entry.name[:100]} has the invalid version {entry.version[:100]!r}"
+        lock.warnings.add(reason)
     for descriptor in entry.descriptors:
         lock.add(descriptor, entry.name, entry.version)
 
 
 def _required(lock: Lock, entry: _Entry) -> dict[int, None]:
-    found: dict[int, None] = {}
-    for name, wanted in entry.requires:
-        position = lock.position(f"{name}@{wanted}")
+    positions: dict[int, None] = {}
+    for name, version_range in entry.requires:
+        position = lock.position(f"{name}@{version_range}")
         if position is None:
-            position = lock.position(f"{name}@npm:{wanted}")
+            position = lock.position(f"{name}@npm:{version_range}")
         if position is not None:
-            found[position] = None
-        elif not is_local(wanted) and len(lock.named(name)) == 1:
-            # `resolutions` of the project put another range in its place.
-            found[lock.named(name)[0]] = None
-    return found
+            positions[position] = None
+        elif not is_local(version_range) and len(lock.named(name)) == 1:
+            # The project's `resolutions` replace the range.
+            positions[lock.named(name)[0]] = None
+    return positions
 
 
 def _descriptors(lock: Lock, entries: Iterable[_Entry]) -> dict[str, str]:
-    """Of packages in several versions, which one a range leads to."""
+    """The positions by name and range of packages with several versions."""
     notes = {}
     for entry in entries:
         if len(lock.named(entry.name)) > 1:
@@ -122,7 +128,7 @@ def _version_1(text: str, warnings: Warnings) -> Iterator[_Entry]:
         if kind == "header":
             if entry is not None:
                 yield entry
-            entry, section = _opened(line["header"]), ""
+            entry, section = _new_entry(line["header"]), ""
         elif kind == "section":
             section = line["section"]
         elif kind == "version" and entry is not None:
@@ -130,17 +136,17 @@ def _version_1(text: str, warnings: Warnings) -> Iterator[_Entry]:
         elif kind == "range" and entry is not None and section in _REQUIRED:
             entry.requires.append((line["name"].strip('"'), line["range"].strip('"')))
         elif kind == "other" and line["other"].strip():
-            warnings.add(f"a line that makes no sense here: {line['other'].strip()[:100]!r}")
+            warnings.add(f"an invalid line: {line['other'].strip()[:100]!r}")
     if entry is not None:
         yield entry
 
 
-def _opened(header: str) -> _Entry:
-    descriptors = [each.strip().strip('"') for each in header.split(", ")]
-    name, wanted = split_descriptor(descriptors[0])
-    if wanted.startswith("npm:") and "@" in wanted[5:]:
-        name = split_descriptor(wanted[4:])[0]
-    return _Entry(descriptors, name, is_local=is_local(wanted))
+def _new_entry(header: str) -> _Entry:
+    descriptors = [descriptor.strip().strip('"') for descriptor in header.split(", ")]
+    name, version_range = split_descriptor(descriptors[0])
+    if version_range.startswith("npm:") and "@" in version_range[5:]:
+        name = split_descriptor(version_range[4:])[0]
+    return _Entry(descriptors, name, is_local=is_local(version_range))
 
 
 def _later(content: bytes, text: str) -> Iterator[_Entry]:
@@ -150,7 +156,7 @@ def _later(content: bytes, text: str) -> Iterator[_Entry]:
     for key, value in document.items() if isinstance(document, dict) else ():
         if key == "__metadata" or not isinstance(value, dict):
             continue
-        name, wanted = split_descriptor(_string(value, "resolution") or key)
+        name, version_range = split_descriptor(_string(value, "resolution") or key)
         requires = value.get("dependencies")
         wants = requires.items() if isinstance(requires, dict) else ()
         yield _Entry(
@@ -158,8 +164,8 @@ def _later(content: bytes, text: str) -> Iterator[_Entry]:
             name,
             _string(value, "version"),
             [(n, w) for n, w in wants if isinstance(w, str)],
-            directory=_directory(wanted),
-            is_local=is_local(wanted),
+            directory=_directory(version_range),
+            is_local=is_local(version_range),
         )
 
 
@@ -171,5 +177,5 @@ def _directory(resolution: str) -> str | None:
 
 
 def _string(value: dict[str, Any], key: str) -> str:
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
+    text = value.get(key)
+    return text if isinstance(text, str) else ""

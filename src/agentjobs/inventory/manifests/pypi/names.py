@@ -1,4 +1,4 @@
-"""Words of the Python ecosystem: names as the index normalizes them, requirements as PEP 508."""
+"""Normalizes names (PEP 503) and parses requirements (PEP 508) of the Python ecosystem."""
 
 import re
 from typing import Any
@@ -18,8 +18,8 @@ _EXACT = re.compile(r"===?\s*+v?([0-9][A-Za-z0-9.+!_-]*+)")
 _VERSION = re.compile(r"v?(?:[0-9]+!)?[0-9][0-9A-Za-z.+_-]{0,127}", re.ASCII)
 
 
-def normalized(name: str) -> str:
-    """The name by which the package index knows a package (PEP 503)."""
+def normalize_name(name: str) -> str:
+    """The normalized name of a package (PEP 503)."""
     return _SEPARATORS.sub("-", name).lower()
 
 
@@ -32,16 +32,16 @@ def is_version(version: str) -> bool:
 
 
 def parse_requirement(text: str, scope: Scope = "runtime") -> Requirement | None:
-    """None if it is no requirement by name. What stands in an address fixes no version."""
-    found = _REQUIREMENT.fullmatch(text.strip())
-    if found is None:
+    """None if the text is not a requirement with a name. A URL does not pin a version."""
+    match = _REQUIREMENT.fullmatch(text.strip())
+    if match is None:
         return None
-    specifier = found[2].strip()
+    specifier = match[2].strip()
     if specifier.startswith("("):
         specifier = specifier[1:].removesuffix(")").strip()
     if not specifier.startswith("@") and not is_specifier(specifier):
         return None
-    return Requirement(normalized(found[1]), specifier, exact_version(specifier), scope)
+    return Requirement(normalize_name(match[1]), specifier, exact_version(specifier), scope)
 
 
 def is_specifier(text: str) -> bool:
@@ -50,24 +50,24 @@ def is_specifier(text: str) -> bool:
 
 
 def exact_version(specifier: str) -> str | None:
-    """The one version that `==` or `===` admits; a star admits many."""
-    found = _EXACT.fullmatch(specifier)
-    return found[1] if found else None
+    """The version that `==` or `===` requires; None with a star."""
+    match = _EXACT.fullmatch(specifier)
+    return match[1] if match else None
 
 
 def parse_requirements(
     texts: Any, scope: Scope, where: str, warnings: Warnings
 ) -> list[Requirement]:
-    """A list of requirements as strings; whatever is none becomes a warning."""
+    """Parse a list of strings; invalid entries become warnings."""
     if not isinstance(texts, list):
         if texts is not None:
             warnings.add(f"{where} is not a list")
         return []
-    found = []
+    requirements = []
     for text in texts:
         requirement = parse_requirement(text, scope) if isinstance(text, str) else None
         if requirement is None:
-            warnings.add(f"{where} has something that is no requirement: {str(text)[:100]!r}")
+            warnings.add(f"{where} has an invalid requirement: {str(text)[:100]!r}")
         else:
-            found.append(requirement)
-    return found
+            requirements.append(requirement)
+    return requirements

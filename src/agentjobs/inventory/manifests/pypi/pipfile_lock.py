@@ -1,11 +1,11 @@
-"""Reads Pipfile.lock: two lists of packages, without who asks for whom."""
+"""Reads Pipfile.lock: two lists of packages, without their requirements."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, exact_version, normalized
+from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, exact_version, normalize_name
 from agentjobs.inventory.manifests.text import Warnings, parse_json
 from agentjobs.inventory.model import ParsedManifest, Root, Scope
 
@@ -35,7 +35,7 @@ def read_pipfile_lock(content: bytes) -> ParsedManifest:
         ECOSYSTEM,
         packages=lock.packages(),
         roots=(Root("", tuple(dict.fromkeys(direct))),) if direct else (),
-        # pipenv names an index for what the Pipfile asks for: a hint where there is no Pipfile.
+        # pipenv sets an index for direct requirements; used if there is no Pipfile.
         notes={"roots": "guessed"} if direct else {},
         warnings=lock.warnings.all(),
     )
@@ -47,12 +47,12 @@ def _add(lock: Lock, section: Mapping[str, msgspec.Raw], scope: Scope) -> list[i
         try:
             entry = _ENTRY.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            lock.warnings.add(f"the entry {name[:100]!r} was left out: {str(error)[:100]}")
+            lock.warnings.add(f"the entry {name[:100]!r} is left out: {str(error)[:100]}")
             continue
         version = exact_version(entry.version or "")
         if version is None:
-            continue  # From a repository or a directory: no version is fixed.
-        lock.add(name, normalized(name), version, scope)
+            continue  # From a git repository or a directory: no version is pinned.
+        lock.add(name, normalize_name(name), version, scope)
         position = lock.position(name)
         if entry.index is not None and position is not None:
             direct.append(position)

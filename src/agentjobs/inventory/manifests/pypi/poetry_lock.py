@@ -1,10 +1,10 @@
-"""Reads poetry.lock. What the project itself asks for stands in pyproject.toml alone."""
+"""Reads poetry.lock. The direct requirements are only in pyproject.toml."""
 
 import re
 from typing import Any
 
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, is_version, normalized
+from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, is_version, normalize_name
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest, Scope
 
@@ -20,8 +20,8 @@ def read_poetry_lock(content: bytes) -> ParsedManifest:
         if not _is_local(entry):
             _add(lock, entry)
     for entry in entries:
-        wanted = entry.get("dependencies")
-        names = [normalized(name) for name in wanted] if isinstance(wanted, dict) else []
+        requires = entry.get("dependencies")
+        names = [normalize_name(name) for name in requires] if isinstance(requires, dict) else []
         lock.require(_key(entry), (at for name in names for at in lock.named(name)))
     return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
 
@@ -29,8 +29,8 @@ def read_poetry_lock(content: bytes) -> ParsedManifest:
 def _add(lock: Lock, entry: dict[str, Any]) -> None:
     name, version = entry.get("name"), entry.get("version")
     if isinstance(version, str) and not is_version(version):
-        lock.warnings.add(f"{str(name)[:100]} is locked at {version[:100]!r}, which is no version")
-    key = normalized(name) if isinstance(name, str) else name
+        lock.warnings.add(f"{str(name)[:100]} has the invalid version {version[:100]!r}")
+    key = normalize_name(name) if isinstance(name, str) else name
     lock.add(_key(entry), key, version, _scope(entry))
 
 
@@ -39,7 +39,7 @@ def _key(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def _scope(entry: dict[str, Any]) -> Scope:
-    """Groups since Poetry 2, a category before 1.5; in between the file does not tell."""
+    """Groups since Poetry 2, a category before 1.5; versions in between record neither."""
     groups = entry.get("groups")
     if isinstance(groups, list) and groups and "main" not in groups:
         return "dev"

@@ -1,22 +1,22 @@
-"""Reads what a Python project says of itself: pyproject.toml, setup.cfg, Pipfile."""
+"""Reads the manifests of Python projects: pyproject.toml, setup.cfg, Pipfile."""
 
 import configparser
 from collections.abc import Iterator
 from typing import Any
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.pypi.names import (
     ECOSYSTEM,
     exact_version,
     is_name,
-    normalized,
+    normalize_name,
     parse_requirements,
 )
-from agentjobs.inventory.manifests.text import Unreadable, Warnings, decode, parse_toml
+from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode, parse_toml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 _MAX_SETUP_BYTES = 1 << 20
-# The parser takes time by the square of the lines it does not understand.
+# The parser takes time quadratic in the number of invalid lines.
 _MAX_SETUP_LINES = 5_000
 
 
@@ -25,19 +25,21 @@ def read_pyproject(content: bytes) -> ParsedManifest:
     warnings = Warnings()
     project, tool = _table(document, "project"), _table(document, "tool")
     poetry, uv = _table(tool, "poetry"), _table(tool, "uv")
-    local = {normalized(name) for name, source in _table(uv, "sources").items() if _is_near(source)}
+    local = {
+        normalize_name(name) for name, source in _table(uv, "sources").items() if _is_local(source)
+    }
     requirements = [
-        *_of_project(project, warnings),
-        *_of_groups(_table(document, "dependency-groups"), warnings),
+        *_from_project(project, warnings),
+        *_from_groups(_table(document, "dependency-groups"), warnings),
         *parse_requirements(
             uv.get("dev-dependencies"), "dev", "tool.uv.dev-dependencies", warnings
         ),
-        *_of_poetry(poetry, warnings),
+        *_from_poetry(poetry, warnings),
     ]
     return ParsedManifest(
         ECOSYSTEM,
         project=_name(project) or _name(poetry),
-        requirements=within_bounds((r for r in requirements if r.name not in local), warnings),
+        requirements=limit_requirements((r for r in requirements if r.name not in local), warnings),
         members=tuple(_members(_table(uv, "workspace"))),
         warnings=warnings.all(),
     )
@@ -47,41 +49,43 @@ def read_pipfile(content: bytes) -> ParsedManifest:
     document = parse_toml(content)
     warnings = Warnings()
     requirements = [
-        *_of_table(_table(document, "packages"), "runtime", "packages", warnings),
-        *_of_table(_table(document, "dev-packages"), "dev", "dev-packages", warnings),
+        *_from_table(_table(document, "packages"), "runtime", "packages", warnings),
+        *_from_table(_table(document, "dev-packages"), "dev", "dev-packages", warnings),
     ]
-    kept = within_bounds(requirements, warnings)
-    return ParsedManifest(ECOSYSTEM, requirements=kept, warnings=warnings.all())
+    limited = limit_requirements(requirements, warnings)
+    return ParsedManifest(ECOSYSTEM, requirements=limited, warnings=warnings.all())
 
 
 def read_setup_cfg(content: bytes) -> ParsedManifest:
     if len(content) > _MAX_SETUP_BYTES:
-        raise Unreadable(f"larger than {_MAX_SETUP_BYTES >> 20} MiB: no setup.cfg is")
+        raise UnreadableManifest(
+            f"larger than {_MAX_SETUP_BYTES >> 20} MiB: too large for a setup.cfg"
+        )
     if content.count(b"\n") + content.count(b"\r") > _MAX_SETUP_LINES:
-        raise Unreadable(f"more than {_MAX_SETUP_LINES} lines: no setup.cfg has")
+        raise UnreadableManifest(f"more than {_MAX_SETUP_LINES} lines: too long for a setup.cfg")
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise Unreadable(f"not valid: {' '.join(str(error).split())[:200]}") from None
-    wanted = _words(parser.get("options", "install_requires", fallback=""))
-    requirements = parse_requirements(wanted, "runtime", "install_requires", warnings)
+        raise UnreadableManifest(f"not valid: {' '.join(str(error).split())[:200]}") from None
+    install_requires = _split_lines(parser.get("options", "install_requires", fallback=""))
+    requirements = parse_requirements(install_requires, "runtime", "install_requires", warnings)
     if parser.has_section("options.extras_require"):
         for extra, value in parser.items("options.extras_require"):
             where = f"extras_require {extra[:100]}"
-            requirements += parse_requirements(_words(value), "optional", where, warnings)
+            requirements += parse_requirements(_split_lines(value), "optional", where, warnings)
     name = parser.get("metadata", "name", fallback="")
     return ParsedManifest(
         ECOSYSTEM,
-        project=normalized(name) if is_name(name) else "",
-        requirements=within_bounds(requirements, warnings),
+        project=normalize_name(name) if is_name(name) else "",
+        requirements=limit_requirements(requirements, warnings),
         warnings=warnings.all(),
     )
 
 
-def _of_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
+def _from_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
     yield from parse_requirements(
         project.get("dependencies"), "runtime", "project.dependencies", warnings
     )
@@ -90,8 +94,8 @@ def _of_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Require
         yield from parse_requirements(texts, "optional", where, warnings)
 
 
-def _of_groups(groups: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
-    """A group that includes another (PEP 735) adds nothing: the other is read itself."""
+def _from_groups(groups: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
+    """`include-group` entries (PEP 735) are skipped, because every group is read."""
     for group, texts in groups.items():
         own = texts
         if isinstance(texts, list):
@@ -99,54 +103,56 @@ def _of_groups(groups: dict[str, Any], warnings: Warnings) -> Iterator[Requireme
         yield from parse_requirements(own, "dev", f"dependency-groups.{group[:100]}", warnings)
 
 
-def _of_poetry(poetry: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
+def _from_poetry(poetry: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
     where = "tool.poetry.dependencies"
-    yield from _of_table(_table(poetry, "dependencies"), "runtime", where, warnings)
+    yield from _from_table(_table(poetry, "dependencies"), "runtime", where, warnings)
     where = "tool.poetry.dev-dependencies"
-    yield from _of_table(_table(poetry, "dev-dependencies"), "dev", where, warnings)
+    yield from _from_table(_table(poetry, "dev-dependencies"), "dev", where, warnings)
     groups = _table(poetry, "group")
     for group in groups:
         where = f"tool.poetry.group.{group[:100]}.dependencies"
-        wanted = _table(_table(groups, group), "dependencies")
-        yield from _of_table(wanted, "runtime" if group == "main" else "dev", where, warnings)
+        dependencies = _table(_table(groups, group), "dependencies")
+        yield from _from_table(
+            dependencies, "runtime" if group == "main" else "dev", where, warnings
+        )
 
 
-def _of_table(
+def _from_table(
     table: dict[str, Any], scope: Scope, where: str, warnings: Warnings
 ) -> Iterator[Requirement]:
-    """Names with a version or a table each, as Poetry and pipenv write them."""
+    """Names with a version or a table each, as in Poetry and pipenv."""
     for name, value in table.items():
         if not is_name(name):
-            warnings.add(f"{where} has something that is no name: {name[:100]!r}")
+            warnings.add(f"{where} has an invalid name: {name[:100]!r}")
             continue
-        if normalized(name) == "python":
+        if normalize_name(name) == "python":
             continue
-        # Several tables: one for each environment.
-        for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str | dict):
+        # A list has one table for each environment.
+        for entry in value if isinstance(value, list) else [value]:
+            if not isinstance(entry, str | dict):
                 warnings.add(f"{where}.{name} is neither a version nor a table")
-            elif not _is_near(each):
-                yield _requirement(normalized(name), each, scope)
+            elif not _is_local(entry):
+                yield _requirement(normalize_name(name), entry, scope)
 
 
 def _requirement(name: str, value: str | dict[str, Any], scope: Scope) -> Requirement:
     if isinstance(value, str):
         specifier = value
     else:
-        address = value.get("git") or value.get("url")
-        specifier = f"@ {address}" if address else str(value.get("version", ""))
+        url = value.get("git") or value.get("url")
+        specifier = f"@ {url}" if url else str(value.get("version", ""))
         if value.get("optional") is True and scope == "runtime":
             scope = "optional"
     specifier = "" if specifier.strip() == "*" else specifier.strip()
-    # A bare version is one exact version here.
+    # A bare version means exactly that version.
     bare = f"=={specifier}" if specifier[:1].isdigit() else specifier
     return Requirement(name, specifier, exact_version(bare), scope)
 
 
-def _is_near(source: Any) -> bool:
-    """Whether it comes from the repository itself. One of several may, for some environments."""
+def _is_local(source: Any) -> bool:
+    """True if the source is in the repository, in all environments."""
     if isinstance(source, list):
-        return bool(source) and all(_is_near(each) for each in source)
+        return bool(source) and all(_is_local(item) for item in source)
     return isinstance(source, dict) and bool(source.get("path") or source.get("workspace"))
 
 
@@ -159,7 +165,7 @@ def _members(workspace: dict[str, Any]) -> Iterator[str]:
 
 def _name(table: dict[str, Any]) -> str:
     name = table.get("name")
-    return normalized(name) if isinstance(name, str) and is_name(name) else ""
+    return normalize_name(name) if isinstance(name, str) and is_name(name) else ""
 
 
 def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
@@ -167,6 +173,6 @@ def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _words(value: str) -> list[str]:
+def _split_lines(value: str) -> list[str]:
     lines = (line.partition(" #")[0].strip() for line in value.splitlines())
     return [line for line in lines if line and not line.startswith(("#", "file:"))]

@@ -1,27 +1,27 @@
-"""Reads requirements files of pip: what is asked for and, where pip-compile or uv wrote the file,
-who asks for whom. A file that this one includes is a file of its own."""
+"""Reads requirements files of pip and, if pip-compile or uv wrote the file, the parents of each
+package from its comments. Included files are read separately."""
 
 import re
 from collections.abc import Iterator
 
 import msgspec
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.pypi.names import (
     ECOSYSTEM,
     exact_version,
     is_version,
-    normalized,
+    normalize_name,
     parse_requirement,
 )
 from agentjobs.inventory.manifests.text import Warnings, decode
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root
 
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$")
-# What follows the requirement itself: hashes and settings of its build.
+# Options that follow a requirement: hashes and build settings.
 _OPTION = re.compile(r"\s--?[a-z].*$")
-_ADDRESS = re.compile(r"[a-z0-9+.-]+://|git\+", re.IGNORECASE)
+_URL = re.compile(r"[a-z0-9+.-]+://|git\+", re.IGNORECASE)
 _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 _WHEEL = re.compile(r"/([A-Za-z0-9._]+)-([0-9][A-Za-z0-9.+!_]*)-[^/#?]+\.whl(?:[#?]|$)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[\s=]+")
@@ -31,7 +31,7 @@ _MAX_LINE = 4096
 
 
 class _Line(msgspec.Struct):
-    """A requirement as written and the parents that comments name; None: no comment does."""
+    """A requirement as written, and the parents named in comments; None without such comments."""
 
     text: str
     number: int
@@ -41,41 +41,41 @@ class _Line(msgspec.Struct):
 def read_requirements(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     warnings = Warnings(reasons)
-    found: list[tuple[Requirement, list[str] | None]] = []
-    strange: list[_Line] = []
+    entries: list[tuple[Requirement, list[str] | None]] = []
+    invalid: list[_Line] = []
     for line in _lines(text):
         requirement = _requirement(line.text)
         if requirement is not None:
             parents = None if line.parents is None else list(dict.fromkeys(line.parents))
-            found.append((requirement, parents))
+            entries.append((requirement, parents))
             if requirement.version is not None and not is_version(requirement.version):
-                warnings.add(f"line {line.number}: {requirement.version!r} is no version")
-        elif not line.text.startswith(("-", *_LOCAL)) and not _ADDRESS.match(line.text):
-            strange.append(line)
-    if strange:
-        first = f"line {strange[0].number} ({strange[0].text[:60]!r})"
-        more = f" and {len(strange) - 1} more lines" if len(strange) > 1 else ""
-        warnings.add(f"{first}{more}: no requirement that pip would read")
-    requirements = within_bounds((requirement for requirement, _ in found), warnings)
-    if all(parents is None for _, parents in found):
+                warnings.add(f"line {line.number}: {requirement.version!r} is not a valid version")
+        elif not line.text.startswith(("-", *_LOCAL)) and not _URL.match(line.text):
+            invalid.append(line)
+    if invalid:
+        first = f"line {invalid[0].number} ({invalid[0].text[:60]!r})"
+        rest = f" and {len(invalid) - 1} more lines" if len(invalid) > 1 else ""
+        warnings.add(f"{first}{rest}: not a valid requirement")
+    requirements = limit_requirements((requirement for requirement, _ in entries), warnings)
+    if all(parents is None for _, parents in entries):
         return ParsedManifest(ECOSYSTEM, requirements=requirements, warnings=warnings.all())
-    return _compiled(found, requirements, warnings)
+    return _read_compiled(entries, requirements, warnings)
 
 
-def _compiled(
-    found: list[tuple[Requirement, list[str] | None]],
+def _read_compiled(
+    entries: list[tuple[Requirement, list[str] | None]],
     requirements: tuple[Requirement, ...],
     warnings: Warnings,
 ) -> ParsedManifest:
-    """A parent that is not in the file is a project or a file of requirements: what it asks for is
-    direct. So is what no comment speaks of."""
+    """A requirement is direct if no comment names its parents, or if a parent is not in the file
+    and so must be a project or another requirements file."""
     lock = Lock(warnings)
-    for requirement, _ in found:
+    for requirement, _ in entries:
         if requirement.version is not None:
             lock.add(requirement, requirement.name, requirement.version)
     direct: dict[int, None] = {}
     indirect: set[str] = set()
-    for requirement, parents in found:
+    for requirement, parents in entries:
         position = lock.position(requirement)
         if not parents or any(not lock.named(parent) for parent in parents):
             direct.update({} if position is None else {position: None})
@@ -93,8 +93,8 @@ def _compiled(
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Lines with continuations joined and comments taken off; those below a requirement that say
-    `via` tell its parents."""
+    """Lines with continuations joined and without comments; `via` comments after a requirement
+    name its parents."""
     current: _Line | None = None
     is_continued = in_via = False
     for number, raw in enumerate(text.splitlines(), 1):
@@ -105,40 +105,40 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield current
             current, in_via = _Line("", number), False
         if current is not None and len(current.text) < _MAX_LINE:
-            # What is continued beyond this are hashes.
+            # Longer continuations are hashes.
             current.text = f"{current.text} {code[:_MAX_LINE].rstrip(_BACKSLASH)}".strip()
         if current is not None and comment is not None:
-            in_via = _take_via(current, comment[1], in_via)
-        # A comment in the middle of a continued line does not end it, as in pip.
+            in_via = _add_parents(current, comment[1], in_via)
+        # As in pip, a comment between continued lines does not end the continuation.
         if code or comment is None:
             is_continued = code.endswith(_BACKSLASH)
     if current is not None:
         yield current
 
 
-def _take_via(line: _Line, comment: str, in_via: bool) -> bool:
-    """Writes down the parents a comment names; True if the next comment goes on with them."""
-    words = comment.strip()
-    if words == "via" or words.startswith("via "):
-        words, in_via = words[3:], True
+def _add_parents(line: _Line, comment: str, in_via: bool) -> bool:
+    """Add the parents named in a comment; True if the next comment may name more."""
+    text = comment.strip()
+    if text == "via" or text.startswith("via "):
+        text, in_via = text[3:], True
         line.parents = line.parents or []
     elif not in_via or not comment.startswith("  "):
         return False
     assert line.parents is not None
-    for parent in words.split(","):
+    for parent in text.split(","):
         name = parent.strip()
         if name and not name.startswith("-c "):
-            line.parents.append(normalized(name.partition(" (")[0].partition("[")[0]))
+            line.parents.append(normalize_name(name.partition(" (")[0].partition("[")[0]))
     return in_via
 
 
 def _requirement(text: str) -> Requirement | None:
     text = _EDITABLE.sub("", text, count=1) if text.startswith("-") else text
     text = _OPTION.sub("", text).strip()
-    if not _ADDRESS.match(text):
+    if not _URL.match(text):
         return None if text.startswith(_LOCAL) else parse_requirement(text)
     wheel, egg = _WHEEL.search(text), _EGG.search(text)
     if wheel is not None:
-        name, version = normalized(wheel[1]), wheel[2]
+        name, version = normalize_name(wheel[1]), wheel[2]
         return Requirement(name, f"@ {text}", exact_version(f"=={version}"))
-    return Requirement(normalized(egg[1]), f"@ {text}") if egg else None
+    return Requirement(normalize_name(egg[1]), f"@ {text}") if egg else None

@@ -1,31 +1,31 @@
-"""Reads uv.lock: its projects are the entries that come from a directory, the rest are packages."""
+"""Reads uv.lock: entries with a directory as source are projects, the rest are packages."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentjobs.inventory.manifests.bounds import within_bounds
+from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
 from agentjobs.inventory.manifests.pypi.names import (
     ECOSYSTEM,
     exact_version,
     is_version,
-    normalized,
+    normalize_name,
 )
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
-# Where files lie and what they hash to.
+# URLs and hashes of files.
 _BULK = re.compile(rb'^(?:    \{ (?:url|path) = "[^\n]*\},?|sdist = \{[^\n]*\})\r?\n', re.MULTILINE)
 
-# A source in the repository, and its path.
+# Kinds of sources in the repository.
 _LOCAL = ("editable", "virtual", "directory")
 
 
 def read_uv_lock(content: bytes) -> ParsedManifest:
     document, reason = parse_lock_toml(content, _BULK)
     warnings = Warnings((reason,) if reason else ())
-    entries = [each for each in _list(document.get("package")) if isinstance(each, dict)]
+    entries = [entry for entry in _list(document.get("package")) if isinstance(entry, dict)]
     lock = Lock(warnings)
     projects = []
     for entry in entries:
@@ -39,7 +39,9 @@ def read_uv_lock(content: bytes) -> ParsedManifest:
     return ParsedManifest(
         ECOSYSTEM,
         project=next((str(e.get("name", "")) for at, e in projects if not at), ""),
-        requirements=within_bounds((r for _, e in projects for r in _requirements(e)), warnings),
+        requirements=limit_requirements(
+            (r for _, e in projects for r in _requirements(e)), warnings
+        ),
         packages=lock.packages(),
         roots=tuple(Root(at, tuple(dict.fromkeys(_required(lock, e)))) for at, e in projects),
         warnings=warnings.all(),
@@ -49,8 +51,8 @@ def read_uv_lock(content: bytes) -> ParsedManifest:
 def _add(lock: Lock, entry: dict[str, Any]) -> None:
     name, version = entry.get("name"), entry.get("version")
     if isinstance(version, str) and not is_version(version):
-        lock.warnings.add(f"{str(name)[:100]} is locked at {version[:100]!r}, which is no version")
-    lock.add(_key(entry), normalized(name) if isinstance(name, str) else name, version)
+        lock.warnings.add(f"{str(name)[:100]} has the invalid version {version[:100]!r}")
+    lock.add(_key(entry), normalize_name(name) if isinstance(name, str) else name, version)
 
 
 def _key(entry: dict[str, Any]) -> tuple[str, str]:
@@ -58,7 +60,7 @@ def _key(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def _directory(entry: dict[str, Any]) -> str | None:
-    """Where a project of this repository lies; None for a package from elsewhere."""
+    """The directory of a project in the repository; None for a package."""
     source = entry.get("source")
     if isinstance(source, dict):
         for kind in _LOCAL:
@@ -69,39 +71,41 @@ def _directory(entry: dict[str, Any]) -> str | None:
 
 
 def _required(lock: Lock, entry: dict[str, Any]) -> Iterator[int]:
-    """A package that is locked in one version only is asked for by its name alone. Extras stand
-    in the file only where something asks for them, so they count."""
+    """A package with only one locked version is referenced by its name alone. Extras are listed
+    only if they are used, so they are included."""
     tables = [entry.get("optional-dependencies"), entry.get("dev-dependencies")]
     lists = [entry.get("dependencies")]
-    lists += [each for table in tables if isinstance(table, dict) for each in table.values()]
-    for each in lists:
-        for wanted in _list(each):
-            if not isinstance(wanted, dict):
+    lists += [values for table in tables if isinstance(table, dict) for values in table.values()]
+    for requirements in lists:
+        for required in _list(requirements):
+            if not isinstance(required, dict):
                 continue
-            position = lock.position(_key(wanted))
+            position = lock.position(_key(required))
             if position is not None:
                 yield position
-            elif "version" not in wanted and isinstance(wanted.get("name"), str):
-                yield from lock.named(normalized(wanted["name"]))
+            elif "version" not in required and isinstance(required.get("name"), str):
+                yield from lock.named(normalize_name(required["name"]))
 
 
 def _requirements(entry: dict[str, Any]) -> Iterator[Requirement]:
     metadata = entry.get("metadata")
     if not isinstance(metadata, dict):
         return
-    for wanted in _list(metadata.get("requires-dist")):
-        is_extra = isinstance(wanted, dict) and "extra ==" in str(wanted.get("marker"))
-        yield from _requirement(wanted, "optional" if is_extra else "runtime")
+    for required in _list(metadata.get("requires-dist")):
+        is_extra = isinstance(required, dict) and "extra ==" in str(required.get("marker"))
+        yield from _requirement(required, "optional" if is_extra else "runtime")
     groups = metadata.get("requires-dev")
     for group in groups.values() if isinstance(groups, dict) else ():
-        for wanted in _list(group):
-            yield from _requirement(wanted, "dev")
+        for required in _list(group):
+            yield from _requirement(required, "dev")
 
 
-def _requirement(wanted: Any, scope: Scope) -> Iterator[Requirement]:
-    if isinstance(wanted, dict) and isinstance(wanted.get("name"), str):
-        specifier = str(wanted.get("specifier", ""))
-        yield Requirement(normalized(wanted["name"]), specifier, exact_version(specifier), scope)
+def _requirement(required: Any, scope: Scope) -> Iterator[Requirement]:
+    if isinstance(required, dict) and isinstance(required.get("name"), str):
+        specifier = str(required.get("specifier", ""))
+        yield Requirement(
+            normalize_name(required["name"]), specifier, exact_version(specifier), scope
+        )
 
 
 def _list(value: Any) -> list[Any]:
