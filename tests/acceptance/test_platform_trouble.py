@@ -109,7 +109,7 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(street: Street) -
     town.order(faults.web_page(200, on=town.creates, times=None))
     code, message = street.failed(street.start(town))
     assert code == "forge_error"
-    assert "answered with a web page" in message
+    assert "returned a web page" in message
     town.well()
 
     creates = len(town.server.calls_of(town.creates))

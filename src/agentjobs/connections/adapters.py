@@ -61,7 +61,7 @@ class Platforms:
         self, connection: Connection, credential: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
         """For a connection that may not be stored yet. Raises ForgeError for plain HTTP."""
-        await self._git_transport.refuse_open_http(connection.url)
+        await self._git_transport.refuse_plain_http(connection.url)
         new_platform = self._adapters[connection.platform]
         return new_platform(
             connection,

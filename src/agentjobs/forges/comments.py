@@ -1,4 +1,4 @@
-"""Of a conversation, what was not heard yet: bounded, each once, the oldest first. Pure."""
+"""Collects comments newer than a cursor: bounded, each once, the oldest first. Pure."""
 
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
@@ -7,41 +7,42 @@ from operator import attrgetter
 import msgspec
 
 from agentjobs.forges.protocol import Comment
-from agentjobs.forges.text import cut
-from agentjobs.forges.validate import MOST_COMMENT_BYTES, plausible
+from agentjobs.forges.text import truncate
+from agentjobs.forges.validate import MAX_COMMENT_BYTES, validate
 
-# The next look hears those after them.
-MOST_AT_ONCE = 1_000
-_number = attrgetter("id")
+# The next sync reads those after them.
+MAX_COMMENTS = 1_000
+_comment_id = attrgetter("id")
 
 
 class NewerComments:
-    """Of one kind, those with a higher number than `after`, told in any order; None: the newest."""
+    """Comments of one kind with IDs above `after`, in any order; None keeps only the newest."""
 
     def __init__(self, platform: str, after: int | None) -> None:
         self._platform = platform
         self._after = after
-        self._found: dict[int, Comment] = {}
+        self._by_id: dict[int, Comment] = {}
 
-    def add(self, told: Iterable[Comment]) -> None:
-        """Raises ForgeError for what no comment can be."""
-        found = self._found | {one.id: self._bounded(one) for one in self._chosen(told)}
-        self._found = {one.id: one for one in self._chosen(found.values())}
+    def add(self, comments: Iterable[Comment]) -> None:
+        """Raises ForgeError for an invalid comment."""
+        chosen = {comment.id: self._validate(comment) for comment in self._choose(comments)}
+        merged = (self._by_id | chosen).values()
+        self._by_id = {comment.id: comment for comment in self._choose(merged)}
 
-    def knows(self, number: int) -> bool:
-        """Whether it was heard before, or is of a time in which nobody listened."""
-        return self._after is None or number <= self._after
+    def is_known(self, comment_id: int) -> bool:
+        """Whether it is at or below the cursor, or there is no cursor yet."""
+        return self._after is None or comment_id <= self._after
 
     @property
     def oldest_first(self) -> list[Comment]:
-        return list(self._found.values())
+        return list(self._by_id.values())
 
-    def _chosen(self, told: Iterable[Comment]) -> list[Comment]:
+    def _choose(self, comments: Iterable[Comment]) -> list[Comment]:
         if self._after is None:
-            return nlargest(1, told, key=_number)
-        newer = (one for one in told if not self.knows(one.id))
-        return nsmallest(MOST_AT_ONCE, newer, key=_number)
+            return nlargest(1, comments, key=_comment_id)
+        newer = (comment for comment in comments if not self.is_known(comment.id))
+        return nsmallest(MAX_COMMENTS, newer, key=_comment_id)
 
-    def _bounded(self, comment: Comment) -> Comment:
-        text = cut(comment.text, MOST_COMMENT_BYTES)
-        return plausible(self._platform, msgspec.structs.replace(comment, text=text))
+    def _validate(self, comment: Comment) -> Comment:
+        text = truncate(comment.text, MAX_COMMENT_BYTES)
+        return validate(self._platform, msgspec.structs.replace(comment, text=text))

@@ -1,4 +1,4 @@
-"""A connection of an organization to a platform, as adapters and pages see it: no credential."""
+"""An organization's connection to a platform, as adapters and pages see it: no credential."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ ConnectionKind = Literal["app", "token"]
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` is where people reach the platform; `account` who it says we are, once asked."""
+    """`url` is the platform's web address; `account` the login of its credential, once checked."""
 
     id: str
     organization_id: str

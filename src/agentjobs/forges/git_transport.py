@@ -1,5 +1,5 @@
-"""How git gets to a platform: through the guard, by https; by plain http only where the operator
-says so. Knows no platform; what is shown there is given to it."""
+"""How git connects to a platform: through the outbound guard, over HTTPS; over plain HTTP only to
+addresses that the operator allows. Knows no platform."""
 
 import contextlib
 import ipaddress
@@ -14,91 +14,91 @@ from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress, filter
 from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host
 from agentjobs.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
-MOST_BYTES = 10 * 2**30
+MAX_BYTES = 10 * 2**30
 _PORTS = {"https": 443, "http": 80}
 
 
 class GitTransport:
-    """`certificates` is a file with all authorities git shall trust; None: the system's."""
+    """`certificates` is a file with the CAs that git trusts; None means the system's."""
 
     def __init__(
         self,
         allowed: AllowList,
         certificates: Path | None = None,
         *,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         lookup: Lookup = system_lookup,
     ) -> None:
         self._allowed = allowed
         self._certificates = certificates
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._lookup = lookup
 
     @contextlib.asynccontextmanager
-    async def to(self, url: str, authorization: str) -> AsyncIterator[Remote]:
-        """`authorization` is the whole value of the header.
+    async def connect(self, url: str, authorization: str) -> AsyncIterator[Remote]:
+        """`authorization` is the value of the header.
 
-        Raises ForgeError, also in the place of what git made of a way that was closed to it.
+        Raises ForgeError, also instead of git's error when the guard refuses the connection.
         """
         scheme, host, port = _target(url)
         if scheme == "http":
-            pinned = await self._pinned(host, port)
+            pinned = await self._pin_addresses(host, port)
             yield Remote(url, authorization, pinned=pinned)
             return
         async with open_tunnel(
-            host, port, self._allowed, max_bytes=self._most_bytes, lookup=self._lookup
+            host, port, self._allowed, max_bytes=self._max_bytes, lookup=self._lookup
         ) as (tunnel, proxy):
             try:
                 yield Remote(url, authorization, proxy, self._certificates)
             except Exception:
                 if tunnel.refusal is None:
                     raise
-                raise _closed(tunnel.refusal, may_pass=tunnel.is_temporary) from None
+                raise _blocked(tunnel.refusal, is_temporary=tunnel.is_temporary) from None
 
-    async def refuse_open_http(self, url: str) -> None:
-        """Raises ForgeError if it is plain http to any address that the operator does not list."""
+    async def refuse_plain_http(self, url: str) -> None:
+        """Raises ForgeError for plain HTTP to an address that the operator does not allow."""
         scheme, host, port = _target(url)
         if scheme == "http":
-            await self._pinned(host, port)
+            await self._pin_addresses(host, port)
 
-    async def _pinned(self, host: str, port: int) -> str | None:
-        """None: the host is an address itself."""
+    async def _pin_addresses(self, host: str, port: int) -> str | None:
+        """The addresses to which git must connect; None if the host is an IP address."""
         try:
-            found = await new_job_resolver(self._lookup).resolve(host)
+            addresses = await new_job_resolver(self._lookup).resolve(host)
         except (OSError, UnicodeError) as error:
-            reason = f"The name {host} cannot be resolved ({error})."
+            reason = f"The host name {host} cannot be resolved ({error})."
             raise ForgeError(reason, "away") from None
-        if not found:
-            raise ForgeError(f"The name {host} has no address.", "away")
-        for address in found:
-            self._refuse_unlisted(host, address)
-        if found == [host]:
+        if not addresses:
+            raise ForgeError(f"The host name {host} has no address.", "away")
+        for address in addresses:
+            self._refuse_public_address(host, address)
+        if addresses == [host]:
             return None
-        return f"{host}:{port}:{','.join(bracket_ipv6(address) for address in found)}"
+        return f"{host}:{port}:{','.join(bracket_ipv6(address) for address in addresses)}"
 
-    def _refuse_unlisted(self, host: str, address: str) -> None:
+    def _refuse_public_address(self, host: str, address: str) -> None:
         try:
             filter_permitted(host, [address], self._allowed.without_public())
         except BlockedAddress:
             setting = self._allowed.setting
             raise ForgeError(
-                f"http://{bracket_ipv6(host)} would show the credential to everybody on the way: "
-                f"use https, or ask the operator to list {_shown(address)} in {setting}."
+                f"http://{bracket_ipv6(host)} would send the credential unencrypted: use https, or "
+                f"ask the operator to add {_network(address)} to {setting}."
             ) from None
 
 
-def _closed(reason: str, *, may_pass: bool) -> ForgeError:
-    return ForgeError(reason, "away" if may_pass else "refused")
+def _blocked(reason: str, *, is_temporary: bool) -> ForgeError:
+    return ForgeError(reason, "away" if is_temporary else "refused")
 
 
 def _target(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     host = normalize_host(bracket_ipv6(parts.hostname or ""))
     if parts.scheme not in _PORTS or host is None or "@" in parts.netloc:
-        raise ForgeError("The address of the platform is not understood; connect it anew.")
+        raise ForgeError("The address of the platform is invalid; connect it again.")
     return parts.scheme, host, parts.port or _PORTS[parts.scheme]
 
 
-def _shown(address: str) -> str:
-    """As the narrowest range that the setting takes."""
+def _network(address: str) -> str:
+    """The smallest network that the setting accepts."""
     return str(ipaddress.ip_network(address.partition("%")[0]))

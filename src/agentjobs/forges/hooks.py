@@ -1,7 +1,7 @@
-"""What platforms tell us by their webhooks: whether it is really theirs, and what it hints at.
+"""Webhooks that platforms send: verifying their signature and parsing what they name.
 
-Pure, and for bodies a stranger may have written: nothing here raises. A hint names what to look at;
-what is the case there is always asked of the platform.
+Pure functions for untrusted bodies: none of them raises. An event only names what to sync; its
+state is always read from the platform.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import msgspec
 
 HookEventKind = Literal["push", "pull", "comment", "repository"]
 
-_LARGEST_ID = 2**63 - 1
+_MAX_ID = 2**63 - 1
 _DELIVERY_ID = re.compile(r"[\x21-\x7e]{1,200}")
 _DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
     "github": ("x-github-delivery",),
@@ -30,21 +30,21 @@ _GITEA_EVENTS = ("x-gitea-event", "x-forgejo-event", "x-github-event")
 
 
 class HookEvent(msgspec.Struct, frozen=True):
-    """`external_id` is the repository, None: all of the connection; `number` the pull request."""
+    """`external_id` is the repository, None for all of them; `number` is the pull request."""
 
     kind: HookEventKind
     external_id: str | None = None
     number: int | None = None
 
 
-# As it stands in the body: what is of no use is skipped, not read, however large it is.
+# Fields are kept as raw JSON: those that are not needed are never decoded.
 _Field = msgspec.Raw
 _NULL = msgspec.Raw(b"null")
-_MOST_FIELD_BYTES = 4096
+_MAX_FIELD_BYTES = 4096
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Any object of a payload, the few fields of it that matter."""
+    """The fields of any object of a payload that matter."""
 
     id: _Field = _NULL
     number: _Field = _NULL
@@ -71,29 +71,29 @@ class _Payload(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Payload).decode
 
 
-def verified(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether who sent it knows the secret; `headers` by their names in lower case."""
+def is_signed(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether the sender knows the secret; the names of `headers` are in lower case."""
     if not secret:
         return False
     if platform == "gitlab":
-        return _same(headers.get("x-gitlab-token", ""), secret)
+        return _equal(headers.get("x-gitlab-token", ""), secret)
     expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return any(
-        _same(headers[name].removeprefix("sha256="), expected)
+        _equal(headers[name].removeprefix("sha256="), expected)
         for name in _SIGNATURE_HEADERS.get(platform, ())
         if name in headers
     )
 
 
-def is_unsigned(platform: str, secret: str, headers: Mapping[str, str]) -> bool:
-    """Whether no body could make it believed, so that none need be read."""
+def lacks_signature(platform: str, secret: str, headers: Mapping[str, str]) -> bool:
+    """Whether the request is refused whatever its body is, so the body need not be read."""
     if platform == "gitlab":
-        return not verified(platform, secret, headers, b"")
+        return not is_signed(platform, secret, headers, b"")
     return not any(name in headers for name in _SIGNATURE_HEADERS.get(platform, ()))
 
 
 def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> str:
-    """The platform's own name of this delivery, or one made of what it says."""
+    """The platform's ID of this delivery, or a hash of the body."""
     for name in _DELIVERY_HEADERS.get(platform, ()):
         if _DELIVERY_ID.fullmatch(headers.get(name, "")):
             return headers[name]
@@ -101,97 +101,97 @@ def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> st
 
 
 def parse_event(platform: str, headers: Mapping[str, str], body: bytes) -> HookEvent | None:
-    """None: it is nothing that we act on, or cannot be understood."""
+    """None if the event is irrelevant or invalid."""
     try:
-        return _hint_in(platform, headers, _decode(body))
+        return _event_in(platform, headers, _decode(body))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
 
 
-def _hint_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> HookEvent | None:
+def _event_in(platform: str, headers: Mapping[str, str], payload: _Payload) -> HookEvent | None:
     match platform:
         case "github":
-            return _github_hint(headers.get("x-github-event", ""), payload)
+            return _github_event(headers.get("x-github-event", ""), payload)
         case "gitlab":
-            return _gitlab_hint(headers.get("x-gitlab-event", ""), payload)
+            return _gitlab_event(headers.get("x-gitlab-event", ""), payload)
         case "gitea":
             events = (headers[name] for name in _GITEA_EVENTS if name in headers)
-            return _gitea_hint(next(events, ""), payload)
+            return _gitea_event(next(events, ""), payload)
     return None
 
 
-def _github_hint(event: str, payload: _Payload) -> HookEvent | None:
+def _github_event(event: str, payload: _Payload) -> HookEvent | None:
     repository = payload.repository
     if event == "push":
         return _push(repository, payload)
     if event == "repository":
-        return _hint("repository", repository)
+        return _event("repository", repository)
     if event == "installation":
-        # It was suspended, restored or given other permissions: all repositories are concerned.
+        # Suspended, restored or granted other permissions: this affects all repositories.
         return HookEvent("repository")
     if event in _GITHUB_COMMENTS:
         is_on_pull = event != "issue_comment" or _is_pull(payload)
         return _new_comment(repository, payload, is_on_pull=is_on_pull)
-    return _hint("pull", repository, _number_in(payload)) if event == "pull_request" else None
+    return _event("pull", repository, _number_in(payload)) if event == "pull_request" else None
 
 
-def _gitlab_hint(event: str, payload: _Payload) -> HookEvent | None:
+def _gitlab_event(event: str, payload: _Payload) -> HookEvent | None:
     project = _Part(id=payload.project_id) if payload.project is None else payload.project
-    # A system hook puts the name of the event into its body.
+    # A system hook has the event's name in its body.
     match event, _text(payload.event_name) or _text(payload.object_kind):
         case ("Push Hook", _) | ("System Hook", "push"):
             return _push(project, payload)
         case ("Merge Request Hook", _) | ("System Hook", "merge_request"):
             attributes = payload.object_attributes or _Part()
-            return _hint("pull", project, attributes.iid)
+            return _event("pull", project, attributes.iid)
         case "Note Hook", _:
             request = payload.merge_request or _Part()
-            return _hint("comment", project, request.iid)
+            return _event("comment", project, request.iid)
         case (
             "System Hook",
             "project_rename" | "project_destroy" | "project_transfer" | "project_update",
         ):
-            return _hint("repository", project)
+            return _event("repository", project)
     return None
 
 
-def _gitea_hint(event: str, payload: _Payload) -> HookEvent | None:
+def _gitea_event(event: str, payload: _Payload) -> HookEvent | None:
     repository = payload.repository
     if event == "push":
         return _push(repository, payload)
     if event == "repository":
-        return _hint("repository", repository)
+        return _event("repository", repository)
     if event in {"issue_comment", "pull_request_comment"}:
         is_on_pull = event != "issue_comment" or _is_pull(payload)
         return _new_comment(repository, payload, is_on_pull=is_on_pull)
     if event.startswith("pull_request_review"):
-        return _hint("comment", repository, _number_in(payload))
+        return _event("comment", repository, _number_in(payload))
     if event.startswith("pull_request"):
-        return _hint("pull", repository, _number_in(payload))
+        return _event("pull", repository, _number_in(payload))
     return None
 
 
 def _push(repository: _Part | None, payload: _Payload) -> HookEvent | None:
     is_branch = _text(payload.ref).startswith("refs/heads/")
-    return _hint("push", repository) if is_branch else None
+    return _event("push", repository) if is_branch else None
 
 
 def _new_comment(
     repository: _Part | None, payload: _Payload, *, is_on_pull: bool
 ) -> HookEvent | None:
-    """What was said is heard once: a change or a removal tells nothing new."""
+    """Comments are handled once, so edits and deletions are ignored."""
     if not is_on_pull or _text(payload.action) in {"edited", "deleted"}:
         return None
-    return _hint("comment", repository, _number_in(payload))
+    return _event("comment", repository, _number_in(payload))
 
 
-def _hint(kind: HookEventKind, repository: _Part | None, *numbers: _Field) -> HookEvent | None:
-    """`numbers`: one for kinds that need one."""
+def _event(kind: HookEventKind, repository: _Part | None, *numbers: _Field) -> HookEvent | None:
+    """`numbers` has one element for kinds that need a number."""
     external_id = None if repository is None else _positive(repository.id)
-    found = [_positive(number) for number in numbers]
-    if external_id is None or None in found:
+    parsed = [_positive(number) for number in numbers]
+    if external_id is None or None in parsed:
         return None
-    return HookEvent(kind, str(external_id), *found)
+    return HookEvent(kind, str(external_id), *parsed)
 
 
 def _is_pull(payload: _Payload) -> bool:
@@ -201,32 +201,32 @@ def _is_pull(payload: _Payload) -> bool:
 
 def _number_in(payload: _Payload) -> _Field:
     places = (payload.pull_request, payload.issue, payload)
-    numbers = (one.number for one in places if one is not None)
+    numbers = (place.number for place in places if place is not None)
     return next(filter(_is_given, numbers), _NULL)
 
 
-def _is_given(given: _Field) -> bool:
-    return bytes(given) != b"null"
+def _is_given(field: _Field) -> bool:
+    return bytes(field) != b"null"
 
 
-def _positive(given: _Field) -> int | None:
-    value = _value(given)
+def _positive(field: _Field) -> int | None:
+    value = _value(field)
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and 0 < value <= _LARGEST_ID else None
+    return value if is_number and 0 < value <= _MAX_ID else None
 
 
-def _text(given: _Field) -> str:
-    value = _value(given)
+def _text(field: _Field) -> str:
+    value = _value(field)
     return value if isinstance(value, str) else ""
 
 
-def _value(given: _Field) -> Any:
-    """None for what is too large to be what we look for."""
-    raw = bytes(given)
-    return msgspec.json.decode(raw) if len(raw) <= _MOST_FIELD_BYTES else None
+def _value(field: _Field) -> Any:
+    """None if the field is too large to be a value we use."""
+    raw = bytes(field)
+    return msgspec.json.decode(raw) if len(raw) <= _MAX_FIELD_BYTES else None
 
 
-def _same(given: str, expected: str) -> bool:
+def _equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(
         given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass")
     )

@@ -1,7 +1,7 @@
-"""What every platform offers: an address to fetch and push, pull requests, and what became of them.
+"""What every platform offers: a git remote, pull requests and their state.
 
-Knows no job and no table. `local` is a Forge; a host elsewhere, seen through one connection of an
-organization, is a Platform.
+Knows no job and no table. `local` is a Forge; an external host, accessed through a connection of
+an organization, is a Platform.
 """
 
 from collections.abc import AsyncIterator
@@ -12,30 +12,30 @@ import msgspec
 
 from agentjobs.git.remote import Remote
 
-# refused: asked for something that cannot be; denied: a permission is missing; unauthorized: the
-# credential itself is not accepted; gone: it is not there (any more); away: may pass by itself.
+# refused: the request is invalid; denied: a permission is missing; unauthorized: the credential is
+# not accepted; gone: not found or deleted; away: the platform is unavailable for now.
 ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away"]
 PullState = Literal["open", "merged", "closed"]
-# On the pull request as a whole, on a line of its changes, or what a review says beside its lines.
+# On the pull request, on a line of its changes, or the summary of a review.
 CommentKind = Literal["comment", "line", "review"]
 
 
 class ForgeError(Exception):
-    """The platform refused or could not be reached; the message says what it answered."""
+    """The platform refused a request or is unavailable; the message is for a person."""
 
     def __init__(self, message: str, fault: ForgeFault = "refused") -> None:
         super().__init__(message)
         self.fault = fault
 
     @property
-    def may_pass(self) -> bool:
+    def is_temporary(self) -> bool:
         return self.fault == "away"
 
 
 class RepoAddress(msgspec.Struct, frozen=True):
-    """A connected repository, as its platform is told about it.
+    """Identifies a connected repository to its platform.
 
-    `external_id` is what the platform itself calls it, whatever its name becomes.
+    `external_id` is the platform's own ID, which survives a rename.
     """
 
     organization: str
@@ -45,7 +45,7 @@ class RepoAddress(msgspec.Struct, frozen=True):
 
 
 class PullRequestRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A branch that was pushed already, and the words that ask for its review."""
+    """A pull request to open for a branch that has been pushed."""
 
     head_branch: str
     base_branch: str
@@ -54,16 +54,16 @@ class PullRequestRequest(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     body: str
     draft: bool = False
-    # As they stand in a configuration or in CODEOWNERS: `name`, `@name` or `@owner/team`.
+    # As written in a configuration or in CODEOWNERS: `name`, `@name` or `@owner/team`.
     reviewers: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    # The branch has its pull request already, which must still be open: none is opened for it. A
-    # draft makes it one again.
-    goes_on: bool = False
+    # The branch already has a pull request, which must still be open; with `draft` it becomes a
+    # draft again.
+    is_follow_up: bool = False
 
 
 class PullRequest(msgspec.Struct, frozen=True):
-    """`notes` say what of the request could not be had, such as a reviewer nobody knows."""
+    """`notes` say which parts of the request failed, such as an unknown reviewer."""
 
     number: int
     url: str
@@ -72,7 +72,7 @@ class PullRequest(msgspec.Struct, frozen=True):
 
 
 class BranchPull(msgspec.Struct, frozen=True):
-    """A branch's pull request as it is now."""
+    """The current pull request of a branch."""
 
     number: int
     title: str
@@ -80,7 +80,7 @@ class BranchPull(msgspec.Struct, frozen=True):
 
 
 class RemotePull(msgspec.Struct, frozen=True):
-    """What a platform says of a pull request."""
+    """A pull request as the platform returns it."""
 
     number: int
     title: str
@@ -91,8 +91,8 @@ class RemotePull(msgspec.Struct, frozen=True):
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """`id` grows with time among those of its kind; `author` is a login; `place` is what a comment
-    on a line is about, such as `src/a.py, line 12`."""
+    """`id` increases with time within its kind; `author` is a login; `place` is the place of a
+    comment on a line, such as `src/a.py, line 12`."""
 
     id: int
     author: str
@@ -103,8 +103,8 @@ class Comment(msgspec.Struct, frozen=True):
 
 
 class CommentCursor(msgspec.Struct, frozen=True):
-    """The highest number of each kind that was heard; None: nobody ever listened, and only the
-    newest is told, as where to begin."""
+    """The highest ID of each kind that was handled; None means that none was ever read, so that
+    only the newest comment is returned, as a starting point."""
 
     comments: int = 0
     lines: int | None = 0
@@ -121,7 +121,7 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class RemoteRepository(msgspec.Struct, frozen=True):
-    """`default_branch` is empty for a repository without commits."""
+    """A repository as the platform returns it; `default_branch` is empty if it has no commits."""
 
     external_id: str
     full_name: str
@@ -131,10 +131,10 @@ class RemoteRepository(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Who a connection is to its platform.
+    """The account of a connection's credential.
 
-    `is_own` tells an account that only this service uses from a person's. `missing` are the
-    permissions it lacks, in the platform's own words.
+    `is_own`: only this service uses the account. `missing` are the permissions that it lacks, as
+    the platform names them.
     """
 
     login: str
@@ -149,7 +149,7 @@ class Forge(Protocol):
     def open_remote(
         self, repo: RepoAddress, credential: str
     ) -> AbstractAsyncContextManager[Remote]:
-        """Where git reaches the repository, with a right that holds for one operation.
+        """The git remote of the repository, with a credential for one operation.
 
         Raises ForgeError.
         """
@@ -157,34 +157,36 @@ class Forge(Protocol):
     async def open_pull_request(
         self, repo: RepoAddress, credential: str, request: PullRequestRequest
     ) -> PullRequest:
-        """Open it, or adopt the one that exists for the head branch: never a second one.
+        """Open a pull request, or adopt the one of the head branch; never open a second one.
 
         Raises ForgeError.
         """
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
-        """The one whose head the branch is, whatever became of it. Raises ForgeError."""
+        """The branch's pull request, whatever its state. Raises ForgeError."""
 
 
 class Platform(Forge, Protocol):
-    """Every method raises ForgeError. `credential` of a Forge's methods is nothing to it."""
+    """Every method raises ForgeError. The `credential` parameters of Forge are ignored."""
 
     async def check(self) -> Account:
-        """Whether the credential is accepted, and what it lacks."""
+        """Check the credential and its permissions."""
 
     def repositories(self) -> AsyncIterator[RemoteRepository]:
-        """All that the connection can see."""
+        """All repositories that the connection can see."""
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
-        """As it is now, by its identifier where it has one, so that a rename is followed."""
+        """The current state; looked up by ID if there is one, so that renames are followed."""
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull: ...
 
-    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
-        """Those on a pull request that were not heard yet; of each kind the oldest first."""
+    async def comments(
+        self, repo: RepoAddress, number: int, cursor: CommentCursor
+    ) -> list[Comment]:
+        """Comments on a pull request after the cursor; within each kind the oldest first."""
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
-        """On a pull request."""
+        """Comment on a pull request."""
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool: ...
 

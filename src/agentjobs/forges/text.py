@@ -1,46 +1,46 @@
-"""The words of a pull request as a platform takes them: an agent wrote them, and nobody checked.
+"""Texts for platforms: titles, bodies and comments that an agent wrote, bounded and printable.
 
-Pure; knows no platform, only how much one takes.
+Pure functions; knows no platform.
 """
 
 from agentjobs.forges.protocol import PullRequestRequest
 from agentjobs.safe_text import replace_unstorable, single_line, truncate_bytes
 
-# In all that the service writes on a platform, so that it knows its own words again.
+# Part of every comment that the service writes, so that it recognizes its own.
 OWN_MARK = "<!-- agentjobs -->"
 MAX_TITLE_CHARACTERS = 255
-_MOST_PATH_CHARACTERS = 300
-_MOST_LINE = 10**9
-_CUT_SHORT = "\n\n… (cut short here)"
+_MAX_PATH_CHARACTERS = 300
+_MAX_LINE = 10**9
+_TRUNCATED = "\n\n… (truncated)"
 
 
-def title_of(request: PullRequestRequest, prefix: str = "") -> str:
-    """One line, never empty; `prefix` such as "Draft: " counts for its length."""
-    line = shown(request.title, MAX_TITLE_CHARACTERS) or request.head_branch
+def pull_title(request: PullRequestRequest, prefix: str = "") -> str:
+    """One line, never empty, with a prefix such as "Draft: " that counts towards its length."""
+    line = one_line(request.title, MAX_TITLE_CHARACTERS) or request.head_branch
     return f"{prefix}{line}"[:MAX_TITLE_CHARACTERS].rstrip()
 
 
-def body_of(request: PullRequestRequest, most: int) -> str:
-    return cut(request.body, most)
+def pull_body(request: PullRequestRequest, max_bytes: int) -> str:
+    return truncate(request.body, max_bytes)
 
 
-def cut(text: str, most: int) -> str:
-    """At most so many characters, and as many bytes where it is longer: platforms count either."""
-    return truncate_bytes(replace_unstorable(text), most, _CUT_SHORT)
+def truncate(text: str, max_bytes: int) -> str:
+    """Bytes are never fewer than characters, so this holds for platforms that count either."""
+    return truncate_bytes(replace_unstorable(text), max_bytes, _TRUNCATED)
 
 
-def shown(text: str, most: int = 300) -> str:
-    """Somebody else's words as a part of a message: one printable line."""
-    return single_line(replace_unstorable(text))[:most].rstrip()
+def one_line(text: str, max_characters: int = 300) -> str:
+    """Untrusted text as part of a message: one printable line."""
+    return single_line(replace_unstorable(text))[:max_characters].rstrip()
 
 
-def place_of(path: str, line: int | None, old_line: int | None = None) -> str:
-    """Of a comment on a line: `old_line` is one that the change took away. Empty without a path."""
-    shown_path = shown(path, _MOST_PATH_CHARACTERS)
-    if not shown_path:
+def line_place(path: str, line: int | None, old_line: int | None = None) -> str:
+    """Where a comment on a line is; `old_line` is a deleted line. Empty without a path."""
+    file = one_line(path, _MAX_PATH_CHARACTERS)
+    if not file:
         return ""
-    if line is not None and 0 < line < _MOST_LINE:
-        return f"{shown_path}, line {line}"
-    if old_line is not None and 0 < old_line < _MOST_LINE:
-        return f"{shown_path}, line {old_line} before the change"
-    return shown_path
+    if line is not None and 0 < line < _MAX_LINE:
+        return f"{file}, line {line}"
+    if old_line is not None and 0 < old_line < _MAX_LINE:
+        return f"{file}, line {old_line} before the change"
+    return file

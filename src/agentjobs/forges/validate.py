@@ -1,6 +1,6 @@
-"""What a platform said, before anything here believes it: numbers, names, addresses, commits.
+"""Validates values that a platform returned: numbers, names, URLs, commits.
 
-Pure. Words of people are mended; what the platform itself makes up is right or refused.
+Pure functions. Texts that people wrote are cleaned; anything else is valid or refused.
 """
 
 import re
@@ -11,69 +11,70 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.text import cut
+from agentjobs.forges.text import truncate
 from agentjobs.safe_text import replace_unstorable
 
-MOST_COMMENT_BYTES = 16 * 1024
-MOST_ISSUE_BYTES = 256 * 1024
-MOST_ADDRESS_CHARACTERS = 2_000
-_MOST_NAME_CHARACTERS = 1_000
-_MOST_TITLE_CHARACTERS = 1_000
-_MOST_NUMBER = 2**63
+MAX_COMMENT_BYTES = 16 * 1024
+MAX_ISSUE_BYTES = 256 * 1024
+MAX_URL_CHARACTERS = 2_000
+_MAX_NAME_CHARACTERS = 1_000
+_MAX_TITLE_CHARACTERS = 1_000
+_MAX_NUMBER = 2**63
 _COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 _CONTROLS = re.compile(r"[\x00-\x20\x7f]")
 
-Told = TypeVar("Told", bound=msgspec.Struct)
+Value = TypeVar("Value", bound=msgspec.Struct)
 
 
-def plausible(platform: str, told: Told) -> Told:
-    """A value of the protocol, as every store takes it. Raises ForgeError."""
-    mended: dict[str, str] = {}
-    for name in told.__struct_fields__:
-        value = getattr(told, name)
-        is_right = _CHECKS.get(name)
-        if is_right is not None and not is_right(value):
-            words = f"{platform} answered with something that makes no sense (its {_SAID[name]})"
-            raise ForgeError(f"{words}; check the address.")
-        if name in _MENDED:
-            mended[name] = _MENDED[name](value)
-    return msgspec.structs.replace(told, **mended)
+def validate(platform: str, value: Value) -> Value:
+    """A value of the protocol that can be stored. Raises ForgeError."""
+    cleaned: dict[str, str] = {}
+    for name in value.__struct_fields__:
+        content = getattr(value, name)
+        is_valid = _CHECKS.get(name)
+        if is_valid is not None and not is_valid(content):
+            raise ForgeError(
+                f"{platform} returned an invalid {_TITLES[name]}; check the connection's address."
+            )
+        if name in _CLEANERS:
+            cleaned[name] = _CLEANERS[name](content)
+    return msgspec.structs.replace(value, **cleaned)
 
 
-def count_in(text: str) -> int | None:
-    """A number in a header; None where there is none that could be meant."""
+def parse_count(text: str) -> int | None:
+    """A count from a header; None if it is not a plausible number."""
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def _is_number(value: int) -> bool:
-    return 0 < value < _MOST_NUMBER
+    return 0 < value < _MAX_NUMBER
 
 
 def _is_identifier(value: str) -> bool:
-    number = count_in(value) if len(value) < 19 else None
+    number = parse_count(value) if len(value) < 19 else None
     return number is not None and number > 0
 
 
 def _is_commit(value: str) -> bool:
-    """Empty where the platform knows none."""
+    """May be empty."""
     return _COMMIT.fullmatch(value) is not None
 
 
 def _is_name(value: str) -> bool:
-    return _is_known_name(value) and value != ""
+    return _is_name_or_empty(value) and value != ""
 
 
-def _is_known_name(value: str) -> bool:
-    """Empty where there is none: of a branch before the first commit, of somebody who is gone."""
-    return len(value) <= _MOST_NAME_CHARACTERS and _CONTROLS.search(value) is None
+def _is_name_or_empty(value: str) -> bool:
+    """May be empty: the branch of a repository without commits, or a deleted author."""
+    return len(value) <= _MAX_NAME_CHARACTERS and _CONTROLS.search(value) is None
 
 
-def _is_address(value: str) -> bool:
-    if len(value) > MOST_ADDRESS_CHARACTERS or not value.isprintable() or " " in value:
+def _is_url(value: str) -> bool:
+    if len(value) > MAX_URL_CHARACTERS or not value.isprintable() or " " in value:
         return False
     try:
         parts = urlsplit(value)
-        # GitHub Enterprise may call itself otherwise than we do, so any host will do.
+        # GitHub Enterprise may use another host name for itself, so any host is accepted.
         return parts.scheme in {"https", "http"} and bool(parts.hostname) and not parts.username
     except ValueError:
         return False
@@ -85,23 +86,23 @@ _CHECKS: Mapping[str, Callable[..., bool]] = {
     "external_id": _is_identifier,
     "full_name": _is_name,
     "login": _is_name,
-    "author": _is_known_name,
-    "default_branch": _is_known_name,
+    "author": _is_name_or_empty,
+    "default_branch": _is_name_or_empty,
     "head_commit": _is_commit,
-    "url": _is_address,
+    "url": _is_url,
 }
-_SAID: Mapping[str, str] = {
+_TITLES: Mapping[str, str] = {
     "number": "number",
     "id": "number",
     "external_id": "number",
-    "full_name": "name",
+    "full_name": "repository name",
     "login": "login",
     "author": "author",
     "default_branch": "default branch",
     "head_commit": "commit",
-    "url": "address",
+    "url": "URL",
 }
-_MENDED: Mapping[str, Callable[[str], str]] = {
-    "title": lambda title: replace_unstorable(title[:_MOST_TITLE_CHARACTERS]),
-    "text": lambda text: cut(text, MOST_ISSUE_BYTES),
+_CLEANERS: Mapping[str, Callable[[str], str]] = {
+    "title": lambda title: replace_unstorable(title[:_MAX_TITLE_CHARACTERS]),
+    "text": lambda text: truncate(text, MAX_ISSUE_BYTES),
 }

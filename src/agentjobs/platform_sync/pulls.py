@@ -12,7 +12,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, shown
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
@@ -141,7 +141,7 @@ class PullSync:
             is_deleted = run.is_repo_present and row.missing_looks + 1 >= MAX_MISSING
             return msgspec.structs.replace(stored, state="closed") if is_deleted else stored
         run.present.append(row.number)
-        return msgspec.structs.replace(remote, title=shown(remote.title, MAX_TITLE_CHARACTERS))
+        return msgspec.structs.replace(remote, title=one_line(remote.title, MAX_TITLE_CHARACTERS))
 
     async def _update(
         self, tx: Transaction, repo: PlatformRepo, row: PullRow, remote: RemotePull

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agentjobs.clock import now_ms
-from agentjobs.forges.adoption import Existing, is_wanted
+from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.protocol import (
     BranchPull,
     ForgeError,
@@ -87,7 +87,7 @@ async def _open(
     existing = await tx.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=request.head_branch)
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
-    is_wanted(None, request)
+    is_adoptable(None, request)
     number: int = row["next_pull_number"]
     await _insert(tx, repo, request, number)
     return number, request.draft
@@ -98,8 +98,8 @@ async def _adopt(
 ) -> tuple[int, bool]:
     number: int = existing["number"]
     # One that was merged stays the branch's own here, whatever was pushed to it since.
-    is_wanted(Existing(number, existing["state"], existing["head_commit"]), request)
-    becomes_draft = request.goes_on and request.draft
+    is_adoptable(ExistingPull(number, existing["state"], existing["head_commit"]), request)
+    becomes_draft = request.is_follow_up and request.draft
     await tx.execute(
         "UPDATE pulls SET head_commit = :head_commit, draft = (draft OR :becomes_draft)"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",

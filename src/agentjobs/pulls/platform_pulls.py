@@ -15,7 +15,7 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RemotePull,
 )
-from agentjobs.forges.text import title_of
+from agentjobs.forges.text import pull_title
 from agentjobs.store.database import Database, Row, Transaction
 
 MAX_WITH_EVENTS = 50
@@ -98,7 +98,7 @@ async def record_pull(
         " draft = excluded.draft, url = excluded.url",
         repo_id=repo_id,
         number=pull.number,
-        title=title_of(request),
+        title=pull_title(request),
         head_branch=request.head_branch,
         base_branch=request.base_branch,
         head_commit=request.head_commit,

@@ -81,7 +81,7 @@ class Tickets:
             try:
                 ticket = await self._ask(tracker, wanted, retry_budget)
             except (ForgeError, Problem) as error:
-                if isinstance(error, ForgeError) and error.may_pass:
+                if isinstance(error, ForgeError) and error.is_temporary:
                     away = away or ForgeError(f"{tracker.name}: {error}", "away")
                 reasons.append(f"{tracker.name}: {error}")
                 continue

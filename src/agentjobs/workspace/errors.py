@@ -6,12 +6,12 @@ from typing import Literal
 class RepoUnavailable(Exception):
     """The repository cannot be reached, read or checked out; the message says why.
 
-    `may_pass`: the host did not respond, so a retry may succeed.
+    `is_temporary`: the host did not respond, so a retry may succeed.
     """
 
-    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+    def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
-        self.may_pass = may_pass
+        self.is_temporary = is_temporary
 
 
 class BaseBranchMissing(Exception):

@@ -69,7 +69,9 @@ class Mirrors:
             return await self._fetch_commit(repo_id, remote, branch, known_head)
         except GitError as error:
             message = f"the repository cannot be fetched: {error.reason}"
-            raise RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr)) from None
+            raise RepoUnavailable(
+                message, is_temporary=is_temporary_failure(error.stderr)
+            ) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error

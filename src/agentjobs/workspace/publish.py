@@ -122,7 +122,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
         )
     except GitError as error:
         message = f"the repository cannot be reached: {error.reason}"
-        raise RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr)) from None
+        raise RepoUnavailable(message, is_temporary=is_temporary_failure(error.stderr)) from None
     # The argument also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
@@ -149,7 +149,7 @@ def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
     if is_access_denied(error.stderr):
         return PushRejected(f"the push was not allowed: {error.reason}")
     message = f"the branch cannot be pushed: {error.reason}"
-    return RepoUnavailable(message, may_pass=is_temporary_failure(error.stderr))
+    return RepoUnavailable(message, is_temporary=is_temporary_failure(error.stderr))
 
 
 def _refusal_message(report: str, stderr: str) -> str:

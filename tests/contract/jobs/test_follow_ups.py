@@ -43,7 +43,7 @@ async def opened(world: World, job: ClaimedJob, commit: str, **fields: Any) -> P
         base_commit=BASE,
         title="Fix the price",
         body="",
-        goes_on=job.follows is not None,
+        is_follow_up=job.follows is not None,
         **fields,
     )
     return await forge_of(world).open_pull_request(address_of(job), job.credential, request)
@@ -313,7 +313,7 @@ async def test_a_follow_up_never_opens_a_pull_request(world: World) -> None:
     job = await world.claim()
     elsewhere = msgspec.structs.replace(job, branch="agentjobs/other")
     await world.db.transact(move_branch, job.id, elsewhere.branch)
-    with pytest.raises(ForgeError, match="no pull request any more"):
+    with pytest.raises(ForgeError, match="no longer has a pull request"):
         await opened(world, elsewhere, NEXT)
 
 

@@ -224,7 +224,7 @@ async def test_a_tracker_that_is_away_is_another_fault_than_a_missing_ticket(
     platform.error = ForgeError("it is out of order", "away")
     with pytest.raises(ForgeError, match="issues: it is out of order") as error:
         await tickets.find(wanted(acme, "12"), retry_budget())
-    assert error.value.may_pass
+    assert error.value.is_temporary
 
 
 async def _give_all_to(tx: Transaction, organization_id: str) -> None:

@@ -99,10 +99,10 @@ async def test_a_branch_may_have_any_name_that_git_takes(bench: Bench) -> None:
 
 
 async def test_work_that_goes_on_needs_the_pull_request_it_has(bench: Bench) -> None:
-    with pytest.raises(ForgeError, match="no pull request any more"):
-        await bench.open(goes_on=True)
+    with pytest.raises(ForgeError, match="no longer has a pull request"):
+        await bench.open(is_follow_up=True)
     first = await bench.open()
-    assert await bench.open(goes_on=True) == first
+    assert await bench.open(is_follow_up=True) == first
 
 
 async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> None:

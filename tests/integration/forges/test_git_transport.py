@@ -61,7 +61,7 @@ async def run(remote: Remote, *arguments: str, cwd: Path | None = None) -> str:
 
 
 async def heads(way: GitTransport, url: str) -> str:
-    async with way.to(url, SHOWN) as remote:
+    async with way.connect(url, SHOWN) as remote:
         return await run(remote, "ls-remote", remote.url, "refs/heads/main")
 
 
@@ -71,7 +71,7 @@ async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
     url = secure.url("shop.git", "git.test")
     assert "refs/heads/main" in await heads(way, url)
-    async with way.to(url, SHOWN) as remote:
+    async with way.connect(url, SHOWN) as remote:
         git_dir = tmp_path / "source" / ".git"
         await run(remote, "push", "-q", remote.url, "main:refs/heads/new", cwd=git_dir)
         # One reach may serve several commands.
@@ -89,7 +89,7 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     for host in ("git.test", "127.0.0.1"):
         with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
             await heads(way, secure.url("shop.git", host))
-        assert (refused.value.fault, refused.value.may_pass) == ("refused", False)
+        assert (refused.value.fault, refused.value.is_temporary) == ("refused", False)
     assert secure.origin.requests == []
 
 
@@ -99,7 +99,7 @@ async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
     with pytest.raises(ForgeError, match="could not be reached") as away:
         await heads(way, f"https://git.test:{unused_tcp_port}/shop.git")
-    assert away.value.may_pass
+    assert away.value.is_temporary
     with pytest.raises(GitError, match="not found"):
         await heads(way, secure.url("none.git", "git.test"))
     with pytest.raises(GitError, match="certificate"):
@@ -107,7 +107,7 @@ async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
 
 
 async def test_more_than_may_be_fetched_is_refused_in_words(secure: SecureOrigin) -> None:
-    way = GitTransport(HERE, secure.authorities, most_bytes=100, lookup=to_here)
+    way = GitTransport(HERE, secure.authorities, max_bytes=100, lookup=to_here)
     with pytest.raises(ForgeError, match="larger than"):
         await heads(way, secure.url("shop.git", "git.test"))
 
@@ -143,12 +143,12 @@ async def test_plain_http_to_any_other_address_shows_nobody_the_token(
 ) -> None:
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
     way = GitTransport(allowed, lookup=lambda _: addresses)
-    for asked in (heads(way, url), way.refuse_open_http(url)):
+    for asked in (heads(way, url), way.refuse_plain_http(url)):
         with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
             await asked
         assert refused.value.fault == "refused"
     assert plain.requests == []
-    await way.refuse_open_http(url.replace("http://", "https://"))
+    await way.refuse_plain_http(url.replace("http://", "https://"))
 
 
 async def test_the_token_is_in_no_argument_of_any_process(secure: SecureOrigin) -> None:

@@ -111,7 +111,7 @@ async def test_teams_of_the_owner_are_asked_and_others_are_told(
     opened = await bench.open(reviewers=("@wanda", *reviewers))
     row = bench.row.pulls[opened.number]
     assert (row.reviewers, row.team_reviewers) == (["wanda"], ["core"])
-    assert [note.partition(" was not")[0] for note in opened.notes] == [
+    assert [note.partition(" could not")[0] for note in opened.notes] == [
         "The team @else/core",
         "@acme/none",
         "@stranger",
@@ -166,7 +166,7 @@ async def test_what_was_merged_is_known_by_what_was_merged(
     # The branch went on, and Gitea tells its head as that of the pull request.
     server.git.set_branch(bench.row, ONE, bench.commits[TWO])
     assert (await bench.platform.pull(bench.repo, opened.number)).head_commit == bench.commits[ONE]
-    error = await bench.refused(bench.open(goes_on=True, head_commit=bench.commits[TWO]))
+    error = await bench.refused(bench.open(is_follow_up=True, head_commit=bench.commits[TWO]))
     assert "was merged before" in str(error)
     assert (await bench.open(head_commit=bench.commits[TWO])).number > opened.number
 

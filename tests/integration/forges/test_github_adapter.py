@@ -104,9 +104,7 @@ async def test_an_app_and_a_token_say_who_they_are_and_what_they_lack(house: Hou
     # A fine-grained one cannot be asked.
     house.server.scopes = None
     assert (await house.github("token").check()).missing == ()
-    with pytest.raises(
-        ForgeError, match=r"Bad credentials\); give the connection a new one"
-    ) as got:
+    with pytest.raises(ForgeError, match=r"Bad credentials\); replace it") as got:
         await house.github("token", "ghp_revoked").check()
     assert got.value.fault == "unauthorized"
 
@@ -184,12 +182,12 @@ async def test_a_pull_request_has_its_labels_and_all_reviewers_there_are(house: 
     noted = [any(name in note for note in pull.notes) for name in ("x" * 60, "nobody", "gone")]
     assert noted == [True, True, True]
     assert len(pull.notes) == 3
-    again = await opened(house.github(), house, goes_on=True, draft=True)
+    again = await opened(house.github(), house, is_follow_up=True, draft=True)
     assert (again.number, again.notes) == (pull.number, ())
     made.is_draft = False
-    again = await opened(house.github(), house, goes_on=True, draft=True)
+    again = await opened(house.github(), house, is_follow_up=True, draft=True)
     assert (again.number, again.draft) == (pull.number, False)
-    assert "draft again" in again.notes[0]
+    assert "back to a draft" in again.notes[0]
 
 
 async def test_whatever_is_lost_on_the_way_one_is_opened(house: House) -> None:
@@ -231,7 +229,7 @@ async def test_a_repository_without_drafts_gets_one_that_is_ready_and_a_note(hou
     house.server.next(Fault(status=422, message=words, on=NEW_PULL))
     pull = await opened(house.github(), house, draft=True)
     assert not pull.draft
-    assert "no drafts" in pull.notes[0]
+    assert "does not support drafts" in pull.notes[0]
 
 
 async def test_permission_faults_are_final_and_name_the_permission(house: House) -> None:
@@ -272,7 +270,7 @@ async def test_a_rename_is_followed_and_another_of_its_name_is_not_it(house: Hou
     assert house.row.pulls[pull.number].labels == ["bot", "more"]
     await house.github().comment(house.repo, pull.number, "Hello")
     house.server.add_repository("acme/shop", {"a": "b"})
-    with pytest.raises(ForgeError, match="another repository") as caught:
+    with pytest.raises(ForgeError, match="no longer the repository") as caught:
         await house.github("token").repository(house.repo)
     assert caught.value.fault == "gone"
 
@@ -304,9 +302,9 @@ async def test_pull_requests_are_told_as_they_are(house: House) -> None:
     assert (await github.pull(house.repo, pull.number)).state == "merged"
     assert (await opened(github, house)).number == pull.number
     with pytest.raises(ForgeError, match="merged before"):
-        await opened(github, house, head_commit="c" * 40, goes_on=True)
+        await opened(github, house, head_commit="c" * 40, is_follow_up=True)
     row.is_merged, row.state = False, "closed"
-    with pytest.raises(ForgeError, match="closed unmerged"):
+    with pytest.raises(ForgeError, match="closed without merging"):
         await opened(github, house)
     with pytest.raises(ForgeError) as caught:
         await github.pull(house.repo, 99)

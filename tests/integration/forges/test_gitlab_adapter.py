@@ -90,29 +90,29 @@ async def test_what_gitlab_refuses_beside_it_does_not_keep_it_from_being_opened(
 ) -> None:
     server.next(faults.Fault(status=422, message="too many", on=CREATES["gitlab"]))
     pull = await bench.open(labels=("security",))
-    assert pull.notes == ("GitLab did not take the label 'security'.",)
+    assert pull.notes == ("GitLab did not accept the label 'security'.",)
     # A version without the feature takes the first one of several.
     server.most_reviewers = 1
     bench.row.roles = {"ada": "write", "bob": "write"}
     for login in bench.row.roles:
         server.state.add_user(login)
     second = await bench.open(BRANCHES[1], reviewers=("ada", "bob"))
-    assert second.notes == ("GitLab did not take 'bob' as a reviewer.",)
+    assert second.notes == ("GitLab did not accept 'bob' as a reviewer.",)
 
 
 async def test_going_on_makes_it_a_draft_again_or_says_why_not(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     first = await bench.open()
-    again = await bench.open(goes_on=True, draft=True)
+    again = await bench.open(is_follow_up=True, draft=True)
     assert (again.number, again.draft, again.notes) == (first.number, True, ())
     now = await bench.platform.pull(bench.repo, first.number)
     assert (now.title, now.state, now.draft) == ("A change", "open", True)
     bench.row.pulls[first.number].is_draft = False
     server.next(faults.forbidden("403 Forbidden", on="PUT "))
-    told = await bench.open(goes_on=True, draft=True)
+    told = await bench.open(is_follow_up=True, draft=True)
     assert not told.draft
-    assert "draft again" in told.notes[0]
+    assert "back to a draft" in told.notes[0]
 
 
 async def test_a_conversation_is_read_from_its_end(

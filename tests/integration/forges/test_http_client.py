@@ -12,8 +12,13 @@ import trustme
 from aiohttp import web
 
 from agentjobs.forges.http import client as api_module
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
-from agentjobs.forges.http.pagination import ALL_REPOSITORIES, Bounds
+from agentjobs.forges.http.client import (
+    ALL_REPOSITORIES,
+    ApiError,
+    ListBounds,
+    PlatformApi,
+    RetryBudget,
+)
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
@@ -91,7 +96,7 @@ def at(url: str, session: aiohttp.ClientSession, retry_budget: RetryBudget) -> P
 
 async def test_a_request_is_written_as_it_was_meant(script: Script, api: PlatformApi) -> None:
     script.answers = [told(value=[1, 2])]
-    name = api_module.path_of("projects", "a/b ü", 7)
+    name = api_module.build_path("projects", "a/b ü", 7)
     assert await api.get(name, head="o:x/y&z", draft=True, page=2, left_out=None) == [1, 2]
     assert script.asked[0].rel_url.raw_path == "/api/v4/projects/a%2Fb%20%C3%BC/7"
     assert dict(script.asked[0].query) == {"head": "o:x/y&z", "draft": "true", "page": "2"}
@@ -107,7 +112,7 @@ async def test_a_request_is_written_as_it_was_meant(script: Script, api: Platfor
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_what_is_no_name_gets_into_no_path(name: str) -> None:
     with pytest.raises(ForgeError):
-        api_module.path_of("repos", "acme", name)
+        api_module.build_path("repos", "acme", name)
 
 
 async def test_trouble_that_passes_is_sat_out_with_growing_waits(
@@ -120,8 +125,8 @@ async def test_trouble_that_passes_is_sat_out_with_growing_waits(
     assert len(script.asked) == 6
     for waited, least, most in zip(clock.slept, (1, 2, 4, 40), (1.25, 2.5, 5, 42), strict=True):
         assert least <= waited <= most
-    assert "was cut (ServerDisconnectedError); trying again in 1 s" in clock.said[0]
-    assert clock.said[1] == "GitLab is out of order (500); trying again in 2 s"
+    assert "was interrupted (ServerDisconnectedError); trying again in 1 s" in clock.said[0]
+    assert clock.said[1] == "GitLab has a server error (500); trying again in 2 s"
 
 
 def _moment(seconds: float) -> Callable[[HandClock], str]:
@@ -192,14 +197,14 @@ async def test_a_post_is_not_repeated_where_it_may_have_been_done(
 
 
 REFUSALS: list[tuple[int, Any, str, str]] = [
-    (401, {"message": "Bad credentials"}, "unauthorized", "(Bad credentials); give the"),
+    (401, {"message": "Bad credentials"}, "unauthorized", "(Bad credentials); replace it"),
     (403, {"message": "Not by you."}, "denied", "(Not by you); the connection needs the perm"),
     (404, {"error": "404 Not found"}, "gone", "(404 Not found)"),
     (410, {"message": "Deleted"}, "gone", "(Deleted)"),
     (409, {"message": ["Another open one exists"]}, "refused", "(Another open one exists)"),
     (400, {"message": {"base": ["is taken"]}}, "refused", "(base is taken)"),
     (422, {"message": "Bad", "errors": [{"message": "too long"}]}, "refused", "(Bad; too long)"),
-    (418, ["x"], "refused", "refuses it (418)"),
+    (418, ["x"], "refused", "refused the request (418)"),
     (404, {"message": "a\nb\x1b[31m" + "x" * 5_000}, "gone", "(a b[31mxxx"),
 ]
 
@@ -233,12 +238,14 @@ async def test_what_is_no_api_is_told_as_an_address_to_check(
     ]
     for page in pages:
         script.answers = [page]
-        with pytest.raises(ApiError, match="web page, not with its API; check the address") as got:
+        with pytest.raises(
+            ApiError, match="web page instead of an API response; check the address"
+        ) as got:
             await api.get("/x")
         assert got.value.fault == "refused"
     assert len(script.asked) == len(pages)
-    with pytest.raises(ForgeError, match="not known here"):
-        api.shaped({"id": "x"}, dict[str, int])
+    with pytest.raises(ForgeError, match="unexpected response"):
+        api.decode_as({"id": "x"}, dict[str, int])
 
 
 async def test_reading_follows_a_move_and_writing_does_not(
@@ -263,18 +270,18 @@ async def test_nothing_is_shown_to_another_host(script: Script, api: PlatformApi
     for address in (*elsewhere, "//x", "http://[x"):
         script.asked.clear()
         script.answers = [told(301, Location=address)]
-        with pytest.raises(ApiError, match="sends us away") as caught:
+        with pytest.raises(ApiError, match="redirects to another host") as caught:
             await api.get("/x")
         assert caught.value.fault == "refused"
         script.answers = [told(value=[1], Link=f'<{address}>; rel="next"')]
-        with pytest.raises(ApiError, match="sends us away"):
+        with pytest.raises(ApiError, match="redirects to another host"):
             _ = [page async for page in api.pages(list[int], "/x")]
         assert len(script.asked) == 2
 
 
 async def test_a_circle_of_redirects_ends(script: Script, api: PlatformApi) -> None:
     script.answers = [told(302, Location=script.url)]
-    with pytest.raises(ApiError, match="in a circle") as caught:
+    with pytest.raises(ApiError, match="endlessly") as caught:
         await api.get("/x")
     assert caught.value.fault == "refused"
     assert len(script.asked) == 4
@@ -293,7 +300,7 @@ async def test_pages_are_read_to_their_end_and_a_list_without_one_is_refused(
     script.answers = [page]
     assert [one async for one in api.pages(list[int], "/x", per_page=1)] == [[1], [2], [3]]
     script.answers = [told(value=[1], Link=f'<{script.url}/x>; rel="next"')]
-    with pytest.raises(ApiError, match="without an end"):
+    with pytest.raises(ApiError, match="endless list"):
         _ = [one async for one in api.pages(list[int], "/x")]
 
 
@@ -305,16 +312,16 @@ async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
         link = f'<{script.url}/x?page={number + 1}>; rel="next"'
         return told(value=["x" * 1_000], Link=link)
 
-    async def read(**bounds: Bounds) -> int:
+    async def read(**bounds: ListBounds) -> int:
         script.asked.clear()
-        with pytest.raises(ApiError, match="without an end") as caught:
+        with pytest.raises(ApiError, match="endless list") as caught:
             _ = [page async for page in api.pages(list[str], "/x", **bounds)]
         assert caught.value.fault == "refused"
         return len(script.asked)
 
     script.answers = [endless]
     assert await read() == 51
-    assert await read(bounds=Bounds(size_bytes=10_000)) == 10
+    assert await read(bounds=ListBounds(size_bytes=10_000)) == 10
     assert await read(bounds=ALL_REPOSITORIES._replace(pages=60)) == 61
     script.answers = [told(value=["x"] * 1_001)]
     assert await read() == 1
@@ -336,18 +343,18 @@ async def test_the_last_page_is_read_first_where_it_is_told_which_it_is(
         return told(value=[number], Link=", ".join(links))
 
     script.answers = [page]
-    newest = [one async for one in api.pages_from_the_end(list[int], "/x")]
+    newest = [one async for one in api.pages_backwards(list[int], "/x")]
     assert newest == [[4], [3], [2], [1]]
     tells_last = False
-    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == newest
+    assert [one async for one in api.pages_backwards(list[int], "/x")] == newest
     script.answers = [told(value=[1])]
-    assert [one async for one in api.pages_from_the_end(list[int], "/x")] == [[1]]
+    assert [one async for one in api.pages_backwards(list[int], "/x")] == [[1]]
 
 
 async def test_an_answer_is_bounded_and_never_unpacked(
     script: Script, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_module, "ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(api_module, "MAX_RESPONSE_BYTES", 2**20)
     script.answers = [web.Response(body=b" " * (2**20 + 1))]
     with pytest.raises(ApiError, match="more than 1 MiB") as caught:
         await api.get("/x")
@@ -368,11 +375,11 @@ async def test_a_platform_that_is_silent_is_away(
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ApiError, match="did not answer in time") as caught:
             await at(url, session, clock.retry_budget(0)).post("/x", {})
-    assert (caught.value.fault, caught.value.is_undone) == ("away", False)
+    assert (caught.value.fault, caught.value.is_unprocessed) == ("away", False)
     # Its port is free now: nobody is there, so nothing can have been done.
     with pytest.raises(ApiError, match="could not be reached") as caught:
         await at(url, session, clock.retry_budget(5)).post("/x", {})
-    assert (caught.value.fault, caught.value.is_undone) == ("away", True)
+    assert (caught.value.fault, caught.value.is_unprocessed) == ("away", True)
     assert len(clock.slept) == 2
 
 
@@ -412,7 +419,7 @@ async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
         with pytest.raises(ApiError) as caught:
             await api.get("/x", status=status)
         chain = (caught.value, caught.value.__cause__, caught.value.__context__)
-        assert SECRET not in f"{chain!r} {caught.value} {caught.value.trouble}"
+        assert SECRET not in f"{chain!r} {caught.value} {caught.value.summary}"
     assert SECRET not in " ".join(clock.said)
 
 

@@ -120,9 +120,9 @@ async def test_a_pull_request_is_shown_as_it_is_now(bench: PlatformBench) -> Non
 async def test_what_was_closed_unmerged_is_not_opened_again(bench: PlatformBench) -> None:
     opened = await bench.open()
     bench.row.pulls[opened.number].state = "closed"
-    for goes_on in (False, True):
-        error = await bench.refused(bench.open(goes_on=goes_on))
-        assert "was closed unmerged" in str(error)
+    for is_follow_up in (False, True):
+        error = await bench.refused(bench.open(is_follow_up=is_follow_up))
+        assert "was closed without merging" in str(error)
         assert error.fault == "refused"
     assert len(bench.row.pulls) == 1
 
@@ -143,13 +143,15 @@ async def test_a_merged_one_is_adopted_with_its_own_head_only(bench: PlatformBen
     row = bench.row.pulls[opened.number]
     row.state, row.is_merged, row.head_commit = "closed", True, bench.commits[BRANCHES[0]]
     assert (await bench.open()).number == opened.number
-    error = await bench.refused(bench.open(goes_on=True, head_commit=bench.commits[BRANCHES[1]]))
+    error = await bench.refused(
+        bench.open(is_follow_up=True, head_commit=bench.commits[BRANCHES[1]])
+    )
     assert "was merged before" in str(error)
 
 
 async def test_work_that_goes_on_as_a_draft_is_one_or_says_why_not(bench: PlatformBench) -> None:
     opened = await bench.open()
-    again = await bench.open(goes_on=True, draft=True)
+    again = await bench.open(is_follow_up=True, draft=True)
     assert again.number == opened.number
     assert again.draft or again.notes
     assert (await bench.platform.pull(bench.repo, opened.number)).draft == again.draft

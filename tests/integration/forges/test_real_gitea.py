@@ -180,18 +180,18 @@ async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) 
     assert (second.text, second.author) == ("Second", (await platform.check()).login)
     await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"title": "Ready"})
     assert not (await platform.pull(repo, opened.number)).draft
-    assert (await ground.open(ONE, commit, draft=True, goes_on=True)).draft
+    assert (await ground.open(ONE, commit, draft=True, is_follow_up=True)).draft
     await ground.api.patch(f"{ground.path}/pulls/{opened.number}", {"state": "closed"})
     assert (await platform.pull(repo, opened.number)).state == "closed"
-    with pytest.raises(ForgeError, match="closed unmerged"):
+    with pytest.raises(ForgeError, match="closed without merging"):
         await ground.open(ONE, commit)
     odd = await ground.push(THREE, "three")
     third = await ground.open(THREE, odd)
     branch = await platform.pull_of_branch(repo, THREE)
     assert branch is not None
     assert branch.number == third.number
-    with pytest.raises(ForgeError, match="no pull request any more"):
-        await ground.open("agentjobs/none", odd, goes_on=True)
+    with pytest.raises(ForgeError, match="no longer has a pull request"):
+        await ground.open("agentjobs/none", odd, is_follow_up=True)
 
 
 async def test_what_was_merged_is_known_by_what_was_merged(ground: Ground) -> None:
@@ -206,5 +206,5 @@ async def test_what_was_merged_is_known_by_what_was_merged(ground: Ground) -> No
     # The branch went on, of which the merged one is no part.
     assert (await ground.platform.pull(ground.repo, opened.number)).head_commit == merged
     with pytest.raises(ForgeError, match="was merged before"):
-        await ground.open(TWO, later, goes_on=True)
+        await ground.open(TWO, later, is_follow_up=True)
     assert (await ground.open(TWO, later)).number > opened.number

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.gitea.reviews import MOST_READ_AGAIN
+from agentjobs.forges.gitea.reviews import MAX_REVIEWS_WITH_LINES
 from agentjobs.forges.protocol import Comment, CommentCursor
 from tests.support.forge_adapters import PlatformBench, make_template, platform_bench
 from tests.support.forge_servers.faults import Fault
@@ -124,8 +124,8 @@ async def test_on_gitea_the_latest_reviews_are_read_again_for_answers_to_them(
     ]
     # Of comments on lines only those of the latest reviews.
     lines = [one.text for one in found if one.kind == "line"]
-    assert lines == [f"Nr. {at}" for at in range(60 - MOST_READ_AGAIN, 60)]
-    assert asked(gitea) == {"comments": 1 + MOST_READ_AGAIN, "reviews": 2}
+    assert lines == [f"Nr. {at}" for at in range(60 - MAX_REVIEWS_WITH_LINES, 60)]
+    assert asked(gitea) == {"comments": 1 + MAX_REVIEWS_WITH_LINES, "reviews": 2}
     heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
     gitea.server.state.add_line(written[45], "An answer", "a.py", line=1, author="grace")
     (answer,) = await said(gitea, row, heard)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.forges.github.pulls import adopted, reviewers_of
+from agentjobs.forges.github.pulls import find_adoptable, split_reviewers
 from agentjobs.forges.github.responses import Head, Pull, Repository, Role, newest_of_branch
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
-from agentjobs.forges.text import body_of, shown, title_of
+from agentjobs.forges.text import one_line, pull_body, pull_title
 
 
 def request(title: str = "A change", body: str = "", **fields: object) -> PullRequestRequest:
@@ -23,26 +23,26 @@ def request(title: str = "A change", body: str = "", **fields: object) -> PullRe
 
 @pytest.mark.parametrize("title", ["", " \n\t", "\u200b\u202e", "\x1b\x07"])
 def test_a_title_is_never_empty(title: str) -> None:
-    assert title_of(request(title)) == "agentjobs/x/1"
+    assert pull_title(request(title)) == "agentjobs/x/1"
 
 
 def test_a_title_is_one_line_of_255_characters_with_its_prefix() -> None:
-    assert title_of(request("two\nlines \u202e\ud800")) == "two lines ?"
-    long = title_of(request("ü" * 5_000), "Draft: ")
+    assert pull_title(request("two\nlines \u202e\ud800")) == "two lines ?"
+    long = pull_title(request("ü" * 5_000), "Draft: ")
     assert long.startswith("Draft: ü")
     assert len(long) == 255
 
 
 def test_a_body_is_cut_inside_no_character_and_says_so() -> None:
-    assert body_of(request(body="a\x00b\udfff"), 100) == "a\ufffdb?"
-    cut = body_of(request(body="€" * 1_000), 100)
+    assert pull_body(request(body="a\x00b\udfff"), 100) == "a\ufffdb?"
+    cut = pull_body(request(body="€" * 1_000), 100)
     assert len(cut.encode()) <= 100
     assert cut.startswith("€€€")
-    assert cut.endswith("(cut short here)")
+    assert cut.endswith("(truncated)")
 
 
 def test_words_of_others_are_shown_on_one_line() -> None:
-    assert shown("a\r\n b\x1b[31m\u2028c" + "x" * 500, 10) == "a b[31m cx"
+    assert one_line("a\r\n b\x1b[31m\u2028c" + "x" * 500, 10) == "a b[31m cx"
 
 
 def pull(number: int = 1, state: str = "open", **fields: object) -> Pull:
@@ -62,21 +62,21 @@ def test_of_a_branch_s_pull_requests_the_open_one_counts_then_the_newest() -> No
 
 def test_what_may_be_adopted() -> None:
     merged = pull(3, "closed", merged_at="2026-01-01T00:00:00Z")
-    assert adopted(pull(), request()) == pull()
-    assert adopted(merged, request()) == merged
-    assert adopted(merged, request(head_commit="c" * 40)) is None
-    assert adopted(None, request()) is None
-    with pytest.raises(ForgeError, match="closed unmerged"):
-        adopted(pull(2, "closed"), request())
-    with pytest.raises(ForgeError, match="no pull request any more"):
-        adopted(None, request(goes_on=True))
+    assert find_adoptable(pull(), request()) == pull()
+    assert find_adoptable(merged, request()) == merged
+    assert find_adoptable(merged, request(head_commit="c" * 40)) is None
+    assert find_adoptable(None, request()) is None
+    with pytest.raises(ForgeError, match="closed without merging"):
+        find_adoptable(pull(2, "closed"), request())
+    with pytest.raises(ForgeError, match="no longer has a pull request"):
+        find_adoptable(None, request(is_follow_up=True))
     with pytest.raises(ForgeError, match="was merged before cccccccccccc"):
-        adopted(merged, request(head_commit="c" * 40, goes_on=True))
+        find_adoptable(merged, request(head_commit="c" * 40, is_follow_up=True))
 
 
 def test_reviewers_are_people_and_teams_of_the_owner_but_not_the_author() -> None:
     given = ("@Ann", "ann", "bob", "@Acme/core", "@other/core", "x@acme.test", "", "@me")
-    found = reviewers_of(given, owner="acme", author="Me")
+    found = split_reviewers(given, owner="acme", author="Me")
     assert found.people == ("ann", "bob")
     assert found.teams == ("core",)
     assert [("other/core" in note, "x@acme.test" in note) for note in found.notes] == [
@@ -87,10 +87,10 @@ def test_reviewers_are_people_and_teams_of_the_owner_but_not_the_author() -> Non
 
 def test_a_repository_of_size_zero_is_only_perhaps_empty() -> None:
     told = {"id": 7, "full_name": "acme/x", "default_branch": "main"}
-    assert Repository(**told, size=0).seen().default_branch == ""  # type: ignore[arg-type]
+    assert Repository(**told, size=0).to_remote().default_branch == ""  # type: ignore[arg-type]
     small = Repository(**told, size=0, pushed_at="2026-01-01T00:00:00Z")  # type: ignore[arg-type]
-    assert small.is_perhaps_empty
-    assert small.seen().default_branch == "main"
+    assert small.may_be_empty
+    assert small.to_remote().default_branch == "main"
 
 
 @pytest.mark.parametrize(

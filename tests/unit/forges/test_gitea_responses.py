@@ -59,35 +59,35 @@ def test_a_version_that_does_not_tell_drafts_is_read_by_the_title() -> None:
 
 
 def test_a_branch_of_a_fork_is_another_branch() -> None:
-    assert pull().is_of("agentjobs/one")
-    assert not pull().is_of("agentjobs/two")
-    assert not pull(base={"label": "main", "repo_id": 6}).is_of("agentjobs/one")
+    assert pull().is_from("agentjobs/one")
+    assert not pull().is_from("agentjobs/two")
+    assert not pull(base={"label": "main", "repo_id": 6}).is_from("agentjobs/one")
     # The fork is gone.
-    assert not pull(head={"label": "agentjobs/one", "repo_id": -1}).is_of("agentjobs/one")
+    assert not pull(head={"label": "agentjobs/one", "repo_id": -1}).is_from("agentjobs/one")
 
 
 def test_what_became_of_it_is_one_word() -> None:
     assert pull().pull_state == "open"
     assert pull(state="closed").pull_state == "closed"
     assert pull(state="closed", merged=True).branch_pull.state == "merged"
-    now = pull(title="WIP: A change").now("c" * 40, "https://git.example/x/pulls/3")
+    now = pull(title="WIP: A change").remote_pull("c" * 40, "https://git.example/x/pulls/3")
     assert (now.title, now.draft, now.head_commit) == ("A change", True, "c" * 40)
 
 
 def test_lists_may_be_null() -> None:
     bare = pull(labels=None, requested_reviewers=None, user=None)
-    assert bare.asked_reviewers == set()
+    assert bare.requested_names == set()
     asked = pull(
         requested_reviewers=[{"login": "Ada"}], requested_reviewers_teams=[{"name": "Core"}]
     )
-    assert asked.asked_reviewers == {"ada", "/core"}
+    assert asked.requested_names == {"ada", "/core"}
 
 
 def test_an_empty_repository_has_no_default_branch_yet() -> None:
     empty = Repository(7, "acme/shop", "main", empty=True)
-    assert empty.seen.default_branch == ""
-    assert not empty.seen.may_push
-    assert empty.seen.external_id == "7"
+    assert empty.remote.default_branch == ""
+    assert not empty.remote.may_push
+    assert empty.remote.external_id == "7"
 
 
 @pytest.mark.parametrize(

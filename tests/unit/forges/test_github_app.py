@@ -9,17 +9,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from agentjobs.forges.github.access import api_address
+from agentjobs.forges.github.access import api_url
 from agentjobs.forges.github.app import (
-    TO_LIST,
-    TO_WORK,
-    Granted,
+    LIST_PERMISSIONS,
+    WORK_PERMISSIONS,
+    InstallationToken,
     Scope,
     TokenCache,
-    attainable,
-    in_words,
-    lacking,
-    signed_by_app,
+    app_jwt,
+    missing_permissions,
+    permission_titles,
+    reduce_permissions,
 )
 from agentjobs.forges.protocol import ForgeError
 from tests.support.manual_clock import HandClock
@@ -47,13 +47,13 @@ class Desk:
         self.given = 0
         self.fails = False
 
-    async def ask(self) -> Granted:
+    async def ask(self) -> InstallationToken:
         await asyncio.sleep(0)
         if self.fails:
             raise ForgeError("GitHub is out of order.", "away")
         self.given += 1
         ends_at = datetime.fromtimestamp(self.clock.now + 3_600, UTC)
-        return Granted(f"ghs_{self.given}", ends_at)
+        return InstallationToken(f"ghs_{self.given}", ends_at)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def desk(clock: HandClock) -> Desk:
 
 
 def test_an_app_signs_for_less_than_ten_minutes_with_its_key(private_key: str) -> None:
-    signed = signed_by_app("4711", private_key, 1_800_000_000.7)
+    signed = app_jwt("4711", private_key, 1_800_000_000.7)
     token = jwt.decode(signed, RSAKey.import_key(private_key), ["RS256"])
     assert token.header["alg"] == "RS256"
     assert token.claims == {"iat": 1_799_999_940, "exp": 1_800_000_540, "iss": "4711"}
@@ -76,7 +76,7 @@ def test_an_app_signs_for_less_than_ten_minutes_with_its_key(private_key: str) -
 @pytest.mark.parametrize("key", ["", "no key", "-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END"])
 def test_a_key_that_cannot_be_read_is_not_quoted(key: str) -> None:
     with pytest.raises(ForgeError, match="private key") as caught:
-        signed_by_app("4711", key, 0)
+        app_jwt("4711", key, 0)
     assert caught.value.fault == "unauthorized"
     assert "abcd" not in repr((caught.value, caught.value.__cause__))
 
@@ -130,34 +130,34 @@ async def test_old_tokens_do_not_pile_up(clock: HandClock, desk: Desk) -> None:
         await cache.token(number, desk.ask)
     clock.now += 3_600
     await cache.token("new", desk.ask)
-    assert len(cache._kept) == 1
+    assert len(cache._tokens) == 1
 
 
 def test_no_token_is_shown_by_what_holds_it(clock: HandClock) -> None:
-    assert "ghs_" not in repr(Granted("ghs_secret", datetime.fromtimestamp(0, UTC)))
+    assert "ghs_" not in repr(InstallationToken("ghs_secret", datetime.fromtimestamp(0, UTC)))
 
 
 def test_a_token_reaches_one_repository_and_no_more_than_the_work_needs() -> None:
     assert Scope("7", "acme/shop").fields == {"repository_ids": [7]}
     assert Scope(full_name="acme/shop").fields == {"repositories": ["shop"]}
-    assert Scope("7", "acme/shop").permissions == TO_WORK
-    assert (Scope().fields, Scope().permissions) == ({}, TO_LIST)
+    assert Scope("7", "acme/shop").permissions == WORK_PERMISSIONS
+    assert (Scope().fields, Scope().permissions) == ({}, LIST_PERMISSIONS)
 
 
 def test_permissions_that_lack_are_called_as_github_calls_them() -> None:
     granted = {"contents": "read", "pull_requests": "write", "metadata": "read"}
-    missing = lacking(granted, TO_WORK)
-    assert in_words(missing) == ("Contents: read and write", "Issues: read and write")
-    assert lacking({"contents": "admin"}, {"contents": "write"}) == ()
+    missing = missing_permissions(granted, WORK_PERMISSIONS)
+    assert permission_titles(missing) == ("Contents: read and write", "Issues: read and write")
+    assert missing_permissions({"contents": "admin"}, {"contents": "write"}) == ()
     with pytest.raises(ForgeError, match="“Contents: read and write”") as caught:
-        attainable(granted, TO_WORK)
+        reduce_permissions(granted, WORK_PERMISSIONS)
     assert caught.value.fault == "denied"
 
 
 @pytest.mark.parametrize("issues", ["none", "read"])
 def test_an_app_without_issues_works_without_them(issues: str) -> None:
     granted = {"contents": "write", "pull_requests": "write", "metadata": "read", "issues": issues}
-    wanted = attainable(granted, TO_WORK)
+    wanted = reduce_permissions(granted, WORK_PERMISSIONS)
     assert wanted.get("issues", "none") == issues
     assert wanted["contents"] == "write"
 
@@ -173,4 +173,4 @@ def test_an_app_without_issues_works_without_them(issues: str) -> None:
     ],
 )
 def test_each_github_has_its_api_at_its_place(url: str, address: str) -> None:
-    assert api_address(url) == address
+    assert api_url(url) == address

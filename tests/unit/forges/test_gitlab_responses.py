@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.forges.gitlab.pulls import PullExtras, adopted, reviewer_names
+from agentjobs.forges.gitlab.pulls import PullExtras, find_adoptable, normalize_reviewers
 from agentjobs.forges.gitlab.responses import (
     Access,
     MergeRequest,
@@ -10,7 +10,7 @@ from agentjobs.forges.gitlab.responses import (
     Project,
     User,
     draft_title,
-    harmless,
+    escape_quick_actions,
     newest_of_branch,
     title_for,
 )
@@ -76,19 +76,19 @@ def test_a_title_fits_with_its_mark() -> None:
     ],
 )
 def test_no_text_gives_gitlab_an_order(text: str, sent: str) -> None:
-    assert harmless(text) == sent
+    assert escape_quick_actions(text) == sent
 
 
 def test_what_is_cut_off_makes_no_order_of_what_is_left() -> None:
     # The cut goes through the word, and what stands before it would be an order by itself.
     were_cut = set()
     for length in range(499_964, 499_980):
-        text = harmless("x" * (length - 1) + "\n/merge" + "y" * 1_000)
+        text = escape_quick_actions("x" * (length - 1) + "\n/merge" + "y" * 1_000)
         were_cut.add("\n\\/merge\n" in text)
         assert "\n/merge\n" not in text
         assert len(text) < 1_000_000
     assert were_cut == {True, False}
-    assert len(harmless("/a\n" * 400_000)) < 1_000_000
+    assert len(escape_quick_actions("/a\n" * 400_000)) < 1_000_000
 
 
 def test_an_account_made_for_a_token_is_the_services_own() -> None:
@@ -111,8 +111,8 @@ def test_a_developer_by_either_way_may_push() -> None:
 
 def test_an_empty_project_has_no_default_branch() -> None:
     project = Project(7, "acme/tools/shop", "main", empty_repo=True)
-    assert project.seen(may_push=True).default_branch == ""
-    assert Project(7, "acme/shop").seen(may_push=True).default_branch == ""
+    assert project.to_remote(may_push=True).default_branch == ""
+    assert Project(7, "acme/shop").to_remote(may_push=True).default_branch == ""
 
 
 def test_a_branch_of_a_fork_is_another_branch() -> None:
@@ -132,22 +132,22 @@ def test_the_open_one_goes_before_newer_ones_that_are_over() -> None:
 
 def test_what_is_adopted_is_open_or_merged_as_it_is() -> None:
     merged = merge_request(state="merged")
-    assert adopted(None, request()) is None
-    assert adopted(merged, request()) == merged
-    assert adopted(merged, request(head_commit="other")) is None
-    assert adopted(merge_request(), request(goes_on=True)) is not None
-    with pytest.raises(ForgeError, match="closed unmerged"):
-        adopted(merge_request(state="closed"), request())
-    with pytest.raises(ForgeError, match="has no pull request any more"):
-        adopted(None, request(goes_on=True))
+    assert find_adoptable(None, request()) is None
+    assert find_adoptable(merged, request()) == merged
+    assert find_adoptable(merged, request(head_commit="other")) is None
+    assert find_adoptable(merge_request(), request(is_follow_up=True)) is not None
+    with pytest.raises(ForgeError, match="closed without merging"):
+        find_adoptable(merge_request(state="closed"), request())
+    with pytest.raises(ForgeError, match="no longer has a pull request"):
+        find_adoptable(None, request(is_follow_up=True))
     with pytest.raises(ForgeError, match="merged before other was part of it"):
-        adopted(merged, request(head_commit="other", goes_on=True))
+        find_adoptable(merged, request(head_commit="other", is_follow_up=True))
 
 
 def test_titles_are_told_without_the_mark() -> None:
-    now = merge_request(title="Draft: A change", draft=True).now
+    now = merge_request(title="Draft: A change", draft=True).remote_pull
     assert (now.title, now.draft, now.state) == ("A change", True, "open")
-    assert merge_request(title="Draft:").now.title == "Draft:"
+    assert merge_request(title="Draft:").remote_pull.title == "Draft:"
 
 
 def test_what_gitlab_left_out_is_told() -> None:
@@ -155,13 +155,13 @@ def test_what_gitlab_left_out_is_told() -> None:
     made = merge_request(labels=["security"], reviewers=[User(5, "ada")])
     assert wishes.notes_on(made) == (
         "A note.",
-        "GitLab did not take the label 'old'.",
-        "GitLab did not take 'bob' as a reviewer.",
+        "GitLab did not accept the label 'old'.",
+        "GitLab did not accept 'bob' as a reviewer.",
     )
 
 
 def test_a_reviewer_is_asked_once_however_often_it_is_named() -> None:
-    assert reviewer_names(["@ada", "Ada", " bob ", "", "@", "@acme/team"]) == [
+    assert normalize_reviewers(["@ada", "Ada", " bob ", "", "@", "@acme/team"]) == [
         "Ada",
         "bob",
         "acme/team",

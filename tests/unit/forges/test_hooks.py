@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.forges.hooks import HookEvent, delivery_id_of, parse_event, verified
+from agentjobs.forges.hooks import HookEvent, delivery_id_of, is_signed, parse_event
 
 PLATFORMS = ("github", "gitlab", "gitea")
 EVENT_HEADERS = {
@@ -35,11 +35,11 @@ def hint(platform: str, event: str, payload: object) -> HookEvent | None:
 
 def test_the_documented_signature_of_github_is_accepted() -> None:
     headers = {"x-hub-signature-256": f"sha256={GITHUB_DIGEST}"}
-    assert verified("github", GITHUB_SECRET, headers, GITHUB_BODY)
-    assert verified("gitea", GITHUB_SECRET, {"x-gitea-signature": GITHUB_DIGEST}, GITHUB_BODY)
-    assert verified("gitea", GITHUB_SECRET, {"x-forgejo-signature": GITHUB_DIGEST}, GITHUB_BODY)
-    assert verified("gitea", GITHUB_SECRET, headers, GITHUB_BODY)
-    assert verified("gitlab", "s3cret", {"x-gitlab-token": "s3cret"}, b"anything")
+    assert is_signed("github", GITHUB_SECRET, headers, GITHUB_BODY)
+    assert is_signed("gitea", GITHUB_SECRET, {"x-gitea-signature": GITHUB_DIGEST}, GITHUB_BODY)
+    assert is_signed("gitea", GITHUB_SECRET, {"x-forgejo-signature": GITHUB_DIGEST}, GITHUB_BODY)
+    assert is_signed("gitea", GITHUB_SECRET, headers, GITHUB_BODY)
+    assert is_signed("gitlab", "s3cret", {"x-gitlab-token": "s3cret"}, b"anything")
 
 
 @pytest.mark.parametrize("platform", [*PLATFORMS, "bitbucket", ""])
@@ -61,14 +61,14 @@ def test_the_documented_signature_of_github_is_accepted() -> None:
 def test_whoever_does_not_know_the_secret_is_not_believed(
     platform: str, headers: dict[str, str]
 ) -> None:
-    assert not verified(platform, GITHUB_SECRET, headers, GITHUB_BODY)
+    assert not is_signed(platform, GITHUB_SECRET, headers, GITHUB_BODY)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_no_secret_is_nobodys_secret(platform: str) -> None:
     digest = hmac.new(b"", b"{}", hashlib.sha256).hexdigest()
     headers = {"x-hub-signature-256": f"sha256={digest}", "x-gitea-signature": digest}
-    assert not verified(platform, "", {**headers, "x-gitlab-token": ""}, b"{}")
+    assert not is_signed(platform, "", {**headers, "x-gitlab-token": ""}, b"{}")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,18 @@ import msgspec
 import pytest
 from multidict import CIMultiDict
 
-from agentjobs.forges.comments import MOST_AT_ONCE, NewerComments
+from agentjobs.forges.comments import MAX_COMMENTS, NewerComments
 from agentjobs.forges.gitea.responses import CommentTime
-from agentjobs.forges.github.app import Granted
+from agentjobs.forges.github.app import InstallationToken
 from agentjobs.forges.github.responses import RepositoryPage
-from agentjobs.forges.http.decode import shaped, value_of
-from agentjobs.forges.http.responses import Answer, ApiError, fault_of, linked
+from agentjobs.forges.http.responses import (
+    ApiError,
+    Response,
+    decode,
+    decode_as,
+    error_from,
+    link_url,
+)
 from agentjobs.forges.protocol import (
     Account,
     Comment,
@@ -18,16 +24,16 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import place_of
-from agentjobs.forges.validate import MOST_COMMENT_BYTES, count_in, plausible
+from agentjobs.forges.text import line_place
+from agentjobs.forges.validate import MAX_COMMENT_BYTES, parse_count, validate
 
 PULL = RemotePull(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
 SEEN = RemoteRepository("41", "acme/shop", "main")
 SAID = Comment(3, "ada", "Hello", "https://git.acme.test/a/b/pull/7#3")
 
 
-def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
-    return Answer(status, CIMultiDict(headers), body)
+def answer(body: bytes, status: int = 200, **headers: str) -> Response:
+    return Response(status, CIMultiDict(headers), body)
 
 
 @pytest.mark.parametrize(
@@ -58,22 +64,22 @@ def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
     ],
 )
 def test_what_no_platform_can_mean_is_refused(told: msgspec.Struct, fields: dict[str, str]) -> None:
-    assert plausible("GitHub", told) == told
-    with pytest.raises(ForgeError, match="GitHub answered with something that makes no sense"):
-        plausible("GitHub", msgspec.structs.replace(told, **fields))
+    assert validate("GitHub", told) == told
+    with pytest.raises(ForgeError, match="GitHub returned an invalid"):
+        validate("GitHub", msgspec.structs.replace(told, **fields))
 
 
 def test_what_may_be_is_taken_and_the_words_of_people_are_mended() -> None:
     merged = msgspec.structs.replace(PULL, head_commit="", url="http://hub.internal:8080/a/b/7")
-    assert plausible("GitHub", merged) == merged
+    assert validate("GitHub", merged) == merged
     empty = RemoteRepository("1", "acme/deep/er/.github", "")
-    assert plausible("GitLab", empty) == empty
+    assert validate("GitLab", empty) == empty
     odd = msgspec.structs.replace(PULL, title="a\x00b" + "x" * 5_000)
-    assert plausible("Gitea", odd).title == "a\ufffdb" + "x" * 997
+    assert validate("Gitea", odd).title == "a\ufffdb" + "x" * 997
 
 
 def test_a_number_in_a_header_is_one_or_nothing() -> None:
-    assert [count_in(text) for text in ("0", "61", "", "-1", "1.5", "٣", "9" * 5_000)] == [
+    assert [parse_count(text) for text in ("0", "61", "", "-1", "1.5", "٣", "9" * 5_000)] == [
         0,
         61,
         *[None] * 5,
@@ -83,15 +89,15 @@ def test_a_number_in_a_header_is_one_or_nothing() -> None:
 @pytest.mark.parametrize("moment", ["2026-01-01T00:00:00", "9999-12-31T23:59:59.999999", "soon"])
 def test_a_time_without_its_zone_is_none(moment: str) -> None:
     body = msgspec.json.encode({"token": "x", "expires_at": moment, "created_at": moment})
-    for shape in (Granted, CommentTime):
-        with pytest.raises(ForgeError, match="not known here"):
-            shaped("GitHub", answer(body), shape)
+    for shape in (InstallationToken, CommentTime):
+        with pytest.raises(ForgeError, match="unexpected response"):
+            decode_as("GitHub", answer(body), shape)
 
 
 def test_since_when_to_read_is_an_hour_before_and_only_a_time_that_was() -> None:
     def since(moment: str) -> str | None:
         told = answer(msgspec.json.encode({"created_at": moment}))
-        return shaped("Gitea", told, CommentTime).an_hour_earlier
+        return decode_as("Gitea", told, CommentTime).one_hour_earlier
 
     assert since("2026-01-02T00:30:00+02:00") == "2026-01-01T21:30:00Z"
     for never in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
@@ -100,7 +106,7 @@ def test_since_when_to_read_is_an_hour_before_and_only_a_time_that_was() -> None
 
 def test_words_are_looked_for_where_there_can_be_some() -> None:
     def said(body: bytes) -> str:
-        return str(fault_of("GitHub", answer(body, 403), "", 0))
+        return str(error_from("GitHub", answer(body, 403), "", 0))
 
     assert "(No, ada)" in said(msgspec.json.encode({"message": "No, ada"}))
     assert "(" not in said(msgspec.json.encode({"message": "No", "more": ["x"] * 20_000}))
@@ -111,23 +117,23 @@ def test_words_are_looked_for_where_there_can_be_some() -> None:
 def test_what_has_no_type_is_read_up_to_a_mebibyte_and_a_type_is_kept_to() -> None:
     costly = b"[" + b"[]," * 400_000 + b"[]]"
     with pytest.raises(ApiError, match="more than 1 MiB"):
-        value_of("GitHub", answer(costly))
-    with pytest.raises(ForgeError, match=r"not known here \(Expected `int`, got `array`"):
-        shaped("GitHub", answer(costly), list[int])
+        decode("GitHub", answer(costly))
+    with pytest.raises(ForgeError, match=r"unexpected response \(Expected `int`, got `array`"):
+        decode_as("GitHub", answer(costly), list[int])
     many = {"repositories": [{"id": 1, "full_name": "a/b"}] * 1_001}
-    with pytest.raises(ForgeError, match="not known here"):
-        shaped("GitHub", answer(msgspec.json.encode(many)), RepositoryPage)
-    assert shaped("Gitea", answer(b" null "), list[int]) == []
+    with pytest.raises(ForgeError, match="unexpected response"):
+        decode_as("GitHub", answer(msgspec.json.encode(many)), RepositoryPage)
+    assert decode_as("Gitea", answer(b" null "), list[int]) == []
     with pytest.raises(ApiError, match="web page"):
-        shaped("Gitea", answer(b"<html>"), list[int])
+        decode_as("Gitea", answer(b"<html>"), list[int])
 
 
 def test_each_page_is_found_by_its_relation() -> None:
     link = '<https://x/?page=2>; rel="next", <https://x/?page=9>; rel="last"'
     told = answer(b"", Link=link)
-    assert linked(told, "last") == "https://x/?page=9"
-    assert linked(told, "next") == "https://x/?page=2"
-    assert linked(told, "prev") is None
+    assert link_url(told, "last") == "https://x/?page=9"
+    assert link_url(told, "next") == "https://x/?page=2"
+    assert link_url(told, "prev") is None
 
 
 def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
@@ -136,8 +142,8 @@ def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
         said = [msgspec.structs.replace(SAID, id=number, text="ü" * 60_000) for number in (numbers)]
         newer.add(said)
     found = newer.oldest_first
-    assert [one.id for one in found] == list(range(11, 11 + MOST_AT_ONCE))
-    assert all(len(one.text.encode()) <= MOST_COMMENT_BYTES for one in found)
+    assert [one.id for one in found] == list(range(11, 11 + MAX_COMMENTS))
+    assert all(len(one.text.encode()) <= MAX_COMMENT_BYTES for one in found)
 
 
 def test_where_nobody_listened_the_newest_comment_says_where_to_begin() -> None:
@@ -146,13 +152,13 @@ def test_where_nobody_listened_the_newest_comment_says_where_to_begin() -> None:
     for numbers in ((3, 900, 7), (20, 4)):
         newer.add(msgspec.structs.replace(SAID, id=number) for number in numbers)
     assert [one.id for one in newer.oldest_first] == [900]
-    assert newer.knows(1_000)
+    assert newer.is_known(1_000)
 
 
 def test_a_place_is_one_plain_line_of_bounded_length() -> None:
-    assert place_of("src/a.py", 12, 9) == "src/a.py, line 12"
-    assert place_of("src/a.py", None, 9) == "src/a.py, line 9 before the change"
-    assert place_of("src/a.py", 0, -1) == place_of("src/a.py", 10**30) == "src/a.py"
-    assert place_of("a\x00\x1b[2J\nb\u202e.py", 1) == "a\ufffd[2J b.py, line 1"
-    assert place_of("", 12) == ""
-    assert len(place_of("ü" * 5_000, 12)) == 300 + len(", line 12")
+    assert line_place("src/a.py", 12, 9) == "src/a.py, line 12"
+    assert line_place("src/a.py", None, 9) == "src/a.py, line 9 before the change"
+    assert line_place("src/a.py", 0, -1) == line_place("src/a.py", 10**30) == "src/a.py"
+    assert line_place("a\x00\x1b[2J\nb\u202e.py", 1) == "a\ufffd[2J b.py, line 1"
+    assert line_place("", 12) == ""
+    assert len(line_place("ü" * 5_000, 12)) == 300 + len(", line 12")

@@ -1,34 +1,37 @@
-"""A branch's pull request on Gitea: finding it, and opening one if there is none.
-
-Knows when one is adopted; labels and reviewers are `gitea_wishes`' business.
-"""
+"""Finds a branch's pull request on Gitea, or opens one. Labels and reviewers are in `extras`."""
 
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Literal, TypeVar
 
-from agentjobs.forges.adoption import Existing, is_wanted
+from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.gitea.responses import (
-    MOST_BODY,
-    ONE_OR_SEVERAL_REFERENCES,
+    MAX_BODY_BYTES,
+    ONE_OR_MORE_REFERENCES,
     Pull,
+    as_list,
     draft_title,
     has_draft_mark,
-    references_in,
     title_for,
 )
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
-from agentjobs.forges.http.decode import shaped
-from agentjobs.forges.http.pagination import Bounds, PagesRead
+from agentjobs.forges.http.client import (
+    ApiError,
+    ListBounds,
+    ListLimits,
+    PlatformApi,
+    RetryBudget,
+    build_path,
+)
+from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
-from agentjobs.forges.text import body_of
-from agentjobs.forges.validate import count_in
+from agentjobs.forges.text import pull_body
+from agentjobs.forges.validate import parse_count
 
-READS = "read:repository"
-WRITES = "write:repository"
+READ_REPOSITORY = "read:repository"
+WRITE_REPOSITORY = "write:repository"
 PAGE = 50
-_USUAL = Bounds()
-# Of those that were closed, only the latest are looked through: Gitea counts changes for each.
+_USUAL = ListBounds()
+# Only the latest closed ones are searched: Gitea computes the changes of each.
 _CLOSED_PAGES = 1
 _OPEN_PAGES = 40
 _CONFLICT = 409
@@ -36,7 +39,7 @@ Shape = TypeVar("Shape")
 
 
 class Pulls:
-    """Of the repository at a path of the API, such as /repos/owner/name."""
+    """Pull requests of the repository at an API path such as /repos/owner/name."""
 
     def __init__(self, api: PlatformApi, retry_budget: RetryBudget, repository: str) -> None:
         self._api = api
@@ -44,137 +47,136 @@ class Pulls:
         self._repository = repository
         self._path = f"{repository}/pulls"
 
-    async def one(self, number: int) -> Pull:
-        return await self._api.get_as(Pull, f"{self._path}/{number}", needs=READS)
+    async def get(self, number: int) -> Pull:
+        return await self._api.get_as(Pull, f"{self._path}/{number}", needs=READ_REPOSITORY)
 
     async def of_branch(self, branch: str, base: str) -> Pull | None:
-        """The open one, else the latest; `base` is where it most likely leads to."""
+        """The open one, else the latest; `base` is its most likely base branch."""
         exact = await self._exact(branch, base)
         if exact is not None and exact.pull_state == "open":
             return exact
-        # It may lead elsewhere now; and of several with these branches Gitea tells any one.
-        found = await self._listed(branch, "open", _OPEN_PAGES)
-        return found or await self._listed(branch, "closed", _CLOSED_PAGES) or exact
+        # The base may have changed, and of several with these branches Gitea returns any one.
+        opened = await self._listed(branch, "open", _OPEN_PAGES)
+        return opened or await self._listed(branch, "closed", _CLOSED_PAGES) or exact
 
     async def head_of(self, pull: Pull) -> str:
-        """What was merged, even if the branch went on after that."""
+        """The commit that was merged, even if the branch has moved since."""
         if not pull.merged:
             return pull.head.sha
         name = f"pull/{pull.number}/head"
-        path = f"{self._repository}/git/refs{path_of(name)}"
+        path = f"{self._repository}/git/refs{build_path(name)}"
         try:
-            told = await self._api.get_as(ONE_OR_SEVERAL_REFERENCES, path, needs=READS)
+            references = await self._api.get_as(ONE_OR_MORE_REFERENCES, path, needs=READ_REPOSITORY)
         except ForgeError as error:
             if error.fault == "gone":
                 return pull.head.sha
             raise
-        for reference in references_in(told):
+        for reference in as_list(references):
             if reference.ref == f"refs/{name}":
                 return reference.object.sha
         return pull.head.sha
 
-    async def adopted(self, request: PullRequestRequest) -> Pull | None:
-        """None: one is to be opened. Raises ForgeError where none may be."""
+    async def find_adoptable(self, request: PullRequestRequest) -> Pull | None:
+        """None if a new one should be opened. Raises ForgeError if neither is possible."""
         existing = await self.of_branch(request.head_branch, request.base_branch)
         known = None
         if existing is not None:
             is_merged = existing.pull_state == "merged"
             head = await self.head_of(existing) if is_merged else ""
-            known = Existing(existing.number, existing.pull_state, head)
-        return existing if is_wanted(known, request) else None
+            known = ExistingPull(existing.number, existing.pull_state, head)
+        return existing if is_adoptable(known, request) else None
 
     async def create(self, request: PullRequestRequest) -> Pull:
-        """Repeated only after a look at what the last attempt came to."""
+        """Retried only after checking whether the last attempt opened one."""
         attempt = 0
         while True:
             try:
-                return await self._sole(await self._create(request))
+                return await self._keep_first(await self._create(request))
             except ApiError as error:
-                if error.is_undone and error.status != _CONFLICT:
+                if error.is_unprocessed and error.status != _CONFLICT:
                     raise
-                existing = await self.adopted(request)
+                existing = await self.find_adoptable(request)
                 if existing is not None:
                     return existing
-                if not (
-                    error.may_pass
-                    and await self._retry_budget.wait(error.trouble, attempt, error.wait_seconds)
-                ):
+                if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
     async def as_draft(
         self, pull: Pull, request: PullRequestRequest
     ) -> tuple[Pull, tuple[str, ...]]:
-        """Again, if the work goes on as one; and what is to be said about it."""
+        """Convert a follow-up's pull request back to a draft if requested; returns notes too."""
         if not request.draft or pull.is_draft:
             return pull, ()
         if has_draft_mark(pull.title):
-            return pull, ("This Gitea does not take “WIP:” for the mark of a draft.",)
-        if not request.goes_on:
+            return pull, ("This Gitea does not treat “WIP:” as the mark of a draft.",)
+        if not request.is_follow_up:
             return pull, ()
         path = f"{self._path}/{pull.number}"
         body = {"title": draft_title(pull.title)}
         try:
-            return await self._api.send_as(Pull, "PATCH", path, body, needs=WRITES), ()
+            return await self._api.send_as(Pull, "PATCH", path, body, needs=WRITE_REPOSITORY), ()
         except ForgeError as error:
-            return pull, (f"The pull request could not be made a draft again: {error}",)
+            return pull, (f"The pull request could not be converted back to a draft: {error}",)
 
     async def _create(self, request: PullRequestRequest) -> Pull:
         body = {
             "head": request.head_branch,
             "base": request.base_branch,
             "title": title_for(request),
-            "body": body_of(request, MOST_BODY),
+            "body": pull_body(request, MAX_BODY_BYTES),
         }
-        return await self._api.send_as(Pull, "POST", self._path, body, needs=WRITES)
+        return await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)
 
-    async def _sole(self, made: Pull) -> Pull:
-        """Gitea opens one for each of those who ask at once: the first stays, ours is closed."""
-        twins = [made]
+    async def _keep_first(self, created: Pull) -> Pull:
+        """Gitea opens one for each concurrent request: keep the first and close this one."""
+        duplicates = [created]
         try:
-            async for page in self._pages("open", most=1):
-                twins += [pull for pull in page if pull.is_twin_of(made)]
-            first = min(twins, key=lambda pull: pull.number)
-            if first is not made:
+            async for page in self._pages("open", max_pages=1):
+                duplicates += [pull for pull in page if pull.is_duplicate_of(created)]
+            first = min(duplicates, key=lambda pull: pull.number)
+            if first is not created:
                 closed = {"state": "closed"}
-                await self._api.patch(f"{self._path}/{made.number}", closed, needs=WRITES)
+                await self._api.patch(
+                    f"{self._path}/{created.number}", closed, needs=WRITE_REPOSITORY
+                )
         except ForgeError:
-            return made
+            return created
         return first
 
     async def _exact(self, branch: str, base: str) -> Pull | None:
         if not base:
             return None
         try:
-            path = f"{self._path}{path_of(base, branch)}"
-            found = await self._api.get_as(Pull, path, needs=READS)
+            path = f"{self._path}{build_path(base, branch)}"
+            pull = await self._api.get_as(Pull, path, needs=READ_REPOSITORY)
         except ForgeError as error:
-            # Also of a version that cannot be asked so: the lists tell it then.
+            # Older versions do not have this endpoint; the lists have the pull request then.
             if error.fault == "gone":
                 return None
             raise
-        return found if found.is_of(branch) else None
+        return pull if pull.is_from(branch) else None
 
     async def _listed(
-        self, branch: str, state: Literal["open", "closed"], most_pages: int
+        self, branch: str, state: Literal["open", "closed"], max_pages: int
     ) -> Pull | None:
-        """Of several, the first that is open: it is the one that stays. Else the last merged."""
-        async for page in self._pages(state, most_pages):
-            own = [pull for pull in page if pull.is_of(branch)]
+        """The first open one, which is the one that stays; otherwise the last merged."""
+        async for page in self._pages(state, max_pages):
+            own = [pull for pull in page if pull.is_from(branch)]
             if own and state == "open":
                 return min(own, key=lambda pull: pull.number)
             if own:
                 return max(own, key=lambda pull: (pull.merged, pull.number))
         return None
 
-    def _pages(self, state: Literal["open", "closed"], most: int) -> AsyncIterator[list[Pull]]:
-        """Those that changed last come first."""
+    def _pages(self, state: Literal["open", "closed"], max_pages: int) -> AsyncIterator[list[Pull]]:
+        """The most recently updated first."""
         return numbered_pages(
             self._api,
             list[Pull],
             self._path,
-            needs=READS,
-            most=most,
+            needs=READ_REPOSITORY,
+            max_pages=max_pages,
             state=state,
             sort="recentupdate",
         )
@@ -186,26 +188,26 @@ async def numbered_pages(
     path: str,
     *,
     needs: str,
-    most: int | None = None,
-    bounds: Bounds = _USUAL,
+    max_pages: int | None = None,
+    bounds: ListBounds = _USUAL,
     **query: str,
 ) -> AsyncIterator[list[Shape]]:
-    """Counted, because the links to further pages lead to where Gitea believes itself to be.
+    """Pages by number, because links to further pages use Gitea's root URL, which may be wrong.
 
-    `most` are all that anybody wants; more than `bounds` have no end. Raises ForgeError.
+    Reading stops after `max_pages`; a list beyond `bounds` is an error. Raises ForgeError.
     """
-    read = PagesRead(api.platform, bounds)
-    seen = 0
+    limits = ListLimits(api.platform, bounds)
+    read = 0
     for number in count(1):
-        if most is not None and number > most:
+        if max_pages is not None and number > max_pages:
             return
-        answer = await api.ask("GET", path, needs=needs, page=number, limit=PAGE, **query)
-        read.note(answer)
-        page = shaped(api.platform, answer, shape)
-        read.plausible(page)
+        response = await api.request("GET", path, needs=needs, page=number, limit=PAGE, **query)
+        limits.count(response)
+        page = decode_as(api.platform, response, shape)
+        limits.check_length(page)
         if page:
             yield page
-        seen += len(page)
-        total = count_in(answer.headers.get("X-Total-Count", ""))
-        if not page or (total is not None and seen >= total):
+        read += len(page)
+        total = parse_count(response.headers.get("X-Total-Count", ""))
+        if not page or (total is not None and read >= total):
             return

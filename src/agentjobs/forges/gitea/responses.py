@@ -1,7 +1,4 @@
-"""What Gitea's API v1 answers (Forgejo's is the same), and what it means to us.
-
-Pure. Refuses to know who asks, and how often.
-"""
+"""Responses of Gitea's API v1 (Forgejo's is the same), as far as they are used. Pure."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,16 +15,16 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, title_of
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, pull_title
 
-# The column has room for more; a database behind a proxy may not.
-MOST_BODY = 65_536
+# The column is larger, but a database behind a proxy may accept less.
+MAX_BODY_BYTES = 65_536
 _DRAFT = "WIP: "
-# Those that a server knows unless its operator names others.
+# The default marks; an operator may configure others.
 _DRAFT_MARKS = re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE)
-# In which somebody wrote on a Gitea.
+# Plausible years of a comment.
 _YEARS = range(2016, 3000)
-_WRITING = frozenset({"write", "admin", "owner"})
+_WRITE_ROLES = frozenset({"write", "admin", "owner"})
 
 
 class User(msgspec.Struct, frozen=True):
@@ -47,11 +44,11 @@ class Repository(msgspec.Struct, frozen=True):
     permissions: Permissions | None = None
 
     @property
-    def seen(self) -> RemoteRepository:
+    def remote(self) -> RemoteRepository:
         return RemoteRepository(
             external_id=str(self.id),
             full_name=self.full_name,
-            # Of an empty one Gitea tells the branch that its first commit would make.
+            # For an empty one Gitea returns the branch that its first commit would create.
             default_branch="" if self.empty else self.default_branch,
             is_archived=self.archived,
             may_push=self.permissions is not None and self.permissions.push,
@@ -68,7 +65,7 @@ class Team(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """`label` stays the branch's name when the branch is gone; `ref` does not."""
+    """`label` stays the branch's name after the branch is deleted; `ref` does not."""
 
     label: str = ""
     repo_id: int = -1
@@ -76,7 +73,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Lists may be null; `draft` was not told before 1.22."""
+    """Lists may be null; `draft` does not exist before 1.22."""
 
     number: int
     title: str
@@ -108,23 +105,23 @@ class Pull(msgspec.Struct, frozen=True):
         return BranchPull(self.number, self.plain_title, self.pull_state)
 
     @property
-    def asked_reviewers(self) -> set[str]:
-        """Logins and teams, as they are told apart from each other by a slash."""
+    def requested_names(self) -> set[str]:
+        """Logins, and teams with a leading slash."""
         people = {user.login.casefold() for user in self.requested_reviewers or ()}
         return people | {
             f"/{team.name.casefold()}" for team in self.requested_reviewers_teams or ()
         }
 
-    def is_of(self, branch: str) -> bool:
+    def is_from(self, branch: str) -> bool:
         """A fork's branch may have the same name."""
         return self.head.label == branch and self.head.repo_id == self.base.repo_id
 
-    def is_twin_of(self, other: "Pull") -> bool:
-        """Of the same two branches, and not that very one."""
-        same_branches = self.is_of(other.head.label) and self.base.label == other.base.label
+    def is_duplicate_of(self, other: "Pull") -> bool:
+        """Another pull request with the same two branches."""
+        same_branches = self.is_from(other.head.label) and self.base.label == other.base.label
         return same_branches and self.number != other.number
 
-    def now(self, head_commit: str, url: str) -> RemotePull:
+    def remote_pull(self, head_commit: str, url: str) -> RemotePull:
         return RemotePull(
             self.number, self.plain_title, self.pull_state, self.is_draft, head_commit, url
         )
@@ -139,20 +136,20 @@ class Reference(msgspec.Struct, frozen=True):
     object: GitObject
 
 
-# Older versions tell one alone if only one fits.
-ONE_OR_SEVERAL_REFERENCES: Any = Reference | list[Reference]
+# Older versions return a single object if only one matches.
+ONE_OR_MORE_REFERENCES: Any = Reference | list[Reference]
 
 
-def references_in(told: Reference | list[Reference]) -> list[Reference]:
-    return told if isinstance(told, list) else [told]
+def as_list(references: Reference | list[Reference]) -> list[Reference]:
+    return references if isinstance(references, list) else [references]
 
 
-class CommentAnswer(msgspec.Struct, frozen=True):
+class CommentResponse(msgspec.Struct, frozen=True):
     id: int
     body: str
     user: User | None = None
 
-    def at(self, page_url: str) -> Comment:
+    def comment(self, page_url: str) -> Comment:
         author = self.user.login if self.user else ""
         return Comment(self.id, author, self.body, f"{page_url}#issuecomment-{self.id}")
 
@@ -161,8 +158,8 @@ class CommentTime(msgspec.Struct, frozen=True):
     created_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property
-    def an_hour_earlier(self) -> str | None:
-        """Whatever has a higher number was not written before, even if clocks differ a little."""
+    def one_hour_earlier(self) -> str | None:
+        """Comments with higher IDs are not older, even if clocks differ a little."""
         if self.created_at.year not in _YEARS:
             return None
         since = self.created_at.astimezone(UTC) - timedelta(hours=1)
@@ -173,7 +170,7 @@ class RepositoryName(msgspec.Struct, frozen=True):
     full_name: str
 
 
-class IssueAnswer(msgspec.Struct, frozen=True):
+class IssueResponse(msgspec.Struct, frozen=True):
     number: int
     title: str
     body: str = ""
@@ -181,11 +178,11 @@ class IssueAnswer(msgspec.Struct, frozen=True):
     repository: RepositoryName | None = None
 
     def issue(self, full_name: str, url: str) -> Issue:
-        """`full_name` is where it was asked for; `url` where people reach Gitea."""
-        name_now = self.repository.full_name if self.repository else full_name
-        page = f"{url}/{name_now}/issues/{self.number}"
+        """`full_name` is the repository it was requested from; `url` is Gitea's web address."""
+        current_name = self.repository.full_name if self.repository else full_name
+        page = f"{url}/{current_name}/issues/{self.number}"
         labels = tuple(label.name for label in self.labels or ())
-        return Issue(name_now, self.number, self.title, self.body, labels, page)
+        return Issue(current_name, self.number, self.title, self.body, labels, page)
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -193,13 +190,13 @@ class Access(msgspec.Struct, frozen=True):
 
     @property
     def may_write(self) -> bool:
-        return self.permission in _WRITING
+        return self.permission in _WRITE_ROLES
 
 
 def title_for(request: PullRequestRequest) -> str:
-    """Nothing but the request decides whether it is a draft, whatever an agent wrote."""
+    """Only the request decides whether it is a draft, whatever title the agent wrote."""
     plain = msgspec.structs.replace(request, title=without_draft_mark(request.title))
-    return title_of(plain, _DRAFT if request.draft else "")
+    return pull_title(plain, _DRAFT if request.draft else "")
 
 
 def draft_title(title: str) -> str:
@@ -211,5 +208,5 @@ def has_draft_mark(title: str) -> bool:
 
 
 def without_draft_mark(title: str) -> str:
-    found = _DRAFT_MARKS.match(title)
-    return title if found is None else title[found.end() :]
+    match = _DRAFT_MARKS.match(title)
+    return title if match is None else title[match.end() :]

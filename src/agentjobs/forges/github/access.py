@@ -1,4 +1,4 @@
-"""Speaking to GitHub with what a connection has: a person's token, or an App and its tokens."""
+"""Access to GitHub's API with a connection's credential: a token, or an App and its tokens."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
@@ -8,14 +8,14 @@ import msgspec
 
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.github.app import (
-    Granted,
+    InstallationToken,
     Scope,
     TokenCache,
-    attainable,
-    lacking,
-    signed_by_app,
+    app_jwt,
+    missing_permissions,
+    reduce_permissions,
 )
-from agentjobs.forges.http.client import ApiError, Headers, PlatformApi, RetryBudget, path_of
+from agentjobs.forges.http.client import ApiError, Headers, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.protocol import ForgeError
 
 _VERSION = "2022-11-28"
@@ -45,7 +45,7 @@ class GitHubAccess:
         self._session = session
         self._retry_budget = retry_budget
         self._tokens = tokens
-        self._base_url = api_address(connection.url)
+        self._base_url = api_url(connection.url)
 
     def api(self, scope: Scope) -> PlatformApi:
         async def headers() -> Mapping[str, str]:
@@ -57,11 +57,11 @@ class GitHubAccess:
         return self._new_api(headers, self._retry_budget, renew)
 
     def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:
-        """What only the App itself may ask."""
+        """For requests that only the App itself may make."""
 
         async def headers() -> Mapping[str, str]:
             app_id, now = self._connection.app_id or "", self._retry_budget.time_of_day()
-            return _headers(signed_by_app(app_id, self._credential, now))
+            return _headers(app_jwt(app_id, self._credential, now))
 
         return self._new_api(headers, retry_budget or self._retry_budget)
 
@@ -69,10 +69,10 @@ class GitHubAccess:
         try:
             return await api.get_as(Installation, self._installation_path())
         except ApiError as error:
-            raise self._without_installation(error) from None
+            raise self._installation_error(error) from None
 
     async def token(self, scope: Scope) -> str:
-        """For git, which asks nobody for another."""
+        """A token for git, with retries."""
         attempt = 0
         while True:
             try:
@@ -88,49 +88,54 @@ class GitHubAccess:
         try:
             return await self._tokens.token(self._key(scope), lambda: self._mint(scope))
         except ApiError as error:
-            # Of what the token was wanted for, nothing was done.
-            error.is_undone = True
+            # The request that needs the token was not sent.
+            error.is_unprocessed = True
             raise
 
-    async def _mint(self, scope: Scope) -> Granted:
+    async def _mint(self, scope: Scope) -> InstallationToken:
         # Other callers wait for this token with their own retry budgets, so they wait outside.
         api = self.as_app(RetryBudget(0, time_of_day=self._retry_budget.time_of_day))
         try:
-            return await self._ask_for_token(api, scope, scope.permissions)
+            return await self._request_token(api, scope, scope.permissions)
         except ApiError as error:
             if error.status != 422:
-                raise self._without_installation(error) from None
-            said = str(error)
+                raise self._installation_error(error) from None
+            reason = str(error)
         granted = (await self.installation(api)).permissions
-        if lacking(granted, scope.permissions):
-            less = attainable(granted, scope.permissions)
-            return await self._ask_for_token(api, scope, less)
+        if missing_permissions(granted, scope.permissions):
+            reduced = reduce_permissions(granted, scope.permissions)
+            return await self._request_token(api, scope, reduced)
         where = scope.full_name or "any repository"
-        words = f"The GitHub App is not installed on {where}, or it is gone: {said}"
-        raise ForgeError(words, "gone")
+        raise ForgeError(
+            f"The GitHub App is not installed on {where}, or the repository was deleted: {reason}",
+            "gone",
+        )
 
-    async def _ask_for_token(
+    async def _request_token(
         self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
-    ) -> Granted:
+    ) -> InstallationToken:
         body = {**scope.fields, "permissions": dict(permissions)}
         path = f"{self._installation_path()}/access_tokens"
-        return await api.send_as(Granted, "POST", path, body)
+        return await api.send_as(InstallationToken, "POST", path, body)
 
-    def _without_installation(self, error: ApiError) -> ForgeError:
+    def _installation_error(self, error: ApiError) -> ForgeError:
         if error.fault != "gone":
             return error
         number = self._connection.installation_id
-        words = f"The GitHub App has no installation {number} (any more); install it, and connect"
-        return ForgeError(f"{words} it anew with the new number.", "gone")
+        return ForgeError(
+            f"The GitHub App has no installation {number}; install it, and connect it again with"
+            " the new installation ID.",
+            "gone",
+        )
 
     def _installation_path(self) -> str:
-        return path_of("app", "installations", self._connection.installation_id or "0")
+        return build_path("app", "installations", self._connection.installation_id or "0")
 
     def _key(self, scope: Scope) -> tuple[str | None, ...]:
-        known = self._connection
-        # By its number it is the same after a rename.
-        named = scope.repository_id or scope.full_name
-        return (known.id, known.app_id, known.installation_id, named)
+        connection = self._connection
+        # The ID stays the same after a rename.
+        repository = scope.repository_id or scope.full_name
+        return (connection.id, connection.app_id, connection.installation_id, repository)
 
     def _new_api(
         self, headers: Headers, retry_budget: RetryBudget, renew: Callable[[], bool] = lambda: False
@@ -145,8 +150,8 @@ class GitHubAccess:
         )
 
 
-def api_address(url: str) -> str:
-    """Where the API of a GitHub is that people reach at `url`."""
+def api_url(url: str) -> str:
+    """The URL of the API of the GitHub instance at `url`."""
     host = urlsplit(url).hostname or ""
     if host in {"github.com", "www.github.com"}:
         return "https://api.github.com"

@@ -1,6 +1,6 @@
-"""A GitHub App: how it signs for itself, and the tokens it is given for an hour at a time.
+"""GitHub Apps: the JWT that an App signs, and a cache of its installation tokens.
 
-Tokens live in this process's memory only. Knows no requests: whoever asks GitHub brings them here.
+Tokens are cached in this process's memory only. Sends no requests.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from agentjobs.forges.protocol import ForgeError
 
-# A token is not used in its last minutes, so that what was begun with it can end with it.
+# A token is not used in its last minutes, so that operations can finish with it.
 SPARE_SECONDS = 300
-LONGEST_TOKEN_SECONDS = 3_600
-# GitHub takes ten minutes at most, and its clock may be behind ours.
+MAX_TOKEN_SECONDS = 3_600
+# GitHub accepts ten minutes at most, and its clock may be behind.
 SIGNATURE_SECONDS = 540
 CLOCK_DRIFT_SECONDS = 60
 
-TO_LIST: Mapping[str, str] = {"metadata": "read"}
-TO_WORK: Mapping[str, str] = {
+LIST_PERMISSIONS: Mapping[str, str] = {"metadata": "read"}
+WORK_PERMISSIONS: Mapping[str, str] = {
     "contents": "write",
     "pull_requests": "write",
     "issues": "write",
     "metadata": "read",
 }
-# Without it pull requests can be opened all the same.
-_NOT_NEEDED_TO_WORK = "issues"
+# Pull requests can be opened without it.
+_OPTIONAL_PERMISSION = "issues"
 _TITLES = {
     "contents": "Contents",
     "pull_requests": "Pull requests",
@@ -47,105 +47,114 @@ _RANKS = ("none", "read", "write", "admin")
 
 
 class Scope(NamedTuple):
-    """One repository, by its number or else by its name; neither: all, only to list them."""
+    """One repository, by its ID or else its name; neither means all, only for listing them."""
 
     repository_id: str = ""
     full_name: str = ""
 
     @property
     def permissions(self) -> Mapping[str, str]:
-        return TO_WORK if self.full_name else TO_LIST
+        return WORK_PERMISSIONS if self.full_name else LIST_PERMISSIONS
 
     @property
     def fields(self) -> dict[str, object]:
-        """As a request for a token names it."""
+        """The fields of a request for a token."""
         if self.repository_id:
             return {"repository_ids": [int(self.repository_id)]}
         return {"repositories": [self.full_name.rpartition("/")[2]]} if self.full_name else {}
 
 
-class Granted(msgspec.Struct, frozen=True):
-    """A token as GitHub gives it."""
+class InstallationToken(msgspec.Struct, frozen=True):
+    """A token as GitHub returns it."""
 
     token: str
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     def __repr__(self) -> str:
-        return f"Granted(expires_at={self.expires_at})"
+        return f"InstallationToken(expires_at={self.expires_at})"
 
 
 @dataclass(slots=True)
-class _Kept:
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+class _CachedToken:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     token: str = field(default="", repr=False)
-    good_until: float = 0.0
+    usable_until: float = 0.0
 
 
 class TokenCache:
-    """One for a process. Of those who want the same token one asks, and the others wait."""
+    """One per process. Concurrent callers that need the same token share one request."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._kept: dict[Hashable, _Kept] = {}
+        self._tokens: dict[Hashable, _CachedToken] = {}
 
-    async def token(self, key: Hashable, ask: Callable[[], Awaitable[Granted]]) -> str:
-        kept = self._kept.setdefault(key, _Kept())
-        async with kept.asking:
-            if self._clock() >= kept.good_until:
-                granted = await ask()
-                longest = self._clock() + LONGEST_TOKEN_SECONDS
-                ends_at = min(granted.expires_at.timestamp(), longest)
-                kept.token, kept.good_until = granted.token, ends_at - SPARE_SECONDS
-                self._forget_old()
-            return kept.token
+    async def token(
+        self, key: Hashable, request: Callable[[], Awaitable[InstallationToken]]
+    ) -> str:
+        cached = self._tokens.setdefault(key, _CachedToken())
+        async with cached.lock:
+            if self._clock() >= cached.usable_until:
+                granted = await request()
+                latest = self._clock() + MAX_TOKEN_SECONDS
+                ends_at = min(granted.expires_at.timestamp(), latest)
+                cached.token, cached.usable_until = granted.token, ends_at - SPARE_SECONDS
+                self._remove_expired()
+            return cached.token
 
     def forget(self, key: Hashable) -> bool:
-        """It was not accepted. Whether there was one that will be replaced now."""
-        kept = self._kept.get(key)
-        if kept is None or not kept.token:
+        """Drop a token that was not accepted; False if none was cached."""
+        cached = self._tokens.get(key)
+        if cached is None or not cached.token:
             return False
-        kept.token, kept.good_until = "", 0.0
+        cached.token, cached.usable_until = "", 0.0
         return True
 
-    def _forget_old(self) -> None:
+    def _remove_expired(self) -> None:
         now = self._clock()
-        for key, kept in list(self._kept.items()):
-            if now >= kept.good_until and not kept.asking.locked():
-                del self._kept[key]
+        for key, cached in list(self._tokens.items()):
+            if now >= cached.usable_until and not cached.lock.locked():
+                del self._tokens[key]
 
 
-def signed_by_app(app_id: str, private_key: str, now: float) -> str:
-    """What an App shows when it speaks for itself; `now` in seconds since the epoch."""
+def app_jwt(app_id: str, private_key: str, now: float) -> str:
+    """The JWT with which an App authenticates; `now` is in seconds since the epoch."""
     issued_at = int(now) - CLOCK_DRIFT_SECONDS
     claims = {"iat": issued_at, "exp": int(now) + SIGNATURE_SECONDS, "iss": app_id}
-    head = {"alg": "RS256", "typ": "JWT"}
-    signed = f"{_coded(msgspec.json.encode(head))}.{_coded(msgspec.json.encode(claims))}"
+    header = {"alg": "RS256", "typ": "JWT"}
+    signed = f"{_base64url(msgspec.json.encode(header))}.{_base64url(msgspec.json.encode(claims))}"
     signature = _key(private_key).sign(signed.encode(), PKCS1v15(), SHA256())
-    return f"{signed}.{_coded(signature)}"
+    return f"{signed}.{_base64url(signature)}"
 
 
-def lacking(granted: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """The permissions that are not granted as far as they are wanted."""
+def missing_permissions(granted: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """The permissions that are not granted at the wanted level."""
     return tuple(
         name for name, level in wanted.items() if _rank(granted.get(name, "none")) < _rank(level)
     )
 
 
-def in_words(names: tuple[str, ...], wanted: Mapping[str, str] = TO_WORK) -> tuple[str, ...]:
-    """As GitHub's own pages call them: "Pull requests: read and write"."""
+def permission_titles(
+    names: tuple[str, ...], wanted: Mapping[str, str] = WORK_PERMISSIONS
+) -> tuple[str, ...]:
+    """As GitHub's pages name them: "Pull requests: read and write"."""
     return tuple(f"{_TITLES[name]}: {_LEVELS[wanted[name]]}" for name in names)
 
 
-def attainable(granted: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """What to ask for instead of all that is wanted. Raises ForgeError if it is too little."""
-    missing = lacking(granted, wanted)
-    needed = tuple(name for name in missing if name != _NOT_NEEDED_TO_WORK)
+def reduce_permissions(granted: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """The wanted permissions without the optional one. Raises ForgeError if others are missing."""
+    missing = missing_permissions(granted, wanted)
+    needed = tuple(name for name in missing if name != _OPTIONAL_PERMISSION)
     if needed:
-        named = ", ".join(f"“{words}”" for words in in_words(needed, wanted))
-        words = f"The GitHub App was not granted the permission {named}"
-        raise ForgeError(f"{words}; add it to the App and accept it in the installation.", "denied")
-    less = {name: granted.get(name, "none") if name in missing else wanted[name] for name in wanted}
-    return {name: level for name, level in less.items() if level != "none"}
+        titles = ", ".join(f"“{title}”" for title in permission_titles(needed, wanted))
+        raise ForgeError(
+            f"The GitHub App was not granted the permission {titles}; add it to the App and accept"
+            " it in the installation.",
+            "denied",
+        )
+    reduced = {
+        name: granted.get(name, "none") if name in missing else wanted[name] for name in wanted
+    }
+    return {name: level for name, level in reduced.items() if level != "none"}
 
 
 def _rank(level: str) -> int:
@@ -154,16 +163,17 @@ def _rank(level: str) -> int:
 
 def _key(private_key: str) -> RSAPrivateKey:
     try:
-        # It was examined when it was given: that takes a fifth of a second, on the event loop.
+        # It was validated when it was stored; that takes 0.2 s on the event loop.
         key = load_pem_private_key(private_key.encode(), None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The reason is left out: it may quote the key.
+        # The exception is not shown: it may quote the key.
         key = None
     if not isinstance(key, RSAPrivateKey):
-        words = "The private key of the GitHub App cannot be read; give the connection a new one."
-        raise ForgeError(words, "unauthorized")
+        raise ForgeError(
+            "The private key of the GitHub App cannot be read; replace it.", "unauthorized"
+        )
     return key
 
 
-def _coded(part: bytes) -> str:
+def _base64url(part: bytes) -> str:
     return urlsafe_b64encode(part).rstrip(b"=").decode()

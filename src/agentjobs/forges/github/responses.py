@@ -1,4 +1,4 @@
-"""What of GitHub's answers is read, and what it means here. Pure."""
+"""GitHub's responses, as far as they are used, and their conversion. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.forges.http.pagination import MOST_ON_A_PAGE
+from agentjobs.forges.http.client import MAX_PAGE_LENGTH
 from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
@@ -15,12 +15,12 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import place_of
+from agentjobs.forges.text import line_place
 
-# What GitHub itself shows as the author of what somebody wrote who is gone.
-NOBODY = "ghost"
-# Of a number, what tells apart those that were sent in one second.
-_WITHIN_A_SECOND = 2**20
+# The author that GitHub shows for content of deleted accounts.
+DELETED_USER = "ghost"
+# Distinguishes comments that were submitted within one second.
+_IDS_PER_SECOND = 2**20
 
 
 class User(msgspec.Struct, frozen=True):
@@ -42,25 +42,25 @@ class Repository(msgspec.Struct, frozen=True):
     pushed_at: str | None = None
 
     @property
-    def is_perhaps_empty(self) -> bool:
-        """Small ones count as 0 too, and one without commits has a default branch all the same."""
+    def may_be_empty(self) -> bool:
+        """Small ones have size 0 too, and one without commits has a default branch as well."""
         return self.size == 0
 
-    def seen(self, *, may_push: bool | None = None) -> RemoteRepository:
-        """`may_push`: what is known better than by the answer."""
-        is_empty = self.is_perhaps_empty and self.pushed_at is None
-        told = self.permissions is None or self.permissions.push
+    def to_remote(self, *, may_push: bool | None = None) -> RemoteRepository:
+        """`may_push` overrides the response's permissions."""
+        is_empty = self.may_be_empty and self.pushed_at is None
+        has_push = self.permissions is None or self.permissions.push
         return RemoteRepository(
             external_id=str(self.id),
             full_name=self.full_name,
             default_branch="" if is_empty else self.default_branch or "",
             is_archived=self.archived or self.disabled,
-            may_push=told if may_push is None else may_push,
+            may_push=has_push if may_push is None else may_push,
         )
 
 
 class RepositoryPage(msgspec.Struct, frozen=True):
-    repositories: Annotated[list[Repository], msgspec.Meta(max_length=MOST_ON_A_PAGE)]
+    repositories: Annotated[list[Repository], msgspec.Meta(max_length=MAX_PAGE_LENGTH)]
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Pull(msgspec.Struct, frozen=True):
         return "open" if self.state == "open" else "closed"
 
     @property
-    def now(self) -> RemotePull:
+    def remote_pull(self) -> RemotePull:
         return RemotePull(
             number=self.number,
             title=self.title,
@@ -100,7 +100,7 @@ class Pull(msgspec.Struct, frozen=True):
         )
 
     @property
-    def of_branch(self) -> BranchPull:
+    def branch_pull(self) -> BranchPull:
         return BranchPull(self.number, self.title, self.pull_state)
 
 
@@ -112,12 +112,12 @@ class IssueComment(msgspec.Struct, frozen=True):
 
     @property
     def comment(self) -> Comment:
-        author = NOBODY if self.user is None else self.user.login
+        author = DELETED_USER if self.user is None else self.user.login
         return Comment(self.id, author, self.body or "", self.html_url)
 
 
 class Review(msgspec.Struct, frozen=True):
-    """`submitted_at` is missing as long as it is only written, not sent."""
+    """`submitted_at` is missing until the review is submitted."""
 
     id: int
     state: str
@@ -127,7 +127,7 @@ class Review(msgspec.Struct, frozen=True):
     submitted_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
     @property
-    def is_sent(self) -> bool:
+    def is_submitted(self) -> bool:
         return self.state != "PENDING" and self.submitted_at is not None
 
     @property
@@ -135,23 +135,23 @@ class Review(msgspec.Struct, frozen=True):
         return (self.body or "").strip()
 
     @property
-    def number(self) -> int:
-        return self.number_of(self.id)
+    def comment_id(self) -> int:
+        return self.comment_id_of(self.id)
 
-    def number_of(self, identifier: int) -> int:
-        """By when it was sent: GitHub's own identifiers are given when somebody begins to write,
-        and what is begun first may be sent last."""
-        sent = 0 if self.submitted_at is None else int(self.submitted_at.timestamp())
-        return sent * _WITHIN_A_SECOND + identifier % _WITHIN_A_SECOND
+    def comment_id_of(self, github_id: int) -> int:
+        """An ID that increases with the time of submission. GitHub assigns its own when a person
+        starts to write, and what is started first may be submitted last."""
+        submitted = 0 if self.submitted_at is None else int(self.submitted_at.timestamp())
+        return submitted * _IDS_PER_SECOND + github_id % _IDS_PER_SECOND
 
     @property
     def comment(self) -> Comment:
-        author = NOBODY if self.user is None else self.user.login
-        return Comment(self.number, author, self.body or "", self.html_url, "review")
+        author = DELETED_USER if self.user is None else self.user.login
+        return Comment(self.comment_id, author, self.body or "", self.html_url, "review")
 
 
 class LineComment(msgspec.Struct, frozen=True):
-    """`line` is missing once the change went on there, and of a comment on a whole file."""
+    """`line` is missing if the line has changed since, and for a comment on a whole file."""
 
     id: int
     path: str
@@ -162,19 +162,19 @@ class LineComment(msgspec.Struct, frozen=True):
     line: int | None = None
     side: str | None = None
 
-    def of(self, review: Review) -> Comment:
-        author = NOBODY if self.user is None else self.user.login
+    def comment_in(self, review: Review) -> Comment:
+        author = DELETED_USER if self.user is None else self.user.login
         is_old = self.side == "LEFT"
-        place = place_of(self.path, None if is_old else self.line, self.line if is_old else None)
-        number = review.number_of(self.id)
-        return Comment(number, author, self.body or "", self.html_url, "line", place)
+        place = line_place(self.path, None if is_old else self.line, self.line if is_old else None)
+        comment_id = review.comment_id_of(self.id)
+        return Comment(comment_id, author, self.body or "", self.html_url, "line", place)
 
 
 class Label(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class WholeIssue(msgspec.Struct, frozen=True):
+class IssueResponse(msgspec.Struct, frozen=True):
     number: int
     title: str
     html_url: str
@@ -183,9 +183,9 @@ class WholeIssue(msgspec.Struct, frozen=True):
     repository_url: str = ""
 
     def issue(self, full_name: str) -> Issue:
-        """`full_name` is where it was asked for; it may have been moved since."""
+        """`full_name` is the repository it was requested from; the issue may have been moved."""
         owner_and_name = self.repository_url.rpartition("/repos/")[2]
-        names = (one if isinstance(one, str) else one.name for one in self.labels)
+        names = (label if isinstance(label, str) else label.name for label in self.labels)
         return Issue(
             full_name=owner_and_name or full_name,
             number=self.number,
@@ -202,11 +202,11 @@ class Role(msgspec.Struct, frozen=True):
 
     @property
     def may_write(self) -> bool:
-        writing = {"admin", "maintain", "write"}
-        return self.permission in writing or self.role_name in writing
+        write_roles = {"admin", "maintain", "write"}
+        return self.permission in write_roles or self.role_name in write_roles
 
 
 def newest_of_branch(pulls: Iterable[Pull], branch: str) -> Pull | None:
-    """The open one before all others: a branch has no two of them against one base."""
+    """The open one if there is one: a branch has at most one open pull request per base."""
     own = [pull for pull in pulls if pull.head.ref == branch]
     return max(own, key=lambda pull: (pull.pull_state == "open", pull.number), default=None)

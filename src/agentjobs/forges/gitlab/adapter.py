@@ -1,6 +1,6 @@
-"""GitLab, on gitlab.com or a host of one's own, through a personal, group or project access token.
+"""Adapter for GitLab (gitlab.com or self-hosted) through a personal, group or project access token.
 
-Merge requests are pull requests to everybody else. Refuses to know jobs and tables.
+Merge requests are pull requests everywhere else.
 """
 
 import contextlib
@@ -12,21 +12,26 @@ import aiohttp
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
-from agentjobs.forges.gitlab.pulls import NEEDS, Opening, user_called
+from agentjobs.forges.gitlab.pulls import NEEDS, MergeRequests, find_user
 from agentjobs.forges.gitlab.responses import (
     DEVELOPER,
     Access,
-    IssueAnswer,
+    IssueResponse,
     MergeRequest,
     Note,
     Project,
     Token,
     User,
-    harmless,
+    escape_quick_actions,
 )
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, path_of
-from agentjobs.forges.http.decode import shaped
-from agentjobs.forges.http.pagination import ALL_REPOSITORIES
+from agentjobs.forges.http.client import (
+    ALL_REPOSITORIES,
+    ApiError,
+    PlatformApi,
+    RetryBudget,
+    build_path,
+)
+from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -40,18 +45,16 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.forges.validate import plausible
+from agentjobs.forges.validate import validate
 from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitLab"
 _SCOPE = "scope api"
-# Two that were written at once may be listed in the other order; no more than a few ever are.
-_KNOWN_BEFORE_THE_END = 20
+# Notes written at the same time may be listed in another order, but only a few.
+_KNOWN_BEFORE_STOPPING = 20
 
 
 class GitLab:
-    """Seen through one connection."""
-
     platform = "gitlab"
 
     def __init__(
@@ -78,22 +81,22 @@ class GitLab:
     async def open_remote(
         self,
         repo: RepoAddress,
-        credential: str,  # noqa: ARG002 - ours is the connection's
+        credential: str,  # noqa: ARG002 - GitLab uses the connection's credential
     ) -> AsyncIterator[Remote]:
-        # By its number: what it was called may be the name of another project by now.
+        # Looked up by ID: the old name may belong to another project by now.
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         url = f"{self._url}/{quote(project.path_with_namespace)}.git"
-        async with self._git_transport.to(
+        async with self._git_transport.connect(
             url, basic_authorization("oauth2", self._token)
         ) as remote:
             yield remote
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_SCOPE)
-        return plausible(_NAME, Account(user.username, user.is_own, await self._missing()))
+        return validate(_NAME, Account(user.username, user.is_own, await self._missing()))
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
-        # By their identifiers: the only order in which GitLab lists without an end to its pages.
+        # Keyset pagination by ID is the only one that GitLab does not limit.
         pages = self._api.pages(
             list[Project],
             "/projects",
@@ -108,45 +111,47 @@ class GitLab:
         )
         async for page in pages:
             for project in page:
-                # A list does not tell rights that come from a group further up; it was asked for
-                # those that may be pushed to.
-                yield plausible(_NAME, project.seen(may_push=True))
+                # The list leaves out permissions inherited from a parent group, but it has only
+                # projects with at least the role Developer.
+                yield validate(_NAME, project.to_remote(may_push=True))
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
-        told = project.permissions is not None and project.permissions.may_push
-        may_push = told or await self._is_member_who_writes(project.id)
-        return plausible(_NAME, project.seen(may_push=may_push))
+        is_granted = project.permissions is not None and project.permissions.may_push
+        may_push = is_granted or await self._may_push_as_member(project.id)
+        return validate(_NAME, project.to_remote(may_push=may_push))
 
     async def open_pull_request(
         self,
         repo: RepoAddress,
-        credential: str,  # noqa: ARG002 - ours is the connection's
+        credential: str,  # noqa: ARG002 - GitLab uses the connection's credential
         request: PullRequestRequest,
     ) -> PullRequest:
-        return await self._opening(repo).open(request)
+        return await self._merge_requests(repo).open(request)
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
-        found = await self._opening(repo).of_branch(branch)
-        return None if found is None else plausible(_NAME, found.branch_pull)
+        merge_request = await self._merge_requests(repo).of_branch(branch)
+        return None if merge_request is None else validate(_NAME, merge_request.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         path = _merge_request(repo, number)
-        found = await self._api.get_as(MergeRequest, path, needs=NEEDS)
-        return plausible(_NAME, found.now)
+        merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
+        return validate(_NAME, merge_request.remote_pull)
 
-    async def comments(self, repo: RepoAddress, number: int, heard: CommentCursor) -> list[Comment]:
-        """The newest first, so that a long conversation is not read from its beginning.
+    async def comments(
+        self, repo: RepoAddress, number: int, cursor: CommentCursor
+    ) -> list[Comment]:
+        """Read from the newest, so that a long conversation is not read from its beginning.
 
-        Notes on lines and those of a review are among them, in one sequence.
+        Notes on lines and in reviews are part of the same sequence.
         """
         page_url = f"{self._url}/{repo.full_name}/-/merge_requests/{number}"
-        newer = NewerComments(_NAME, heard.comments)
+        newer = NewerComments(_NAME, cursor.comments)
         known = 0
         async for page in self._newest_notes(_merge_request(repo, number)):
-            newer.add(note.at(page_url) for note in page if not note.system)
-            known += sum(newer.knows(note.id) for note in page)
-            if known >= _KNOWN_BEFORE_THE_END:
+            newer.add(note.comment(page_url) for note in page if not note.system)
+            known += sum(newer.is_known(note.id) for note in page)
+            if known >= _KNOWN_BEFORE_STOPPING:
                 break
         return newer.oldest_first
 
@@ -154,36 +159,36 @@ class GitLab:
         await self._write_note(_merge_request(repo, number), text)
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
-        user = await user_called(self._api, login)
+        user = await find_user(self._api, login)
         return user is not None and await self._may_write(_project(repo), user)
 
     async def issue(self, full_name: str, number: int) -> Issue:
-        found = await self._api.get_as(IssueAnswer, _issue(full_name, number), needs=_SCOPE)
-        return plausible(_NAME, found.issue(full_name))
+        response = await self._api.get_as(IssueResponse, _issue(full_name, number), needs=_SCOPE)
+        return validate(_NAME, response.issue(full_name))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         await self._write_note(_issue(full_name, number), text)
 
-    def _opening(self, repo: RepoAddress) -> Opening:
-        return Opening(self._api, self._retry_budget, _project(repo))
+    def _merge_requests(self, repo: RepoAddress) -> MergeRequests:
+        return MergeRequests(self._api, self._retry_budget, _project(repo))
 
     async def _headers(self) -> Mapping[str, str]:
         return {"PRIVATE-TOKEN": self._token}
 
     async def _missing(self) -> tuple[str, ...]:
         try:
-            answer = await self._api.ask("GET", "/personal_access_tokens/self", needs=_SCOPE)
+            response = await self._api.request("GET", "/personal_access_tokens/self", needs=_SCOPE)
         except ForgeError as error:
-            # Before 15.5 a token could not ask for itself.
+            # Before 15.5 a token could not read its own scopes.
             if error.fault in {"gone", "refused"}:
                 return ()
             raise
-        return () if "api" in shaped(_NAME, answer, Token).scopes else (_SCOPE,)
+        return () if "api" in decode_as(_NAME, response, Token).scopes else (_SCOPE,)
 
-    async def _is_member_who_writes(self, project_id: int) -> bool:
-        """By whichever way: a project does not tell of the groups that it was shared with."""
-        own = await self._api.get_as(User, "/user")
-        return await self._may_write(f"/projects/{project_id}", own)
+    async def _may_push_as_member(self, project_id: int) -> bool:
+        """Includes groups that the project is shared with, which the project does not list."""
+        user = await self._api.get_as(User, "/user")
+        return await self._may_write(f"/projects/{project_id}", user)
 
     async def _may_write(self, project: str, user: User) -> bool:
         try:
@@ -206,18 +211,18 @@ class GitLab:
         )
 
     async def _write_note(self, path: str, text: str) -> None:
-        written = harmless(text)
+        body = escape_quick_actions(text)
         attempt = 0
         while True:
             try:
-                await self._api.post(f"{path}/notes", {"body": written}, needs=NEEDS)
+                await self._api.post(f"{path}/notes", {"body": body}, needs=NEEDS)
                 return
             except ApiError as error:
-                if error.is_undone or not error.may_pass:
+                if error.is_unprocessed or not error.is_temporary:
                     raise
-                # It may stand there all the same.
+                # The note may have been written despite the error.
                 latest: list[Note] = await anext(self._newest_notes(path), [])
-                if written.strip() in {note.body.strip() for note in latest}:
+                if body.strip() in {note.body.strip() for note in latest}:
                     return
                 if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
@@ -225,7 +230,7 @@ class GitLab:
 
 
 def _project(repo: RepoAddress) -> str:
-    return path_of("projects", repo.external_id or repo.full_name)
+    return build_path("projects", repo.external_id or repo.full_name)
 
 
 def _merge_request(repo: RepoAddress, number: int) -> str:
@@ -233,4 +238,4 @@ def _merge_request(repo: RepoAddress, number: int) -> str:
 
 
 def _issue(full_name: str, number: int) -> str:
-    return path_of("projects", full_name, "issues", number)
+    return build_path("projects", full_name, "issues", number)

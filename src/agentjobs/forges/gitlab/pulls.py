@@ -1,32 +1,32 @@
-"""Opening a merge request for a branch that was pushed: one, whatever is lost on the way.
+"""Opens a merge request for a pushed branch: exactly one, even if responses are lost.
 
-Knows when one is adopted; which repository it is about, it is told as a path of the API.
+The project is given as an API path.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from agentjobs.forges.adoption import Existing, is_wanted
+from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.gitlab.responses import (
     MergeRequest,
     User,
     draft_title,
-    harmless,
+    escape_quick_actions,
     newest_of_branch,
     title_for,
 )
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest
-from agentjobs.forges.text import shown
-from agentjobs.forges.validate import plausible
+from agentjobs.forges.text import one_line
+from agentjobs.forges.validate import validate
 
 NEEDS = "scope api, role Developer"
-MOST_REVIEWERS = 20
+MAX_REVIEWERS = 20
 
 
 class PullExtras(msgspec.Struct, frozen=True):
-    """What is asked for beside the merge request itself: it is opened without, if need be."""
+    """Labels and reviewers; the merge request is opened without them if GitLab refuses."""
 
     reviewers: dict[int, str] = {}
     labels: tuple[str, ...] = ()
@@ -34,40 +34,40 @@ class PullExtras(msgspec.Struct, frozen=True):
 
     @property
     def fields(self) -> dict[str, object]:
-        found: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if self.labels:
-            found["labels"] = ",".join(self.labels)
+            fields["labels"] = ",".join(self.labels)
         if self.reviewers:
-            found["reviewer_ids"] = list(self.reviewers)
-        return found
+            fields["reviewer_ids"] = list(self.reviewers)
+        return fields
 
-    def notes_on(self, made: MergeRequest) -> tuple[str, ...]:
-        """GitLab leaves out without a word whom or what it does not take."""
-        labels = {label.casefold() for label in made.labels}
-        reviewers = {user.id for user in made.reviewers}
+    def notes_on(self, created: MergeRequest) -> tuple[str, ...]:
+        """GitLab silently drops labels and reviewers that it does not accept."""
+        labels = {label.casefold() for label in created.labels}
+        reviewers = {user.id for user in created.reviewers}
         return (
             *self.notes,
             *(
-                f"GitLab did not take the label {label!r}."
+                f"GitLab did not accept the label {label!r}."
                 for label in self.labels
                 if label.casefold() not in labels
             ),
             *(
-                f"GitLab did not take {login!r} as a reviewer."
+                f"GitLab did not accept {login!r} as a reviewer."
                 for user_id, login in self.reviewers.items()
                 if user_id not in reviewers
             ),
         )
 
 
-class Opening:
+class MergeRequests:
     def __init__(self, api: PlatformApi, retry_budget: RetryBudget, project: str) -> None:
         self._api = api
         self._retry_budget = retry_budget
         self._path = f"{project}/merge_requests"
 
     async def of_branch(self, branch: str) -> MergeRequest | None:
-        found: list[MergeRequest] = []
+        merge_requests: list[MergeRequest] = []
         pages = self._api.pages(
             list[MergeRequest],
             self._path,
@@ -79,66 +79,68 @@ class Opening:
             per_page=100,
         )
         async for page in pages:
-            found += [one for one in page if one.is_of_project]
-        return newest_of_branch(found)
+            merge_requests += page
+        return newest_of_branch(merge_requests)
 
     async def open(self, request: PullRequestRequest) -> PullRequest:
-        existing = adopted(await self.of_branch(request.head_branch), request)
+        existing = find_adoptable(await self.of_branch(request.head_branch), request)
         if existing is not None:
-            return await self._go_on(existing, request)
-        wishes = await self._wishes(request)
-        made = await self._make(request, wishes.fields)
-        return _opened(made, made.draft, *wishes.notes_on(made))
+            return await self._reuse(existing, request)
+        extras = await self._extras(request)
+        created = await self._create_or_adopt(request, extras.fields)
+        return _pull_request(created, created.draft, *extras.notes_on(created))
 
-    async def _make(self, request: PullRequestRequest, wishes: dict[str, object]) -> MergeRequest:
+    async def _create_or_adopt(
+        self, request: PullRequestRequest, extras: dict[str, object]
+    ) -> MergeRequest:
         attempt = 0
         while True:
             try:
-                return await self._create(request, wishes)
+                return await self._create(request, extras)
             except ApiError as error:
                 if error.fault not in {"away", "refused"}:
                     raise
-                # It may be there all the same, made by us or by whom we race.
-                existing = adopted(await self.of_branch(request.head_branch), request)
+                # It may exist despite the error, or a concurrent attempt may have opened it.
+                existing = find_adoptable(await self.of_branch(request.head_branch), request)
                 if existing is not None:
                     return existing
-                if error.fault == "refused" and wishes:
-                    wishes = {}
+                if error.fault == "refused" and extras:
+                    extras = {}
                 elif not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
-    async def _create(self, request: PullRequestRequest, wishes: dict[str, object]) -> MergeRequest:
+    async def _create(self, request: PullRequestRequest, extras: dict[str, object]) -> MergeRequest:
         body = {
             "source_branch": request.head_branch,
             "target_branch": request.base_branch,
             "title": title_for(request),
-            "description": harmless(request.body),
-            **wishes,
+            "description": escape_quick_actions(request.body),
+            **extras,
         }
         return await self._api.send_as(MergeRequest, "POST", self._path, body, needs=NEEDS)
 
-    async def _go_on(self, existing: MergeRequest, request: PullRequestRequest) -> PullRequest:
-        becomes_draft = request.goes_on and request.draft and existing.pull_state == "open"
+    async def _reuse(self, existing: MergeRequest, request: PullRequestRequest) -> PullRequest:
+        becomes_draft = request.is_follow_up and request.draft and existing.pull_state == "open"
         if not becomes_draft or existing.draft:
-            return _opened(existing, existing.draft)
+            return _pull_request(existing, existing.draft)
         path = f"{self._path}/{existing.iid}"
         body = {"title": draft_title(existing.title)}
         try:
             changed = await self._api.send_as(MergeRequest, "PUT", path, body, needs=NEEDS)
         except ForgeError as error:
-            note = f"The merge request could not be made a draft again: {error}"
-            return _opened(existing, existing.draft, note)
-        return _opened(existing, changed.draft)
+            note = f"The merge request could not be converted back to a draft: {error}"
+            return _pull_request(existing, existing.draft, note)
+        return _pull_request(existing, changed.draft)
 
-    async def _wishes(self, request: PullRequestRequest) -> PullExtras:
-        labels = list(dict.fromkeys(shown(label) for label in request.labels if label.strip()))
+    async def _extras(self, request: PullRequestRequest) -> PullExtras:
+        labels = list(dict.fromkeys(one_line(label) for label in request.labels if label.strip()))
         notes = [
-            f"A label of GitLab has no comma: {label!r} was left out."
+            f"GitLab does not allow commas in labels: {label!r} was left out."
             for label in labels
             if "," in label
         ]
-        names = reviewer_names(request.reviewers)
+        names = normalize_reviewers(request.reviewers)
         reviewers, unknown = await self._reviewers(names)
         return PullExtras(
             reviewers,
@@ -147,26 +149,26 @@ class Opening:
         )
 
     async def _reviewers(self, names: list[str]) -> tuple[dict[int, str], list[str]]:
-        found: dict[int, str] = {}
+        reviewers: dict[int, str] = {}
         notes = []
-        for name in names[:MOST_REVIEWERS]:
+        for name in names[:MAX_REVIEWERS]:
             if "/" in name:
-                notes.append(f"GitLab asks people for a review, not groups: {name!r} was left out.")
+                notes.append(f"GitLab does not accept groups as reviewers: {name!r} was left out.")
                 continue
             try:
-                user = await user_called(self._api, name)
+                user = await find_user(self._api, name)
             except ForgeError as error:
-                notes.append(f"{name!r} was not asked for a review: {error}")
+                notes.append(f"{name!r} could not be requested as a reviewer: {error}")
                 continue
             if user is None:
-                notes.append(f"GitLab knows no user {name!r} who could review.")
+                notes.append(f"GitLab has no user {name!r} to request as a reviewer.")
             else:
-                found[user.id] = user.username
-        if len(names) > MOST_REVIEWERS:
-            notes.append(f"Only the first {MOST_REVIEWERS} reviewers were asked.")
-        return await self._without_ourselves(found), notes
+                reviewers[user.id] = user.username
+        if len(names) > MAX_REVIEWERS:
+            notes.append(f"Only the first {MAX_REVIEWERS} reviewers were requested.")
+        return await self._without_own_account(reviewers), notes
 
-    async def _without_ourselves(self, reviewers: dict[int, str]) -> dict[int, str]:
+    async def _without_own_account(self, reviewers: dict[int, str]) -> dict[int, str]:
         if not reviewers:
             return reviewers
         try:
@@ -176,25 +178,27 @@ class Opening:
         return {user_id: login for user_id, login in reviewers.items() if user_id != own.id}
 
 
-def _opened(made: MergeRequest, draft: bool, *notes: str) -> PullRequest:
-    return plausible("GitLab", PullRequest(made.iid, made.web_url, draft, notes))
+def _pull_request(merge_request: MergeRequest, draft: bool, *notes: str) -> PullRequest:
+    return validate("GitLab", PullRequest(merge_request.iid, merge_request.web_url, draft, notes))
 
 
-def adopted(existing: MergeRequest | None, request: PullRequestRequest) -> MergeRequest | None:
-    """None: one is to be opened. Raises ForgeError where none may be."""
+def find_adoptable(
+    existing: MergeRequest | None, request: PullRequestRequest
+) -> MergeRequest | None:
+    """None if a new one should be opened. Raises ForgeError if neither is possible."""
     known = None
     if existing is not None:
-        known = Existing(existing.iid, existing.pull_state, existing.sha or "")
-    return existing if is_wanted(known, request) else None
+        known = ExistingPull(existing.iid, existing.pull_state, existing.sha or "")
+    return existing if is_adoptable(known, request) else None
 
 
-async def user_called(api: PlatformApi, login: str) -> User | None:
-    found = await api.get_as(list[User], "/users", username=login)
+async def find_user(api: PlatformApi, login: str) -> User | None:
+    users = await api.get_as(list[User], "/users", username=login)
     wanted = login.casefold()
-    return next((user for user in found if user.username.casefold() == wanted), None)
+    return next((user for user in users if user.username.casefold() == wanted), None)
 
 
-def reviewer_names(given: Iterable[str]) -> list[str]:
-    """Each once, without the sign before it."""
-    names = (shown(name).removeprefix("@") for name in given)
+def normalize_reviewers(reviewers: Iterable[str]) -> list[str]:
+    """Each once, without a leading `@`."""
+    names = (one_line(name).removeprefix("@") for name in reviewers)
     return list({name.casefold(): name for name in names if name}.values())

@@ -1,7 +1,4 @@
-"""What GitLab's REST API answers, and what it means to us; how GitLab wants to be written to.
-
-Pure. Refuses to know who asks, and how often.
-"""
+"""GitLab's responses, as far as they are used, and texts as GitLab expects them. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -18,20 +15,20 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, cut, place_of, title_of
+from agentjobs.forges.text import MAX_TITLE_CHARACTERS, line_place, pull_title, truncate
 
-# Whoever has at least the role Developer may push and open merge requests.
+# The lowest role that may push and open merge requests.
 DEVELOPER = 30
-# Half of what GitLab takes at least: what makes a text harmless makes it longer.
-_MOST_TEXT = 500_000
+# Half of what GitLab accepts: escaping makes a text longer.
+_MAX_TEXT_BYTES = 500_000
 _DRAFT = "Draft: "
 _DRAFT_MARKS = re.compile(r"\s*(?:(?:\[draft\]|\(draft\)|draft:)\s*)+", re.IGNORECASE)
-_OWN_ACCOUNT = re.compile(r"(project|group)_\d+_bot|service_account_")
-# A line such as "/merge" is an order to GitLab, given in the name of the connection's account.
-_ORDER = re.compile(r"^/(?=\w+(?:\s|$))", re.MULTILINE)
+_BOT_ACCOUNT = re.compile(r"(project|group)_\d+_bot|service_account_")
+# A line such as "/merge" is a quick action, which GitLab would run as the connection's account.
+_QUICK_ACTION = re.compile(r"^/(?=\w+(?:\s|$))", re.MULTILINE)
 
 MergeState = Literal["opened", "closed", "locked", "merged"]
-# Locked for the moment in which it is being merged.
+# Locked while it is being merged.
 _STATES: Mapping[MergeState, PullState] = {
     "opened": "open",
     "locked": "open",
@@ -47,8 +44,8 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def is_own(self) -> bool:
-        """Made for a token or a service: older versions tell it by the name alone."""
-        return self.bot or _OWN_ACCOUNT.match(self.username) is not None
+        """A bot or service account; older versions show that only in the name."""
+        return self.bot or _BOT_ACCOUNT.match(self.username) is not None
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -56,7 +53,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """A role in a project; `state` is the account's, `membership_state` that of an invitation."""
+    """A role in a project; `state` is the account's, `membership_state` the invitation's."""
 
     access_level: int
     state: str = "active"
@@ -74,8 +71,8 @@ class Permissions(msgspec.Struct, frozen=True):
 
     @property
     def may_push(self) -> bool:
-        given = (self.project_access, self.group_access)
-        return any(access is not None and access.may_write for access in given)
+        accesses = (self.project_access, self.group_access)
+        return any(access is not None and access.may_write for access in accesses)
 
 
 class Project(msgspec.Struct, frozen=True):
@@ -86,11 +83,11 @@ class Project(msgspec.Struct, frozen=True):
     empty_repo: bool = False
     permissions: Permissions | None = None
 
-    def seen(self, *, may_push: bool) -> RemoteRepository:
+    def to_remote(self, *, may_push: bool) -> RemoteRepository:
         return RemoteRepository(
             external_id=str(self.id),
             full_name=self.path_with_namespace,
-            # Of an empty one GitLab tells the branch that its first commit would make.
+            # For an empty one GitLab returns the branch that its first commit would create.
             default_branch="" if self.empty_repo else self.default_branch or "",
             is_archived=self.archived,
             may_push=may_push,
@@ -127,14 +124,14 @@ class MergeRequest(msgspec.Struct, frozen=True):
         return BranchPull(self.iid, self.plain_title, self.pull_state)
 
     @property
-    def now(self) -> RemotePull:
+    def remote_pull(self) -> RemotePull:
         return RemotePull(
             self.iid, self.plain_title, self.pull_state, self.draft, self.sha or "", self.web_url
         )
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A line that is neither new nor gone has a number in both versions."""
+    """An unchanged line has a number in both versions."""
 
     new_path: str | None = None
     old_path: str | None = None
@@ -143,11 +140,11 @@ class Position(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        return place_of(self.new_path or self.old_path or "", self.new_line, self.old_line)
+        return line_place(self.new_path or self.old_path or "", self.new_line, self.old_line)
 
 
 class Note(msgspec.Struct, frozen=True):
-    """`system`: GitLab itself tells what somebody did; `position` is that of a note on a line."""
+    """`system`: GitLab wrote it to record an action; `position` is that of a note on a line."""
 
     id: int
     body: str
@@ -155,13 +152,13 @@ class Note(msgspec.Struct, frozen=True):
     system: bool = False
     position: Position | None = None
 
-    def at(self, page_url: str) -> Comment:
+    def comment(self, page_url: str) -> Comment:
         url = f"{page_url}#note_{self.id}"
         place = "" if self.position is None else self.position.place
         return Comment(self.id, self.author.username, self.body, url, place=place)
 
 
-class IssueAnswer(msgspec.Struct, frozen=True):
+class IssueResponse(msgspec.Struct, frozen=True):
     iid: int
     title: str
     web_url: str
@@ -173,17 +170,17 @@ class IssueAnswer(msgspec.Struct, frozen=True):
         return Issue(full_name, self.iid, self.title, text, tuple(self.labels), self.web_url)
 
 
-def newest_of_branch(found: list[MergeRequest]) -> MergeRequest | None:
-    """The open one, else the newest; `found` begins with the newest."""
-    own = [one for one in found if one.is_of_project]
-    is_open = (one for one in own if one.pull_state == "open")
-    return next(is_open, own[0] if own else None)
+def newest_of_branch(merge_requests: list[MergeRequest]) -> MergeRequest | None:
+    """The open one, else the newest; the list starts with the newest."""
+    own = [merge_request for merge_request in merge_requests if merge_request.is_of_project]
+    opened = (merge_request for merge_request in own if merge_request.pull_state == "open")
+    return next(opened, own[0] if own else None)
 
 
 def title_for(request: PullRequestRequest) -> str:
-    """Nothing but the request decides whether it is a draft, whatever an agent wrote."""
+    """Only the request decides whether it is a draft, whatever title the agent wrote."""
     plain = msgspec.structs.replace(request, title=without_draft_mark(request.title))
-    return title_of(plain, _DRAFT if request.draft else "")
+    return pull_title(plain, _DRAFT if request.draft else "")
 
 
 def draft_title(title: str) -> str:
@@ -191,12 +188,12 @@ def draft_title(title: str) -> str:
 
 
 def without_draft_mark(title: str) -> str:
-    found = _DRAFT_MARKS.match(title)
-    return title if found is None else title[found.end() :]
+    match = _DRAFT_MARKS.match(title)
+    return title if match is None else title[match.end() :]
 
 
-def harmless(text: str) -> str:
-    """As it reads, with no order in it. GitLab drops carriage returns before it looks for one."""
+def escape_quick_actions(text: str) -> str:
+    """Escape quick actions; GitLab removes carriage returns before it looks for them."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    # Cut first: what a cut leaves over may be an order. The backslash is not shown.
-    return _ORDER.sub(r"\\/", cut(lines, _MOST_TEXT))
+    # Truncate first: truncation may leave a quick action. The backslash is not shown.
+    return _QUICK_ACTION.sub(r"\\/", truncate(lines, _MAX_TEXT_BYTES))

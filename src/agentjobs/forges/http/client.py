@@ -1,46 +1,89 @@
 """Client for a platform's JSON API: bounds responses, classifies errors, retries within a budget.
 
-All adapters speak through it. Knows no platform's paths; credentials pass through as headers and
-never get into a message.
+All adapters use it. Knows no platform's paths; credentials are headers here and never become part
+of a message.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from agentjobs.forges.http.decode import shaped, unknown_shape, value_of
-from agentjobs.forges.http.pagination import Bounds, PagesRead, without_an_end
-from agentjobs.forges.http.responses import Answer, ApiError, fault_of, is_redirect, linked
+from agentjobs.forges.http.responses import (
+    ApiError,
+    Response,
+    decode,
+    decode_as,
+    error_from,
+    is_redirect,
+    link_url,
+    unexpected_shape,
+)
 from agentjobs.forges.http.retry import RetryBudget
 from agentjobs.forges.http.transport_errors import (
-    bounded_body,
-    connection_fault,
-    without_credentials,
+    connection_error,
+    read_bounded,
+    redact_credentials,
 )
-from agentjobs.forges.http.urls import Query, address_of, path_of, same_origin
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.safe_text import replace_unstorable
 
-__all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "path_of"]
+__all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "build_path"]
 
-ANSWER_BYTES = 8 * 2**20
+MAX_RESPONSE_BYTES = 8 * 2**20
 REQUEST_SECONDS = 30.0
-MOST_REDIRECTS = 3
-_USUAL = Bounds()
-# Asking twice changes nothing that asking once does not.
+MAX_REDIRECTS = 3
+# Adapters ask for at most a hundred.
+MAX_PAGE_LENGTH = 1_000
+# Idempotent, so they are safe to retry.
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
+Query = str | int | bool | None
 Shape = TypeVar("Shape")
 
 
-class PlatformApi:
-    """`headers` are made anew for each attempt. `base_url` may have a path, as `…/api/v4`.
+class ListBounds(NamedTuple):
+    pages: int = 50
+    size_bytes: int = 32 * 2**20
 
-    `renew` is told that the credential was not accepted; True: the headers are others now.
+
+_USUAL = ListBounds()
+# For listing all repositories of a connection, of which the caller keeps only a few fields.
+ALL_REPOSITORIES = ListBounds(1_000, 2**30)
+
+
+class ListLimits:
+    """Counts what was read of one list; a list beyond the bounds counts as endless."""
+
+    def __init__(self, platform: str, bounds: ListBounds) -> None:
+        self._platform = platform
+        self._bounds = bounds
+        self._pages = 0
+        self._bytes = 0
+
+    def count(self, response: Response) -> None:
+        """Raises ApiError beyond the bounds."""
+        self._pages += 1
+        self._bytes += len(response.body)
+        if self._pages > self._bounds.pages or self._bytes > self._bounds.size_bytes:
+            raise endless_list(self._platform)
+
+    def check_length(self, page: Any) -> None:
+        if isinstance(page, list) and len(page) > MAX_PAGE_LENGTH:
+            raise endless_list(self._platform)
+
+
+class PlatformApi:
+    """`headers` is called for each attempt. `base_url` may have a path, such as `…/api/v4`.
+
+    `renew` is called when the credential was not accepted; it returns True if `headers` will
+    return another one.
     """
 
     def __init__(
@@ -62,25 +105,28 @@ class PlatformApi:
         self._renew = renew
 
     async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
-        return value_of(self.platform, await self.ask("GET", path, needs=needs, **query))
+        return decode(self.platform, await self.request("GET", path, needs=needs, **query))
 
     async def post(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        """Asked again only where certainly nothing was done; else `away`: look, then repeat."""
-        return value_of(self.platform, await self.ask("POST", path, body, needs=needs))
+        """Retried only if the request was certainly not processed; after any other temporary error
+        the caller has to check what happened."""
+        return decode(self.platform, await self.request("POST", path, body, needs=needs))
 
     async def put(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return value_of(self.platform, await self.ask("PUT", path, body, needs=needs))
+        return decode(self.platform, await self.request("PUT", path, body, needs=needs))
 
     async def patch(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return value_of(self.platform, await self.ask("PATCH", path, body, needs=needs))
+        return decode(self.platform, await self.request("PATCH", path, body, needs=needs))
 
     async def delete(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return value_of(self.platform, await self.ask("DELETE", path, body, needs=needs))
+        return decode(self.platform, await self.request("DELETE", path, body, needs=needs))
 
     async def get_as(
         self, shape: type[Shape], path: str, *, needs: str = "", **query: Query
     ) -> Shape:
-        return shaped(self.platform, await self.ask("GET", path, needs=needs, **query), shape)
+        return decode_as(
+            self.platform, await self.request("GET", path, needs=needs, **query), shape
+        )
 
     async def send_as(
         self,
@@ -91,7 +137,7 @@ class PlatformApi:
         *,
         needs: str = "",
     ) -> Shape:
-        return shaped(self.platform, await self.ask(method, path, body, needs=needs), shape)
+        return decode_as(self.platform, await self.request(method, path, body, needs=needs), shape)
 
     async def pages(
         self,
@@ -99,147 +145,187 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: Bounds = _USUAL,
+        bounds: ListBounds = _USUAL,
         **query: Query,
     ) -> AsyncIterator[Shape]:
-        """Each page's whole value, as long as the answer names a next one."""
+        """Each page, following the links to the next one."""
         url = self._address(path, query)
-        answer = await self._ask("GET", url, None, needs)
-        async for page in self._linked_pages(shape, url, answer, "next", needs, bounds):
+        response = await self._request("GET", url, None, needs)
+        async for page in self._linked_pages(shape, url, response, "next", needs, bounds):
             yield page
 
-    async def pages_from_the_end(
+    async def pages_backwards(
         self,
         shape: type[Shape],
         path: str,
         *,
         needs: str = "",
-        bounds: Bounds = _USUAL,
+        bounds: ListBounds = _USUAL,
         **query: Query,
     ) -> AsyncIterator[Shape]:
-        """The last page first; each in its own order.
+        """The last page first, each page in its own order.
 
-        What is removed meanwhile makes others move to a page that is read later, not earlier.
+        Items that move when others are deleted move to a page that is read later: none is missed.
         """
         url = self._address(path, query)
-        answer = await self._ask("GET", url, None, needs)
-        last = linked(answer, "last")
+        response = await self._request("GET", url, None, needs)
+        last = link_url(response, "last")
         if last is None:
-            # The only one; or else nobody knows yet which is the last.
-            forward = self._linked_pages(shape, url, answer, "next", needs, bounds)
+            # Either there is only one page, or the platform does not name the last one.
+            forward = self._linked_pages(shape, url, response, "next", needs, bounds)
             for page in reversed([page async for page in forward]):
                 yield page
             return
-        url = self._onward(url, last)
-        answer = await self._ask("GET", url, None, needs)
-        async for page in self._linked_pages(shape, url, answer, "prev", needs, bounds):
+        url = self._resolve(url, last)
+        response = await self._request("GET", url, None, needs)
+        async for page in self._linked_pages(shape, url, response, "prev", needs, bounds):
             yield page
 
     async def _linked_pages(
         self,
         shape: type[Shape],
         url: URL,
-        answer: Answer,
+        response: Response,
         relation: Literal["next", "prev"],
         needs: str,
-        bounds: Bounds,
+        bounds: ListBounds,
     ) -> AsyncIterator[Shape]:
-        read = PagesRead(self.platform, bounds)
+        limits = ListLimits(self.platform, bounds)
         seen = {url}
         while True:
-            read.note(answer)
-            page = shaped(self.platform, answer, shape)
-            read.plausible(page)
+            limits.count(response)
+            page = decode_as(self.platform, response, shape)
+            limits.check_length(page)
             yield page
-            following = linked(answer, relation)
+            following = link_url(response, relation)
             if following is None:
                 return
-            url = self._onward(url, following)
+            url = self._resolve(url, following)
             if url in seen:
-                raise without_an_end(self.platform)
+                raise endless_list(self.platform)
             seen.add(url)
-            answer = await self._ask("GET", url, None, needs)
+            response = await self._request("GET", url, None, needs)
 
-    async def ask(
+    async def request(
         self, method: str, path: str, body: Any = None, *, needs: str = "", **query: Query
-    ) -> Answer:
-        """A success, with its headers. Raises ForgeError, an ApiError if the platform said it."""
-        return await self._ask(method, self._address(path, query), body, needs)
+    ) -> Response:
+        """A successful response. Raises ForgeError, or ApiError for errors of the platform."""
+        return await self._request(method, self._address(path, query), body, needs)
 
-    def shaped(self, value: Any, kind: type[Shape]) -> Shape:
-        """What was answered, as the type says that it looks. Raises ForgeError."""
+    def decode_as(self, value: Any, kind: type[Shape]) -> Shape:
+        """Convert a decoded value to the given type. Raises ForgeError."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            raise unknown_shape(self.platform, error) from None
+            raise unexpected_shape(self.platform, error) from None
 
-    async def _ask(self, method: str, url: URL, body: Any, needs: str) -> Answer:
+    async def _request(self, method: str, url: URL, body: Any, needs: str) -> Response:
         attempt = 0
-        is_renewed = False
+        has_renewed = False
         while True:
             try:
-                return await self._follow(method, url, body, needs)
+                return await self._follow_redirects(method, url, body, needs)
             except ApiError as error:
-                if error.fault == "unauthorized" and not is_renewed and self._renew():
-                    is_renewed = True
+                if error.fault == "unauthorized" and not has_renewed and self._renew():
+                    has_renewed = True
                     continue
-                may_repeat = method in _REPEATABLE or error.is_undone
+                may_repeat = method in _REPEATABLE or error.is_unprocessed
                 if not may_repeat or not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
-    async def _follow(self, method: str, url: URL, body: Any, needs: str) -> Answer:
-        for _ in range(MOST_REDIRECTS + 1):
-            answer = await self._once(method, url, body, needs)
-            if not is_redirect(answer.status):
-                return answer
-            url = self._onward(url, answer.headers.get("Location", ""))
-        raise ApiError(f"{self.platform} redirects in a circle; check the address.", "refused")
+    async def _follow_redirects(self, method: str, url: URL, body: Any, needs: str) -> Response:
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await self._attempt(method, url, body, needs)
+            if not is_redirect(response.status):
+                return response
+            url = self._resolve(url, response.headers.get("Location", ""))
+        raise ApiError(f"{self.platform} redirects endlessly; check the address.", "refused")
 
-    async def _once(self, method: str, url: URL, body: Any, needs: str) -> Answer:
-        """One request; a redirect is an answer where it may be followed."""
-        headers = _complete(await self._headers())
-        answer = await self._send(method, url, headers, body)
-        is_followed = method == "GET" and is_redirect(answer.status)
-        if 200 <= answer.status < 300 or is_followed:
-            return answer
-        quotable = msgspec.structs.replace(answer, body=without_credentials(answer.body, headers))
-        raise fault_of(self.platform, quotable, needs, self._retry_budget.time_of_day())
+    async def _attempt(self, method: str, url: URL, body: Any, needs: str) -> Response:
+        """Send one request; redirects of GET requests are returned, to be followed."""
+        headers = _with_defaults(await self._headers())
+        response = await self._send(method, url, headers, body)
+        is_followed = method == "GET" and is_redirect(response.status)
+        if 200 <= response.status < 300 or is_followed:
+            return response
+        redacted = msgspec.structs.replace(
+            response, body=redact_credentials(response.body, headers)
+        )
+        raise error_from(self.platform, redacted, needs, self._retry_budget.time_of_day())
 
-    async def _send(self, method: str, url: URL, headers: dict[str, str], body: Any) -> Answer:
-        content = None if body is None else msgspec.json.encode(body)
+    async def _send(self, method: str, url: URL, headers: dict[str, str], body: Any) -> Response:
+        payload = None if body is None else msgspec.json.encode(body)
         try:
             async with self._session.request(
                 method,
                 url,
                 headers=headers,
-                data=content,
+                data=payload,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
-            ) as response:
-                answered = await bounded_body(self.platform, response, ANSWER_BYTES)
-                return Answer(response.status, CIMultiDict(response.headers), answered)
+            ) as received:
+                content = await read_bounded(self.platform, received, MAX_RESPONSE_BYTES)
+                return Response(received.status, CIMultiDict(received.headers), content)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise connection_fault(self.platform, self._origin, error) from None
+            raise connection_error(self.platform, self._origin, error) from None
 
     def _address(self, path: str, query: Mapping[str, Query]) -> URL:
-        return address_of(self._base_url, path, query)
+        return build_url(self._base_url, path, query)
 
-    def _onward(self, url: URL, address: str) -> URL:
-        """The credential goes to the host it was given for, and nowhere else."""
-        target = same_origin(self._origin, url, address)
+    def _resolve(self, url: URL, address: str) -> URL:
+        """Resolve a link or redirect. The credential is never sent to another host."""
+        target = resolve_same_origin(self._origin, url, address)
         if target is None:
-            words = f"{self.platform} sends us away from {self._origin}, which is not followed"
-            raise ApiError(f"{words}; connect the address that it calls its own.", "refused")
+            raise ApiError(
+                f"{self.platform} redirects to another host than {self._origin}, which is not"
+                " followed; connect it by its canonical address.",
+                "refused",
+            )
         return target
 
 
-def _complete(given: Mapping[str, str]) -> dict[str, str]:
+def _with_defaults(headers: Mapping[str, str]) -> dict[str, str]:
     return {
         "Accept": "application/json",
-        # Nothing here undoes compression, so a small answer stays a small one.
+        # Responses are not decompressed, so their size is bounded by what is read.
         "Accept-Encoding": "identity",
         "Content-Type": "application/json",
         "User-Agent": f"agentjobs/{version('agentjobs')}",
-        **given,
+        **headers,
     }
+
+
+def endless_list(platform: str) -> ApiError:
+    return ApiError(f"{platform} returned an endless list.", "refused")
+
+
+def build_path(*parts: str | int) -> str:
+    """Escape and join path segments. Raises ForgeError for a segment that cannot be a name."""
+    names = [str(part) for part in parts]
+    if any(name in {"", ".", ".."} for name in names):
+        raise ForgeError(f"{'/'.join(names)!r} is not a valid name.", "gone")
+    return "".join(f"/{quote(replace_unstorable(name), safe='')}" for name in names)
+
+
+def _quote_value(value: str | int | bool) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return quote(replace_unstorable(text), safe="")
+
+
+def build_url(base_url: str, path: str, query: Mapping[str, Query]) -> URL:
+    """Parameters that are None are left out."""
+    pairs = [
+        f"{quote(name)}={_quote_value(value)}" for name, value in query.items() if value is not None
+    ]
+    query_string = f"?{'&'.join(pairs)}" if pairs else ""
+    return URL(f"{base_url}{path}{query_string}", encoded=True)
+
+
+def resolve_same_origin(origin: URL, url: URL, address: str) -> URL | None:
+    """Resolve an address relative to `url`; None if it is invalid or on another origin."""
+    try:
+        target = url.join(URL(address, encoded=True)).with_fragment(None)
+        return target if target.origin() == origin and target.user is None else None
+    except ValueError:
+        return None

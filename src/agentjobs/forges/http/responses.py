@@ -1,6 +1,7 @@
-"""What an answer of a platform's API means that is no success: which fault, and for whom to mend.
+"""Responses of a platform's API: decoding successful ones, turning others into errors.
 
-Pure. Knows the habits that GitHub, GitLab and Gitea share; asking again is not decided here.
+Pure functions. Knows what GitHub, GitLab, Gitea and Jira have in common; retries are decided
+elsewhere.
 """
 
 import math
@@ -8,24 +9,26 @@ from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_origin
 
 import msgspec
 
 from agentjobs.forges.protocol import ForgeError, ForgeFault
-from agentjobs.forges.text import shown
+from agentjobs.forges.text import one_line
 
-# Of a secondary limit without a word about when: GitHub asks for a minute at least.
+# The wait after a secondary rate limit without a time: GitHub asks for at least a minute.
 SECONDARY_LIMIT_SECONDS = 60.0
-# A reset is a moment since the epoch; a smaller number can only be a number of seconds from now.
-_EARLIEST_MOMENT = 1_000_000_000
-# Where a platform puts its words, the more telling last.
-_WORDS = ("message", "error", "error_description", "errors", "errorMessages")
-_MOST_WORDS = 8
-# What is longer holds no words for anybody, and reading it holds up everything else: a thread would
-# not help, for nothing else runs while it decodes.
-WORDS_BYTES = 64 * 1024
+# A reset is a time since the epoch; a smaller number must be in seconds from now.
+_MIN_EPOCH_SECONDS = 1_000_000_000
+# Where platforms put their messages, the more specific ones last.
+_MESSAGE_FIELDS = ("message", "error", "error_description", "errors", "errorMessages")
+_MAX_MESSAGES = 8
+# A longer body has no message for people, and decoding it would block the whole process.
+MAX_MESSAGE_BYTES = 64 * 1024
+# Decoding blocks the whole process, even in a thread, and any content must become some value.
+MAX_UNTYPED_BYTES = 2**20
 Relation = Literal["next", "prev", "last"]
+Shape = TypeVar("Shape")
 _REFUSALS: Mapping[int, ForgeFault] = {
     HTTPStatus.UNAUTHORIZED: "unauthorized",
     HTTPStatus.FORBIDDEN: "denied",
@@ -36,10 +39,10 @@ _REFUSALS: Mapping[int, ForgeFault] = {
 
 
 class ApiError(ForgeError):
-    """`status` is 0 where no answer came.
+    """`status` is 0 if there was no response.
 
-    `is_undone`: certainly nothing was changed. `wait_seconds`: what the platform asks for.
-    `trouble` is the fault in a few words, for those who wait.
+    `is_unprocessed`: the request certainly changed nothing. `retry_after_seconds` is what the
+    platform asks for. `summary` is a short form of the message, for logs of retries.
     """
 
     def __init__(
@@ -48,61 +51,63 @@ class ApiError(ForgeError):
         fault: ForgeFault,
         *,
         status: int = 0,
-        is_undone: bool = True,
-        wait_seconds: float = 0.0,
-        trouble: str = "",
+        is_unprocessed: bool = True,
+        retry_after_seconds: float = 0.0,
+        summary: str = "",
     ) -> None:
         super().__init__(message, fault)
         self.status = status
-        self.is_undone = is_undone
-        self.wait_seconds = wait_seconds
-        self.trouble = trouble or message
+        self.is_unprocessed = is_unprocessed
+        self.retry_after_seconds = retry_after_seconds
+        self.summary = summary or message
 
     @property
     def has_moved(self) -> bool:
-        """It lies elsewhere now, and what was asked is asked of no other place by itself."""
+        """The resource has moved, and requests that write are not redirected."""
         return is_redirect(self.status)
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """`headers` finds a name however it is written."""
+class Response(msgspec.Struct, frozen=True):
+    """Names of `headers` are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-def fault_of(platform: str, answer: Answer, needs: str, now: float) -> ApiError:
-    """Of an answer that is no success; `now` in seconds since the epoch."""
-    status = answer.status
+def error_from(platform: str, response: Response, needs: str, now: float) -> ApiError:
+    """The error for a response that is not a success; `now` is in seconds since the epoch."""
+    status = response.status
     if is_redirect(status):
-        words = f"{platform} says that it has moved elsewhere."
-        return ApiError(words, "refused", status=status)
-    said = said_in(answer)
-    if _is_rate_limit(answer, said):
-        return _rate_limit(platform, answer, now)
+        message = f"{platform} says that the resource has moved."
+        return ApiError(message, "refused", status=status)
+    detail = message_in(response)
+    if _is_rate_limit(response, detail):
+        return _rate_limit(platform, response, now)
     if status >= 500 or status == HTTPStatus.REQUEST_TIMEOUT:
-        return _out_of_order(platform, answer, now)
-    if _is_web_page(answer):
-        return no_api(platform, status)
-    return _refusal(platform, status, said, needs)
+        return _server_error(platform, response, now)
+    if _is_web_page(response):
+        return not_an_api(platform, status)
+    return _refusal(platform, status, detail, needs)
 
 
-def said_in(answer: Answer) -> str:
-    """The platform's own words in parentheses, or nothing."""
-    if len(answer.body) > WORDS_BYTES:
+def message_in(response: Response) -> str:
+    """The platform's own message in parentheses, or an empty string."""
+    if len(response.body) > MAX_MESSAGE_BYTES:
         return ""
     try:
-        value = msgspec.json.decode(answer.body)
+        value = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    told = (value[key] for key in _WORDS if key in value) if isinstance(value, dict) else ()
-    found: dict[str, None] = {}
-    for words in islice(_strings(list(told)), 20 * _MOST_WORDS):
-        found[shown(words)] = None
-        if len(found) == _MOST_WORDS:
+    if not isinstance(value, dict):
+        return ""
+    fields = [value[name] for name in _MESSAGE_FIELDS if name in value]
+    messages: dict[str, None] = {}
+    for message in islice(_strings(fields), 20 * _MAX_MESSAGES):
+        messages[one_line(message)] = None
+        if len(messages) == _MAX_MESSAGES:
             break
-    line = shown("; ".join(filter(None, found))).rstrip(".")
+    line = one_line("; ".join(filter(None, messages))).rstrip(".")
     return f" ({line})" if line else ""
 
 
@@ -110,95 +115,128 @@ def is_redirect(status: int) -> bool:
     return status in {301, 302, 303, 307, 308}
 
 
-def linked(answer: Answer, relation: Relation) -> str | None:
-    """The address in `Link: <…>; rel="next"`."""
-    for link in answer.headers.get("Link", "").split(","):
+def link_url(response: Response, relation: Relation) -> str | None:
+    """The URL in `Link: <…>; rel="next"`."""
+    for link in response.headers.get("Link", "").split(","):
         address, _, relations = link.partition(";")
         if f'rel="{relation}"' in relations or f"rel={relation}" in relations:
             return address.strip().removeprefix("<").removesuffix(">")
     return None
 
 
-def _refusal(platform: str, status: int, said: str, needs: str) -> ApiError:
+def decode(platform: str, response: Response) -> Any:
+    """None for an empty response. Raises ApiError."""
+    if len(response.body) > MAX_UNTYPED_BYTES:
+        message = f"{platform} returned more than {MAX_UNTYPED_BYTES // 2**20} MiB."
+        raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
+    if not response.body.strip():
+        return None
+    try:
+        return msgspec.json.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise not_an_api(platform, response.status) from None
+
+
+def decode_as(platform: str, response: Response, shape: type[Shape]) -> Shape:
+    """Decode a response to the given type. Raises ForgeError."""
+    # Some platforms return null or nothing for an empty list.
+    empty = b"[]" if get_origin(shape) is list else b"null"
+    content = response.body.strip()
+    try:
+        return msgspec.json.decode(empty if content in {b"", b"null"} else content, type=shape)
+    except msgspec.ValidationError as error:
+        raise unexpected_shape(platform, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise not_an_api(platform, response.status) from None
+
+
+def unexpected_shape(platform: str, error: msgspec.ValidationError) -> ForgeError:
+    reason = one_line(str(error))
+    return ForgeError(
+        f"{platform} returned an unexpected response ({reason}); check the address and its version."
+    )
+
+
+def _refusal(platform: str, status: int, detail: str, needs: str) -> ApiError:
     fault = _REFUSALS.get(status, "refused")
-    needed = f"; the connection needs the permission “{needs}”" if needs else ""
-    words = {
-        "unauthorized": f"does not accept the credential{said}; give the connection a new one",
-        "denied": f"does not permit it{said}{needed}",
-        "gone": f"has no such thing, or does not show it to this connection{said}{needed}",
-        "refused": f"refuses it{said or f' ({status})'}",
+    permission = f"; the connection needs the permission “{needs}”" if needs else ""
+    messages = {
+        "unauthorized": f"does not accept the credential{detail}; replace it",
+        "denied": f"denies access{detail}{permission}",
+        "gone": f"did not find it, or this connection cannot see it{detail}{permission}",
+        "refused": f"refused the request{detail or f' ({status})'}",
     }
-    return ApiError(f"{platform} {words[fault]}.", fault, status=status)
+    return ApiError(f"{platform} {messages[fault]}.", fault, status=status)
 
 
-def _rate_limit(platform: str, answer: Answer, now: float) -> ApiError:
-    wait = _asked_wait(answer, now)
+def _rate_limit(platform: str, response: Response, now: float) -> ApiError:
+    wait = _requested_wait(response, now)
     if wait is None:
-        wait = SECONDARY_LIMIT_SECONDS if answer.status == HTTPStatus.FORBIDDEN else 0.0
-    trouble = f"{platform} is busy (rate limit)"
+        wait = SECONDARY_LIMIT_SECONDS if response.status == HTTPStatus.FORBIDDEN else 0.0
+    summary = f"{platform} is busy (rate limit)"
     when = f"in {_duration(wait)}" if wait else "later"
     return ApiError(
-        f"{trouble}; try again {when}.",
+        f"{summary}; try again {when}.",
         "away",
-        status=answer.status,
-        wait_seconds=wait,
-        trouble=trouble,
+        status=response.status,
+        retry_after_seconds=wait,
+        summary=summary,
     )
 
 
-def _out_of_order(platform: str, answer: Answer, now: float) -> ApiError:
-    trouble = f"{platform} is out of order ({answer.status})"
+def _server_error(platform: str, response: Response, now: float) -> ApiError:
+    summary = f"{platform} has a server error ({response.status})"
     return ApiError(
-        f"{trouble}; try again later.",
+        f"{summary}; try again later.",
         "away",
-        status=answer.status,
+        status=response.status,
         # Other statuses may come from a proxy that timed out while the request is still running.
-        is_undone=answer.status == HTTPStatus.SERVICE_UNAVAILABLE,
-        wait_seconds=_retry_after(answer, now) or 0.0,
-        trouble=trouble,
+        is_unprocessed=response.status == HTTPStatus.SERVICE_UNAVAILABLE,
+        retry_after_seconds=_retry_after(response, now) or 0.0,
+        summary=summary,
     )
 
 
-def no_api(platform: str, status: int) -> ApiError:
-    words = f"{platform} answered with a web page, not with its API; check the address."
-    # It may have done what was asked and only be unable to say so.
-    return ApiError(words, "refused", status=status, is_undone=False)
+def not_an_api(platform: str, status: int) -> ApiError:
+    message = f"{platform} returned a web page instead of an API response; check the address."
+    # The request may have been processed all the same.
+    return ApiError(message, "refused", status=status, is_unprocessed=False)
 
 
-def _is_web_page(answer: Answer) -> bool:
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    return kind in {"text/html", "application/xhtml+xml"} or answer.body.lstrip()[:1] == b"<"
+def _is_web_page(response: Response) -> bool:
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return kind in {"text/html", "application/xhtml+xml"} or response.body.lstrip()[:1] == b"<"
 
 
-def _is_rate_limit(answer: Answer, said: str) -> bool:
-    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+def _is_rate_limit(response: Response, detail: str) -> bool:
+    if response.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
-    if answer.status != HTTPStatus.FORBIDDEN:
+    if response.status != HTTPStatus.FORBIDDEN:
         return False
-    has_none_left = answer.headers.get("x-ratelimit-remaining") == "0"
-    return has_none_left or "Retry-After" in answer.headers or "rate limit" in said.lower()
+    has_none_left = response.headers.get("x-ratelimit-remaining") == "0"
+    return has_none_left or "Retry-After" in response.headers or "rate limit" in detail.lower()
 
 
-def _asked_wait(answer: Answer, now: float) -> float | None:
-    """Seconds from now; None: nothing was said."""
-    told = _retry_after(answer, now)
-    if told is not None:
-        return told
+def _requested_wait(response: Response, now: float) -> float | None:
+    """Seconds from now; None if the platform names no time."""
+    retry_after = _retry_after(response, now)
+    if retry_after is not None:
+        return retry_after
     for family in ("x-ratelimit", "RateLimit"):
-        moment = _number(answer.headers.get(f"{family}-reset", ""))
-        # On every answer; it means something where nothing is left until then.
-        if moment is not None and answer.headers.get(f"{family}-remaining", "0") == "0":
-            return max(0.0, moment - now if moment >= _EARLIEST_MOMENT else moment)
+        reset = _number(response.headers.get(f"{family}-reset", ""))
+        # The header is on every response; it counts once nothing is left until the reset.
+        if reset is not None and response.headers.get(f"{family}-remaining", "0") == "0":
+            return max(0.0, reset - now if reset >= _MIN_EPOCH_SECONDS else reset)
     return None
 
 
-def _retry_after(answer: Answer, now: float) -> float | None:
-    told = answer.headers.get("Retry-After", "").strip()
-    seconds = _number(told)
-    if seconds is not None or not told:
+def _retry_after(response: Response, now: float) -> float | None:
+    value = response.headers.get("Retry-After", "").strip()
+    seconds = _number(value)
+    if seconds is not None or not value:
         return seconds
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - now)
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     except (ValueError, OverflowError):
         return None
 
@@ -216,7 +254,7 @@ def _duration(seconds: float) -> str:
 
 
 def _strings(value: Any, depth: int = 4) -> Iterator[str]:
-    """All that is said anywhere in it, as {"base": ["is taken"]} says it."""
+    """All strings of a nested value; {"base": ["is taken"]} yields "base is taken"."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list) and depth:
@@ -225,6 +263,6 @@ def _strings(value: Any, depth: int = 4) -> Iterator[str]:
     elif isinstance(value, dict) and depth:
         for key, part in value.items():
             if isinstance(part, list):
-                yield from (f"{key} {words}" for words in _strings(part, depth - 1))
+                yield from (f"{key} {text}" for text in _strings(part, depth - 1))
             else:
                 yield from _strings(part, depth - 1)

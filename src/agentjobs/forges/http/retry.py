@@ -1,4 +1,4 @@
-"""How long a platform's trouble is sat out, and at what pace it is asked again."""
+"""How long and how often requests to a platform are retried."""
 
 import asyncio
 import random
@@ -7,47 +7,47 @@ from collections.abc import Awaitable, Callable
 
 from agentjobs.forges.http.responses import ApiError
 
-LONGEST_BACKOFF_SECONDS = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 
 
-def _say_nothing(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
 class RetryBudget:
-    """How long trouble may be sat out in all, counted from the moment in which this is made.
+    """The time for retries of one operation, counted from creation.
 
-    `say` is told before each wait. One for each piece of work: it runs out.
+    `report` is called with a message before each wait.
     """
 
     def __init__(
         self,
         seconds: float,
-        say: Callable[[str], None] = _say_nothing,
+        report: Callable[[str], None] = _ignore,
         *,
         clock: Callable[[], float] = time.monotonic,
         time_of_day: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.time_of_day = time_of_day
-        self._say = say
+        self._report = report
         self._clock = clock
         self._sleep = sleep
         self._ends_at = clock() + seconds
 
-    async def wait(self, trouble: str, attempt: int, asked_seconds: float = 0.0) -> bool:
-        """False at once if what is left is too short; `attempt` counts from 0."""
-        backoff = min(LONGEST_BACKOFF_SECONDS, 2.0 ** min(attempt, 10))
-        # Those who met the trouble together shall not come back together.
-        seconds = max(backoff, asked_seconds) + backoff * random.random() / 4  # noqa: S311 - a pace, no secret
+    async def wait(self, summary: str, attempt: int, requested_seconds: float = 0.0) -> bool:
+        """False without waiting if the remaining time is too short; `attempt` counts from 0."""
+        backoff = min(MAX_BACKOFF_SECONDS, 2.0 ** min(attempt, 10))
+        # Jitter, so that clients that failed together do not retry together.
+        seconds = max(backoff, requested_seconds) + backoff * random.random() / 4  # noqa: S311 - jitter, not a secret
         if self._clock() + seconds > self._ends_at:
             return False
-        self._say(f"{trouble}; trying again in {round(seconds)} s")
+        self._report(f"{summary}; trying again in {round(seconds)} s")
         await self._sleep(seconds)
         return True
 
     async def wait_before_retry(self, error: ApiError, attempt: int) -> bool:
-        """Whether to ask once more now, after the wait that this takes."""
-        if not error.may_pass:
+        """Wait if the error is temporary; True if the request should be retried now."""
+        if not error.is_temporary:
             return False
-        return await self.wait(error.trouble, attempt, error.wait_seconds)
+        return await self.wait(error.summary, attempt, error.retry_after_seconds)

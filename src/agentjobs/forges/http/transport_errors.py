@@ -1,6 +1,6 @@
-"""Why no whole answer came from a platform, in words for those who set the connection up.
+"""Errors of connections to a platform, with messages for the person who set up the connection.
 
-Nothing of what aiohttp says is passed on unread: its errors may hold a request's headers.
+Messages of aiohttp are never passed on: they may contain a request's headers.
 """
 
 import ssl
@@ -9,65 +9,67 @@ import aiohttp
 from yarl import URL
 
 from agentjobs.forges.http.responses import ApiError
-from agentjobs.forges.text import shown
+from agentjobs.forges.text import one_line
 from agentjobs.outbound.guard.addresses import BlockedAddress
 
 
-def connection_fault(platform: str, origin: URL, error: Exception) -> ApiError:
-    """Whatever aiohttp raises instead of an answer."""
+def connection_error(platform: str, origin: URL, error: Exception) -> ApiError:
+    """The error for any exception that aiohttp raises instead of returning a response."""
     if isinstance(error, TimeoutError):
-        return _away(f"{platform} at {origin} did not answer in time", is_undone=False)
+        return _unavailable(f"{platform} at {origin} did not answer in time", is_unprocessed=False)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return ApiError(_untrusted(origin, error.certificate_error), "refused")
+        return ApiError(_certificate_message(origin, error.certificate_error), "refused")
     if isinstance(error, aiohttp.ClientConnectorError):
-        return _not_reached(platform, origin, error.os_error)
+        return _connect_error(platform, origin, error.os_error)
     if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError):
-        words = "The credential has characters that no credential has; give the connection another."
-        return ApiError(words, "unauthorized")
-    trouble = f"The connection to {platform} at {origin} was cut ({type(error).__name__})"
-    return _away(trouble, is_undone=False)
+        message = "The credential contains invalid characters; replace it."
+        return ApiError(message, "unauthorized")
+    summary = f"The connection to {platform} at {origin} was interrupted ({type(error).__name__})"
+    return _unavailable(summary, is_unprocessed=False)
 
 
-async def bounded_body(platform: str, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Raises ApiError if it is larger, or compressed, which was not asked for."""
+async def read_bounded(platform: str, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Raises ApiError for a body that is too large, or compressed."""
     if response.headers.get("Content-Encoding", "identity").lower() not in {"", "identity"}:
-        words = f"{platform} answered compressed, which was not asked for; check the address."
-        raise ApiError(words, "refused", status=response.status, is_undone=False)
+        message = f"{platform} returned a compressed response; check the address."
+        raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
     body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > most_bytes:
-            words = f"{platform} answered with more than {most_bytes // 2**20} MiB."
-            raise ApiError(words, "refused", status=response.status, is_undone=False)
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            message = f"{platform} returned more than {max_bytes // 2**20} MiB."
+            raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
     return bytes(body)
 
 
-def without_credentials(body: bytes, headers: dict[str, str]) -> bytes:
-    """A server that tells back what it was shown does not get it into our messages."""
+def redact_credentials(body: bytes, headers: dict[str, str]) -> bytes:
+    """Keep credentials that a server echoes out of messages."""
     for value in headers.values():
         for secret in {value, value.rpartition(" ")[2]}:
             if len(secret) >= 8:
-                body = body.replace(secret.encode(), b"(hidden)")
+                body = body.replace(secret.encode(), b"(redacted)")
     return body
 
 
-def _not_reached(platform: str, origin: URL, error: OSError) -> ApiError:
+def _connect_error(platform: str, origin: URL, error: OSError) -> ApiError:
     if isinstance(error, BlockedAddress):
         return ApiError(f"{error}. Ask the operator to allow it.", "refused")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ApiError(_untrusted(origin, error), "refused")
-    reason = shown(error.strerror or type(error).__name__, 100)
-    return _away(f"{platform} at {origin} could not be reached ({reason})", is_undone=True)
-
-
-def _untrusted(origin: URL, error: Exception) -> str:
-    reason = getattr(error, "verify_message", "") or "its certificate is not valid"
-    return (
-        f"{origin} shows a certificate that is not trusted ({shown(str(reason), 100)}); the "
-        "operator can add its authority with AGENTJOBS_CA_FILE."
+        return ApiError(_certificate_message(origin, error), "refused")
+    reason = one_line(error.strerror or type(error).__name__, 100)
+    return _unavailable(
+        f"{platform} at {origin} could not be reached ({reason})", is_unprocessed=True
     )
 
 
-def _away(trouble: str, *, is_undone: bool) -> ApiError:
-    words = f"{trouble}; try again later."
-    return ApiError(words, "away", is_undone=is_undone, trouble=trouble)
+def _certificate_message(origin: URL, error: Exception) -> str:
+    reason = getattr(error, "verify_message", "") or "its certificate is not valid"
+    return (
+        f"{origin} has a certificate that is not trusted ({one_line(str(reason), 100)}); the "
+        "operator can add its CA with AGENTJOBS_CA_FILE."
+    )
+
+
+def _unavailable(summary: str, *, is_unprocessed: bool) -> ApiError:
+    message = f"{summary}; try again later."
+    return ApiError(message, "away", is_unprocessed=is_unprocessed, summary=summary)

@@ -35,7 +35,7 @@ async def open_pull_request(
         draft=has_failed_checks or (plan.draft and not is_follow_up),
         reviewers=plan.reviewers or await _code_owners(run, repo, pushed),
         labels=plan.labels,
-        goes_on=is_follow_up,
+        is_follow_up=is_follow_up,
     )
     pull = await _open(run, repo, request)
     action = "updated" if is_follow_up else "opened"

@@ -22,7 +22,7 @@ async def retry_while_unreachable(
         try:
             return await step()
         except (RepoUnavailable, ForgeError) as error:
-            if not error.may_pass:
+            if not error.is_temporary:
                 raise
             on_note(f"{error}; trying again in {pause} s")
             await asyncio.sleep(pause)

@@ -83,7 +83,7 @@ class JiraTracker:
     async def check(self) -> str:
         """Who we are to it. Raises ForgeError."""
         told = await self._get("/myself")
-        user = self._api.shaped(told, _User)
+        user = self._api.decode_as(told, _User)
         name = user.emailAddress or user.name or user.displayName or ""
         return one_line(name, _MOST_NAME) or "somebody without a name"
 
@@ -99,7 +99,7 @@ class JiraTracker:
             # To a credential it does not know, Jira shows what it shows to everybody: nothing.
             await self.check()
             return None
-        return await self._ticket(self._api.shaped(told, _Issue))
+        return await self._ticket(self._api.decode_as(told, _Issue))
 
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None:
         """A link beside the issue; that of the same job is replaced, so it can be made again."""
@@ -117,8 +117,8 @@ class JiraTracker:
                 )
                 return
             except ApiError as error:
-                if not error.may_pass or not await self._retry_budget.wait(
-                    error.trouble, attempt, error.wait_seconds
+                if not error.is_temporary or not await self._retry_budget.wait(
+                    error.summary, attempt, error.retry_after_seconds
                 ):
                     raise self._in_clear_words(error) from None
             attempt += 1
@@ -141,7 +141,7 @@ class JiraTracker:
         """Where people reach it, which is not where the tokens with scopes do."""
         if urlsplit(self._url).hostname != GATEWAY_HOST:
             return self._url
-        server = self._api.shaped(await self._get("/serverInfo"), _Server)
+        server = self._api.decode_as(await self._get("/serverInfo"), _Server)
         return server.baseUrl.rstrip("/")
 
     async def _get(self, path: str, *, needs: str = "", **query: str) -> Any:

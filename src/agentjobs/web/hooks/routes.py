@@ -13,7 +13,13 @@ from starlette.routing import BaseRoute, Route
 
 from agentjobs.connections.connections import open_hook_secret
 from agentjobs.forges.connection import Connection
-from agentjobs.forges.hooks import HookEvent, delivery_id_of, is_unsigned, parse_event, verified
+from agentjobs.forges.hooks import (
+    HookEvent,
+    delivery_id_of,
+    is_signed,
+    lacks_signature,
+    parse_event,
+)
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.problems import Problem
 from agentjobs.web.api.endpoint import Reply
@@ -45,13 +51,13 @@ async def _believed(
     """What it hints at, and its name. What is unknown and what is wrong are refused alike."""
     platform, headers = request.path_params["platform"], request.headers
     secret = await _secret(context, platform, connection_id)
-    if is_unsigned(platform, secret, headers):
+    if lacks_signature(platform, secret, headers):
         raise _unauthorized()
     limits = _limits(request)
     with limits.room(connection_id) as room:
         # A stranger's is let come all the same, so that the time tells no more than the answer.
         body = await _body(request, room if secret else None)
-        if not verified(platform, secret, headers, body):
+        if not is_signed(platform, secret, headers, body):
             raise _unauthorized()
         limits.take(connection_id)
         if media_type(headers.get("content-type")) == "application/x-www-form-urlencoded":
