@@ -28,13 +28,14 @@ async def test_a_phone_shows_which_page_is_open_in_both_navigation_bars(
 
 
 async def test_a_confirmation_in_a_table_is_shown_whole(admin: Page, house: House) -> None:
-    house.service.key("--name", "to be revoked")
+    # With something in every column.
+    options = ("--name", "to be revoked", "--expires-days", "30", "--git-write")
+    house.service.client(house.service.key(*options)).http.get("/agents")
     # As wide as 1280 px leave beside a scrollbar.
-    await admin.set_viewport_size({"width": 1264, "height": 800})
+    await admin.set_viewport_size({"width": 1264, "height": 1600})
     await admin.goto("/settings/api-keys")
     row = admin.get_by_role("row", name="to be revoked")
     await row.get_by_text("Revoke…").click()
-    await row.get_by_role("button", name="Revoke key").scroll_into_view_if_needed()
     body = row.locator(".confirm-body")
     await expect(body).to_contain_text("stops working immediately")
     shown = await body.evaluate(
@@ -45,6 +46,17 @@ async def test_a_confirmation_in_a_table_is_shown_whole(admin: Page, house: Hous
         }"""
     )
     assert shown
+
+
+async def test_an_opened_confirmation_moves_no_button_beside_it(
+    admin: Page, things: Things
+) -> None:
+    await admin.goto(f"/settings/webhooks/{things.endpoint}")
+    ping = admin.get_by_role("button", name="Send ping")
+    before = await ping.bounding_box()
+    await admin.get_by_text("Rotate secret…").click()
+    await expect(admin.get_by_label("Overlap in hours")).to_be_visible()
+    assert await ping.bounding_box() == before
 
 
 async def test_the_header_reaches_the_right_edge_of_a_short_page(admin: Page) -> None:
@@ -67,9 +79,10 @@ async def test_a_long_value_does_not_make_the_cards_grow(admin: Page) -> None:
     heights = await admin.evaluate(
         """() => {
           const tiles = [...document.querySelectorAll(".tile")];
-          const before = tiles[0].offsetHeight;
           const tile = tiles[4].querySelector("dd");
-          tile.firstChild.textContent = "59 min 59 s";
+          tile.firstChild.textContent = "9 s ";
+          const before = tiles[0].offsetHeight;
+          tile.firstChild.textContent = "59 min 59 s ";
           return [before, tiles[0].offsetHeight, tile.scrollWidth <= tile.clientWidth];
         }"""
     )
