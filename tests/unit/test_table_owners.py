@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,16 +92,31 @@ def _documented() -> tuple[dict[str, str], dict[tuple[str, str], frozenset[str]]
     return owners, shared
 
 
-def _writes() -> Iterator[Write]:
+@cache
+def _writes() -> tuple[Write, ...]:
+    return tuple(_find_writes())
+
+
+def _find_writes() -> Iterator[Write]:
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).parts
         if parts[:2] == ("store", "migrations"):
             continue
-        for line, text in _strings(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for line, text in _strings(tree):
             for table, columns in _writes_in(text):
                 if table not in CACHE_TABLES:
-                    place = f"{'/'.join(parts)}:{line}"
-                    yield Write(place, parts[0], table, columns)
+                    yield Write(f"{'/'.join(parts)}:{line}", parts[0], table, columns)
+        for line, table, column in _due_columns(tree):
+            yield Write(f"{'/'.join(parts)}:{line}", parts[0], table, frozenset({column}))
+
+
+def _due_columns(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """The column that `store/leases.py` updates for whoever declares it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "DueColumn":
+            table, _, column, _ = node.args
+            yield node.lineno, ast.literal_eval(table), ast.literal_eval(column)
 
 
 def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
