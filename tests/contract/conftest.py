@@ -4,9 +4,9 @@ import pytest
 
 from agentjobs.settings import load
 from agentjobs.store.database import Database
-from tests.support import jobs as worlds
+from tests.support.jobs import JobHarness, job_harness
 
 
 @pytest.fixture
-def world(database: Database, tmp_path: Path) -> worlds.World:
-    return worlds.world_of(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
+def harness(database: Database, tmp_path: Path) -> JobHarness:
+    return job_harness(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))

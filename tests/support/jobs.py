@@ -1,4 +1,4 @@
-"""A small world for tests of jobs: organizations, ready repositories and agents, without git."""
+"""A harness for tests of jobs: organizations, ready repositories and agents, without git."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +35,7 @@ def an_agent(agent_id: str, plan_required: str = "free") -> Agent:
 
 
 @dataclass
-class World:
+class JobHarness:
     db: Database
     context: JobsContext
     callers: dict[str, Caller] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class World:
         await self.db.transact(_expire)
 
 
-def world_of(db: Database, settings: Settings) -> World:
+def job_harness(db: Database, settings: Settings) -> JobHarness:
     catalog = Catalog([an_agent("fixer"), an_agent("pro-fixer", "pro")])
-    return World(db, JobsContext(db, settings, catalog))
+    return JobHarness(db, JobsContext(db, settings, catalog))
 
 
 async def insert_repo(

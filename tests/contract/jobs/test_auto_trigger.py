@@ -1,4 +1,4 @@
-"""Vulnerabilities that start jobs by themselves, on both stores: once for each fix."""
+"""Vulnerabilities create jobs, one per fix, on both databases."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from agentjobs.repos.thresholds import (
 )
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
-from tests.support.jobs import World, an_agent, world_of
+from tests.support.jobs import JobHarness, an_agent, job_harness
 from tests.support.recorded_advisories import every_advisory
 
 
 @pytest.fixture
-def world(database: Database, tmp_path: Path) -> World:
-    found = world_of(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
+def harness(database: Database, tmp_path: Path) -> JobHarness:
+    found = job_harness(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
     found.context.catalog = Catalog([an_agent("fixer"), an_agent("cve-fixer")])
     return found
 
@@ -49,8 +49,8 @@ REQUESTS = dependency("PyPI", "requests", "2.25.0", "requirements.txt")
 PYYAML = dependency("PyPI", "pyyaml", "5.3", "requirements.txt")
 
 
-async def repo_of(world: World, caller: Caller) -> str:
-    row = await world.db.fetch_one(
+async def repo_of(harness: JobHarness, caller: Caller) -> str:
+    row = await harness.db.fetch_one(
         "SELECT id FROM repos WHERE organization_id = :id", id=caller.organization_id
     )
     assert row is not None
@@ -58,17 +58,17 @@ async def repo_of(world: World, caller: Caller) -> str:
 
 
 async def found(
-    world: World,
+    harness: JobHarness,
     caller: Caller,
     *dependencies: Dependency,
     fixes: Mapping[str, str | None] = FIXES,
 ) -> str:
-    """As a scan leaves it. The repository's identifier."""
-    repo_id = await repo_of(world, caller)
+    """Insert findings as a scan does; returns the repository's identifier."""
+    repo_id = await repo_of(harness, caller)
     findings = find(dependencies, list(every_advisory()))
     choices = {one.package: Choice(fixes[one.name], "Because.", "registry") for one in findings}
     owner = caller.organization_id
-    await world.db.transact(replace_findings, owner, repo_id, findings, choices)
+    await harness.db.transact(replace_findings, owner, repo_id, findings, choices)
     return repo_id
 
 
@@ -78,14 +78,16 @@ async def configure(tx: Transaction, repo_id: str, level: str | None) -> None:
     )
 
 
-async def test_a_finding_at_the_threshold_has_one_job_that_says_why(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS, PYYAML)
-    assert await reconcile(world.context, repo_id) == []
-    await set_repo_threshold(world.db, "acme", "acme/shop", "high")
+async def test_a_finding_at_the_threshold_creates_one_job_that_names_its_cause(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS, PYYAML)
+    assert await reconcile(harness.context, repo_id) == []
+    await set_repo_threshold(harness.db, "acme", "acme/shop", "high")
 
-    (job_id,) = await reconcile(world.context, repo_id)
-    job = await world.view(acme, job_id)
+    (job_id,) = await reconcile(harness.context, repo_id)
+    job = await harness.view(acme, job_id)
     assert (job.agent, job.status, job.repo) == ("cve-fixer", "queued", "acme/shop")
     assert job.cause is not None
     assert (job.cause.package, job.cause.manifest, job.cause.fix_version) == (
@@ -96,132 +98,136 @@ async def test_a_finding_at_the_threshold_has_one_job_that_says_why(world: World
     assert job.cause.versions == ("5.3",)
     assert {advisory.severity for advisory in job.cause.advisories} == {"critical"}
     assert len({advisory.id for advisory in job.cause.advisories}) == 2
-    assert await world.events(acme, job_id) == ["job.queued"]
+    assert await harness.events(acme, job_id) == ["job.queued"]
 
-    claimed = await claim_job(world.context, "wrk_a", ["cve-fixer"])
+    claimed = await claim_job(harness.context, "wrk_a", ["cve-fixer"])
     assert claimed is not None
     assert claimed.cause == job.cause
     assert claimed.config_override == {"auto_trigger_on_cve_severity": "high"}
 
 
-async def test_the_same_fix_is_never_proposed_twice_whatever_became_of_it(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS)
-    await set_organization_threshold(world.db, "acme", "medium")
-    at_once = await asyncio.gather(*(reconcile(world.context, repo_id) for _ in range(4)))
+async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "medium")
+    at_once = await asyncio.gather(*(reconcile(harness.context, repo_id) for _ in range(4)))
     (job_id,) = [job_id for created in at_once for job_id in created]
-    await cancel_job(world.context, acme.organization_id, job_id)
-    assert await reconcile(world.context, repo_id) == []
-    # Who runs it again by hand asks for the same and no more.
-    again = (await run_again(world.context, acme, job_id)).receipt.job_id
-    assert (await world.view(acme, again)).cause == (await world.view(acme, job_id)).cause
-    # Another version to go to is another fix, and so is another file.
-    await found(world, acme, REQUESTS, fixes={"requests": "2.32.0"})
-    assert len(await reconcile(world.context, repo_id)) == 1
-    await found(world, acme, dependency("PyPI", "requests", "2.25.0", "b/requirements.txt"))
-    assert len(await reconcile(world.context, repo_id)) == 1
+    await cancel_job(harness.context, acme.organization_id, job_id)
+    assert await reconcile(harness.context, repo_id) == []
+    # A rerun has the same request and cause.
+    again = (await run_again(harness.context, acme, job_id)).receipt.job_id
+    assert (await harness.view(acme, again)).cause == (await harness.view(acme, job_id)).cause
+    # Another version or another manifest is another fix.
+    await found(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
+    assert len(await reconcile(harness.context, repo_id)) == 1
+    await found(harness, acme, dependency("PyPI", "requests", "2.25.0", "b/requirements.txt"))
+    assert len(await reconcile(harness.context, repo_id)) == 1
 
 
-async def test_what_a_word_calls_worse_comes_first_also_without_a_score(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS, PYYAML)
+async def test_the_more_severe_fix_comes_first_even_without_a_score(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS, PYYAML)
     findings = [
         msgspec.structs.replace(one, score=None) if one.name == "pyyaml" else one
-        for one in await findings_of_repo(world.db, repo_id)
+        for one in await findings_of_repo(harness.db, repo_id)
     ]
     triggers = triggers_for(reversed(findings), "low")
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
 
 
-async def test_the_nearest_word_on_the_threshold_holds(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS)
-    await set_organization_threshold(world.db, "acme", "low")
-    await set_repo_threshold(world.db, "acme", "acme/shop", "critical")
-    assert (await load_thresholds(world.db, repo_id)).effective.level == "critical"
-    assert await reconcile(world.context, repo_id) == []
-    await world.db.transact(configure, repo_id, "none")
-    assert (await load_thresholds(world.db, repo_id)).effective.source == "file"
-    assert await reconcile(world.context, repo_id) == []
-    await world.db.transact(configure, repo_id, "medium")
-    assert len(await reconcile(world.context, repo_id)) == 1
+async def test_the_most_specific_threshold_applies(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "low")
+    await set_repo_threshold(harness.db, "acme", "acme/shop", "critical")
+    assert (await load_thresholds(harness.db, repo_id)).effective.level == "critical"
+    assert await reconcile(harness.context, repo_id) == []
+    await harness.db.transact(configure, repo_id, "none")
+    assert (await load_thresholds(harness.db, repo_id)).effective.source == "file"
+    assert await reconcile(harness.context, repo_id) == []
+    await harness.db.transact(configure, repo_id, "medium")
+    assert len(await reconcile(harness.context, repo_id)) == 1
 
 
-async def test_what_is_unknown_unfixable_or_in_a_file_nobody_edits_starts_nothing(
-    world: World,
+async def test_findings_without_severity_fix_or_editable_manifest_create_no_job(
+    harness: JobHarness,
 ) -> None:
-    acme = await world.organization()
-    await set_organization_threshold(world.db, "acme", "low")
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
     crate = dependency("crates.io", "time", "0.2.7", "Cargo.lock")
-    repo_id = await found(world, acme, REQUESTS, crate, fixes={**FIXES, "requests": None})
-    assert len(await findings_of_repo(world.db, repo_id)) == 2
-    assert await reconcile(world.context, repo_id) == []
+    repo_id = await found(harness, acme, REQUESTS, crate, fixes={**FIXES, "requests": None})
+    assert len(await findings_of_repo(harness.db, repo_id)) == 2
+    assert await reconcile(harness.context, repo_id) == []
 
 
-async def test_half_the_queue_is_left_to_people_and_the_rest_is_tried_again_later(
-    world: World,
+async def test_half_of_the_queue_is_reserved_for_requests_and_the_other_fixes_wait(
+    harness: JobHarness,
 ) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS, PYYAML)
-    await set_organization_threshold(world.db, "acme", "low")
-    world.context.settings = msgspec.structs.replace(world.context.settings, queue_limit=4)
-    await world.job(acme)
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS, PYYAML)
+    await set_organization_threshold(harness.db, "acme", "low")
+    harness.context.settings = msgspec.structs.replace(harness.context.settings, queue_limit=4)
+    await harness.job(acme)
     for expected in ("pyyaml", "requests"):
-        (job_id,) = await reconcile(world.context, repo_id)
-        cause = (await world.view(acme, job_id)).cause
+        (job_id,) = await reconcile(harness.context, repo_id)
+        cause = (await harness.view(acme, job_id)).cause
         assert cause is not None
         assert cause.package == expected
-        assert await is_scanned_again(world, repo_id) == (expected == "pyyaml")
-        await cancel_job(world.context, acme.organization_id, job_id)
+        assert await is_scanned_again(harness, repo_id) == (expected == "pyyaml")
+        await cancel_job(harness.context, acme.organization_id, job_id)
 
 
-async def is_scanned_again(world: World, repo_id: str) -> bool:
-    """And forgets it, as the end of a scan does."""
-    row = await world.db.fetch_one("SELECT scan_due_at FROM repos WHERE id = :id", id=repo_id)
+async def is_scanned_again(harness: JobHarness, repo_id: str) -> bool:
+    """And clears it, as the end of a scan does."""
+    row = await harness.db.fetch_one("SELECT scan_due_at FROM repos WHERE id = :id", id=repo_id)
     assert row is not None
-    await world.db.transact(_make_not_due, repo_id)
+    await harness.db.transact(_make_not_due, repo_id)
     return row["scan_due_at"] is not None and row["scan_due_at"] > now_ms()
 
 
-async def test_a_job_whose_fix_became_another_one_is_the_only_one_for_that_too(
-    world: World,
+async def test_a_job_whose_fix_version_changed_takes_over_the_new_fix(
+    harness: JobHarness,
 ) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS)
-    await set_organization_threshold(world.db, "acme", "low")
-    (first,) = await reconcile(world.context, repo_id)
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "low")
+    (first,) = await reconcile(harness.context, repo_id)
     fix = ("requirements.txt", "PyPI", "requests", "2.32.0")
-    assert await take_over_fix(world.db, repo_id, first, fix) is None
-    assert await take_over_fix(world.db, repo_id, first, fix) is None
-    await found(world, acme, REQUESTS, fixes={"requests": "2.32.0"})
-    assert await reconcile(world.context, repo_id) == []
-    assert await take_over_fix(world.db, repo_id, "job_other", fix) == first
-    # One that came to nothing keeps nobody from it.
-    await cancel_job(world.context, acme.organization_id, first)
-    assert await take_over_fix(world.db, repo_id, "job_other", fix) is None
+    assert await take_over_fix(harness.db, repo_id, first, fix) is None
+    assert await take_over_fix(harness.db, repo_id, first, fix) is None
+    await found(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
+    assert await reconcile(harness.context, repo_id) == []
+    assert await take_over_fix(harness.db, repo_id, "job_other", fix) == first
+    # A failed job does not block the fix.
+    await cancel_job(harness.context, acme.organization_id, first)
+    assert await take_over_fix(harness.db, repo_id, "job_other", fix) is None
 
 
-async def test_a_disconnected_repository_starts_nothing(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await found(world, acme, REQUESTS)
-    await set_organization_threshold(world.db, "acme", "low")
-    await world.db.transact(_disconnect, repo_id)
-    assert await reconcile(world.context, repo_id) == []
+async def test_a_disconnected_repository_creates_no_job(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await found(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "low")
+    await harness.db.transact(_disconnect, repo_id)
+    assert await reconcile(harness.context, repo_id) == []
 
 
-async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(world: World) -> None:
-    acme = await world.organization()
-    repo_id = await repo_of(world, acme)
-    await set_repo_threshold(world.db, "acme", "acme/shop", "Moderate")
-    row = await world.db.fetch_one(
+async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await repo_of(harness, acme)
+    await set_repo_threshold(harness.db, "acme", "acme/shop", "Moderate")
+    row = await harness.db.fetch_one(
         "SELECT auto_trigger, scan_due_at FROM repos WHERE id = :id", id=repo_id
     )
     assert row is not None
     assert (row["auto_trigger"], row["scan_due_at"] <= now_ms()) == ("medium", True)
     with pytest.raises(Problem, match="low, medium, high, critical, none, default"):
-        await set_repo_threshold(world.db, "acme", "acme/shop", "severe")
+        await set_repo_threshold(harness.db, "acme", "acme/shop", "severe")
     with pytest.raises(Problem):
-        await set_repo_threshold(world.db, "default", "acme/shop", "high")
+        await set_repo_threshold(harness.db, "default", "acme/shop", "high")
 
 
 async def _disconnect(tx: Transaction, repo_id: str) -> None:

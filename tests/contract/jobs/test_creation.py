@@ -1,4 +1,4 @@
-"""Accepting jobs, on both stores."""
+"""Creating jobs, on both databases."""
 
 import asyncio
 
@@ -11,31 +11,31 @@ from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
-from tests.support.jobs import AGENTS, World, insert_repo, world_of
+from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
 
 
-async def refused(world: World, caller_name: str, **fields: str) -> Problem:
-    caller = world.callers[caller_name]
-    before = await list_jobs(world.context, caller.organization_id)
+async def refused(harness: JobHarness, caller_name: str, **fields: str) -> Problem:
+    caller = harness.callers[caller_name]
+    before = await list_jobs(harness.context, caller.organization_id)
     with pytest.raises(Problem) as problem:
-        await world.job(caller, **fields)
-    assert await list_jobs(world.context, caller.organization_id) == before
+        await harness.job(caller, **fields)
+    assert await list_jobs(harness.context, caller.organization_id) == before
     return problem.value
 
 
-async def test_an_accepted_job_is_queued_and_tells_so(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller, ticket_id="ABC-1")
-    job = await world.view(caller, job_id)
+async def test_an_accepted_job_is_queued_and_emits_its_event(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller, ticket_id="ABC-1")
+    job = await harness.view(caller, job_id)
     assert (job.status, job.ticket_id, job.attempt) == ("queued", "ABC-1", 0)
     assert (job.pr_url, job.started_at, job.completed_at, job.error) == (None, None, None, None)
-    assert await world.events(caller, job_id) == ["job.queued"]
+    assert await harness.events(caller, job_id) == ["job.queued"]
 
 
-async def test_an_events_payload_has_exactly_the_five_fields(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    (event,) = await list_events(world.db, caller.organization_id, job_id)
+async def test_an_events_payload_has_exactly_the_five_fields(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    (event,) = await list_events(harness.db, caller.organization_id, job_id)
     payload = msgspec.json.decode(event.payload)
     assert payload == {
         "event": "job.queued",
@@ -46,137 +46,144 @@ async def test_an_events_payload_has_exactly_the_five_fields(world: World) -> No
     }
 
 
-async def test_an_unknown_repository_is_refused(world: World) -> None:
-    await world.organization()
-    assert (await refused(world, "acme", repo="acme/other")).code == "repo_not_connected"
+async def test_an_unknown_repository_is_refused(harness: JobHarness) -> None:
+    await harness.organization()
+    assert (await refused(harness, "acme", repo="acme/other")).code == "repo_not_connected"
 
 
-async def test_another_organizations_repository_is_as_unknown_as_none(world: World) -> None:
-    await world.organization()
-    await world.organization("evil")
-    assert (await refused(world, "evil", repo="acme/shop")).code == "repo_not_connected"
+async def test_another_organizations_repository_is_reported_as_not_connected(
+    harness: JobHarness,
+) -> None:
+    await harness.organization()
+    await harness.organization("evil")
+    assert (await refused(harness, "evil", repo="acme/shop")).code == "repo_not_connected"
 
 
-async def test_an_unknown_agent_is_refused(world: World) -> None:
-    await world.organization()
-    assert (await refused(world, "acme", agent="nobody")).code == "unknown_agent"
+async def test_an_unknown_agent_is_refused(harness: JobHarness) -> None:
+    await harness.organization()
+    assert (await refused(harness, "acme", agent="nobody")).code == "unknown_agent"
 
 
-async def test_an_agent_above_the_plan_is_refused_with_the_plan_it_needs(world: World) -> None:
-    await world.organization(plan="free")
-    problem = await refused(world, "acme", agent="pro-fixer")
+async def test_an_agent_above_the_plan_is_refused_with_the_plan_it_needs(
+    harness: JobHarness,
+) -> None:
+    await harness.organization(plan="free")
+    problem = await refused(harness, "acme", agent="pro-fixer")
     assert problem.code == "plan_required"
     assert problem.details == {"plan_required": "pro"}
 
 
-async def test_a_repo_still_indexing_refuses_jobs_and_emits_nothing(world: World) -> None:
-    caller = await world.organization()
-    await world.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
-    problem = await refused(world, "acme", repo="acme/new")
+async def test_a_repo_still_indexing_refuses_jobs_and_emits_nothing(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await harness.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
+    problem = await refused(harness, "acme", repo="acme/new")
     assert problem.code == "repo_indexing"
     assert problem.retry_after_seconds
 
 
 async def test_the_repository_is_checked_before_the_agent_and_the_agent_before_the_index(
-    world: World,
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization(plan="free")
-    await world.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
-    assert (await refused(world, "acme", repo="x/y", agent="z")).code == "repo_not_connected"
-    assert (await refused(world, "acme", repo="acme/new", agent="z")).code == "unknown_agent"
-    problem = await refused(world, "acme", repo="acme/new", agent="pro-fixer")
+    caller = await harness.organization(plan="free")
+    await harness.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
+    assert (await refused(harness, "acme", repo="x/y", agent="z")).code == "repo_not_connected"
+    assert (await refused(harness, "acme", repo="acme/new", agent="z")).code == "unknown_agent"
+    problem = await refused(harness, "acme", repo="acme/new", agent="pro-fixer")
     assert problem.code == "plan_required"
 
 
-async def test_a_full_queue_refuses_one_more(world: World) -> None:
-    settings: Settings = msgspec.structs.replace(world.context.settings, queue_limit=2)
-    small = world_of(world.db, settings)
-    small.callers["acme"] = await world.organization()
+async def test_a_full_queue_refuses_another_job(harness: JobHarness) -> None:
+    settings: Settings = msgspec.structs.replace(harness.context.settings, queue_limit=2)
+    small = job_harness(harness.db, settings)
+    small.callers["acme"] = await harness.organization()
     await small.job(small.callers["acme"])
     await small.job(small.callers["acme"])
     assert (await refused(small, "acme")).code == "queue_full"
 
 
-async def test_the_same_key_and_body_is_the_same_job(world: World) -> None:
-    caller = await world.organization()
-    first = await world.same_request(caller, "k")
-    again = await world.same_request(caller, "k")
+async def test_the_same_key_and_body_return_the_same_job(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    first = await harness.same_request(caller, "k")
+    again = await harness.same_request(caller, "k")
     assert (first.replayed, again.replayed) == (False, True)
     assert again.receipt == first.receipt
-    assert len(await list_jobs(world.context, caller.organization_id)) == 1
+    assert len(await list_jobs(harness.context, caller.organization_id)) == 1
 
 
-async def test_the_same_key_with_another_body_is_refused(world: World) -> None:
-    caller = await world.organization()
-    await world.same_request(caller, "k")
+async def test_the_same_key_with_another_body_is_refused(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await harness.same_request(caller, "k")
     with pytest.raises(Problem) as problem:
-        await world.same_request(caller, "k", b"2")
+        await harness.same_request(caller, "k", b"2")
     assert problem.value.code == "idempotency_key_reused"
 
 
-async def test_a_key_belongs_to_its_organization_alone(world: World) -> None:
-    first = await world.same_request(await world.organization(), "k")
-    other = await world.same_request(await world.organization("other"), "k")
+async def test_an_idempotency_key_is_scoped_to_its_organization(harness: JobHarness) -> None:
+    first = await harness.same_request(await harness.organization(), "k")
+    other = await harness.same_request(await harness.organization("other"), "k")
     assert not other.replayed
     assert other.receipt.job_id != first.receipt.job_id
 
 
-async def test_a_refused_request_does_not_use_its_key_up(world: World) -> None:
-    caller = await world.organization()
+async def test_a_refused_request_does_not_consume_its_key(harness: JobHarness) -> None:
+    caller = await harness.organization()
     with pytest.raises(Problem):
         await create_job(
-            world.context,
+            harness.context,
             caller,
             CreateJobRequest("acme/none", "fixer"),
             idempotency=None,
         )
-    assert not (await world.same_request(caller, "k")).replayed
+    assert not (await harness.same_request(caller, "k")).replayed
 
 
-async def test_two_calls_under_one_key_at_once_make_one_job(world: World) -> None:
-    caller = await world.organization()
+async def test_concurrent_requests_with_one_key_create_one_job(harness: JobHarness) -> None:
+    caller = await harness.organization()
     answers = await asyncio.gather(
-        *(world.same_request(caller, "k") for _ in range(5)), return_exceptions=True
+        *(harness.same_request(caller, "k") for _ in range(5)), return_exceptions=True
     )
     problems = [answer.code for answer in answers if isinstance(answer, Problem)]
     assert len(problems) == 4
     assert set(problems) == {"idempotency_in_progress"}
-    assert len(await list_jobs(world.context, caller.organization_id)) == 1
+    assert len(await list_jobs(harness.context, caller.organization_id)) == 1
 
 
 async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(
-    world: World,
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    await renew(world.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
+    caller = await harness.organization()
+    await renew(harness.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
     body = CreateJobRequest("acme/shop", "fixer")
     estimates = [
-        (await create_job(world.context, caller, body)).receipt.estimated_start_ms for _ in range(5)
+        (await create_job(harness.context, caller, body)).receipt.estimated_start_ms
+        for _ in range(5)
     ]
     assert estimates[:2] == [0, 0]
     assert 0 < estimates[2] == estimates[3] < estimates[4]
 
 
-async def test_jobs_another_plan_holds_back_do_not_count_in_the_estimate(world: World) -> None:
-    await renew(world.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
-    crowded = await world.organization("crowded", plan="free")
+async def test_jobs_held_back_by_another_plan_do_not_count_in_the_estimate(
+    harness: JobHarness,
+) -> None:
+    await renew(harness.db, WorkerInfo("wrk_a", "host", 2, AGENTS), [], 10)
+    crowded = await harness.organization("crowded", plan="free")
     for _ in range(10):
-        await world.job(crowded)
-    await world.claim()
+        await harness.job(crowded)
+    await harness.claim()
     created = await create_job(
-        world.context, await world.organization(), CreateJobRequest("acme/shop", "fixer")
+        harness.context, await harness.organization(), CreateJobRequest("acme/shop", "fixer")
     )
     assert created.receipt.estimated_start_ms == 0
 
 
-async def test_jobs_are_listed_newest_first_by_pages_and_filters(world: World) -> None:
-    caller = await world.organization()
-    made = [await world.job(caller) for _ in range(5)]
-    newest = await list_jobs(world.context, caller.organization_id, limit=2)
+async def test_jobs_are_listed_newest_first_with_pages_and_filters(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    made = [await harness.job(caller) for _ in range(5)]
+    newest = await list_jobs(harness.context, caller.organization_id, limit=2)
     assert [job.job_id for job in newest] == made[:2:-1]
-    rest = await list_jobs(world.context, caller.organization_id, before=newest[-1].job_id)
+    rest = await list_jobs(harness.context, caller.organization_id, before=newest[-1].job_id)
     assert [job.job_id for job in rest] == made[2::-1]
-    none = await list_jobs(world.context, caller.organization_id, status="running")
+    none = await list_jobs(harness.context, caller.organization_id, status="running")
     assert none == []
-    by_agent = await list_jobs(world.context, caller.organization_id, agent="fixer")
+    by_agent = await list_jobs(harness.context, caller.organization_id, agent="fixer")
     assert len(by_agent) == 5

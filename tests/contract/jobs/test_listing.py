@@ -1,4 +1,4 @@
-"""Lists of jobs for people, on both stores: filters, pages, the search and how far it looked."""
+"""The dashboard's lists of jobs on both databases: filters, pages and search."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_en
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
-from tests.support.jobs import World, insert_repo
+from tests.support.jobs import JobHarness, insert_repo
 
 PERSON = Actor("user", "Ada", "usr_ada", "192.0.2.1")
 
 
 class Counting:
-    """A store that counts the statements it is asked."""
+    """A database that counts its statements."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -44,25 +44,25 @@ async def set_columns(db: Database, job_id: str, **columns: Any) -> None:
     await db.transact(update)
 
 
-async def page(world: World, caller: Caller, limit: int = 10, **wanted: Any) -> JobPage:
+async def page(harness: JobHarness, caller: Caller, limit: int = 10, **wanted: Any) -> JobPage:
     before = wanted.pop("before", None)
     return await list_lines(
-        world.db, caller.organization_id, JobFilter(**wanted), limit=limit, before=before
+        harness.db, caller.organization_id, JobFilter(**wanted), limit=limit, before=before
     )
 
 
-async def ids(world: World, caller: Caller, **wanted: Any) -> list[str]:
-    return [line.job_id for line in (await page(world, caller, **wanted)).lines]
+async def ids(harness: JobHarness, caller: Caller, **wanted: Any) -> list[str]:
+    return [line.job_id for line in (await page(harness, caller, **wanted)).lines]
 
 
-async def test_a_line_says_what_a_job_is_and_what_became_of_it(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(
+async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(
         caller, ticket_id="ABC-1", config_override={"prompt": "\nMake it quick\nand good"}
     )
     usage = '{"input_tokens": 1, "output_tokens": 2, "cost_usd": 0.25, "requests": 1}'
     await set_columns(
-        world.db,
+        harness.db,
         job_id,
         status="completed",
         started_at=5,
@@ -71,7 +71,7 @@ async def test_a_line_says_what_a_job_is_and_what_became_of_it(world: World) -> 
         pr_url="https://forge.example/7",
         usage=usage,
     )
-    (line,) = (await page(world, caller)).lines
+    (line,) = (await page(harness, caller)).lines
     assert (line.job_id, line.repo, line.agent) == (job_id, "acme/shop", "fixer")
     assert (line.status, line.started_at, line.completed_at) == ("completed", 5, 9)
     assert (line.pr_number, line.pr_url) == (7, "https://forge.example/7")
@@ -91,21 +91,21 @@ async def test_a_line_says_what_a_job_is_and_what_became_of_it(world: World) -> 
         {"text": "nothing like it"},
     ],
 )
-async def test_a_page_is_one_statement(world: World, wanted: dict[str, str]) -> None:
-    caller = await world.organization()
-    await world.job(caller)
-    counting: Any = Counting(world.db)
+async def test_a_page_is_one_statement(harness: JobHarness, wanted: dict[str, str]) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    counting: Any = Counting(harness.db)
     await list_lines(counting, caller.organization_id, JobFilter(**wanted), limit=5)
     assert counting.asked == 1
 
 
-async def test_pages_are_newest_first_and_lead_on_to_the_last(world: World) -> None:
-    caller = await world.organization()
-    made = [await world.job(caller) for _ in range(5)]
+async def test_pages_are_newest_first_and_reach_the_last(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    made = [await harness.job(caller) for _ in range(5)]
     seen: list[str] = []
     before = None
     for _ in range(3):
-        found = await page(world, caller, limit=2, before=before)
+        found = await page(harness, caller, limit=2, before=before)
         seen += [line.job_id for line in found.lines]
         assert found.searched_to is None
         before = found.next_before
@@ -113,173 +113,179 @@ async def test_pages_are_newest_first_and_lead_on_to_the_last(world: World) -> N
     assert before is None
 
 
-async def test_each_filter_alone_and_in_pairs_finds_what_fits_all_of_them(world: World) -> None:
-    caller = await world.organization()
-    await world.db.transact(insert_repo, caller.organization_id, "acme/tool", "ready")
-    plain = await world.job(caller)
-    ticket = await world.job(caller, ticket_id="ABC-1")
-    tool = await world.job(caller, repo="acme/tool")
-    other = await world.job(caller, agent="pro-fixer", repo="acme/tool")
-    await set_columns(world.db, other, status="failed", created_by="usr_ada")
+async def test_single_and_combined_filters_match_all_their_values(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    await harness.db.transact(insert_repo, caller.organization_id, "acme/tool", "ready")
+    plain = await harness.job(caller)
+    ticket = await harness.job(caller, ticket_id="ABC-1")
+    tool = await harness.job(caller, repo="acme/tool")
+    other = await harness.job(caller, agent="pro-fixer", repo="acme/tool")
+    await set_columns(harness.db, other, status="failed", created_by="usr_ada")
 
-    assert await ids(world, caller, ticket="ABC-1") == [ticket]
-    assert await ids(world, caller, repo="acme/tool") == [other, tool]
-    assert await ids(world, caller, agent="fixer") == [tool, ticket, plain]
-    assert await ids(world, caller, status="failed") == [other]
-    assert await ids(world, caller, created_by="usr_ada") == [other]
-    assert await ids(world, caller, repo="acme/tool", agent="fixer") == [tool]
-    assert await ids(world, caller, repo="acme/shop", status="queued") == [ticket, plain]
-    assert await ids(world, caller, agent="fixer", status="failed") == []
-    assert await ids(world, caller, repo="acme/shop", agent="fixer", ticket="ABC-1") == [ticket]
-    # A value that begins with another is another one.
-    assert await ids(world, caller, repo="acme/too") == []
-    assert await ids(world, caller, repo="acme/sho\0p") == []
-    views = await list_jobs(world.context, caller.organization_id, repo="acme/tool", agent="fixer")
+    assert await ids(harness, caller, ticket="ABC-1") == [ticket]
+    assert await ids(harness, caller, repo="acme/tool") == [other, tool]
+    assert await ids(harness, caller, agent="fixer") == [tool, ticket, plain]
+    assert await ids(harness, caller, status="failed") == [other]
+    assert await ids(harness, caller, created_by="usr_ada") == [other]
+    assert await ids(harness, caller, repo="acme/tool", agent="fixer") == [tool]
+    assert await ids(harness, caller, repo="acme/shop", status="queued") == [ticket, plain]
+    assert await ids(harness, caller, agent="fixer", status="failed") == []
+    assert await ids(harness, caller, repo="acme/shop", agent="fixer", ticket="ABC-1") == [ticket]
+    # A prefix of a value does not match.
+    assert await ids(harness, caller, repo="acme/too") == []
+    assert await ids(harness, caller, repo="acme/sho\0p") == []
+    views = await list_jobs(
+        harness.context, caller.organization_id, repo="acme/tool", agent="fixer"
+    )
     assert [view.job_id for view in views] == [tool]
 
 
-async def test_times_are_bounds_of_the_list(world: World) -> None:
-    caller = await world.organization()
+async def test_times_bound_the_list(harness: JobHarness) -> None:
+    caller = await harness.organization()
     now = now_ms()
     made = []
     for days in (3, 2, 1):
-        job_id = await world.job(caller)
+        job_id = await harness.job(caller)
         old = first_id_at("job", now - days * DAY_MS)
-        await set_columns(world.db, job_id, id=old)
+        await set_columns(harness.db, job_id, id=old)
         made.append(old)
     day = {"since": now - 2 * DAY_MS, "until": now - DAY_MS}
-    assert await ids(world, caller, **day) == [made[1]]
-    assert await ids(world, caller, **day, status="queued", repo="acme/shop") == [made[1]]
-    assert await ids(world, caller, **day, text="shop") == [made[1]]
-    assert await ids(world, caller, since=now) == []
+    assert await ids(harness, caller, **day) == [made[1]]
+    assert await ids(harness, caller, **day, status="queued", repo="acme/shop") == [made[1]]
+    assert await ids(harness, caller, **day, text="shop") == [made[1]]
+    assert await ids(harness, caller, since=now) == []
 
 
-async def test_another_organizations_jobs_are_in_no_list(world: World) -> None:
-    acme, evil = await world.organization(), await world.organization("evil")
-    await world.job(acme)
+async def test_another_organizations_jobs_are_never_listed(harness: JobHarness) -> None:
+    acme, evil = await harness.organization(), await harness.organization("evil")
+    await harness.job(acme)
     for wanted in ({}, {"status": "queued"}, {"agent": "fixer", "status": "queued"}, {"text": "j"}):
-        assert await ids(world, evil, **wanted) == []
+        assert await ids(harness, evil, **wanted) == []
 
 
-async def test_the_search_finds_a_part_of_anything_in_any_case_of_ascii(world: World) -> None:
-    caller = await world.organization()
+async def test_the_search_finds_substrings_and_ignores_ascii_case(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
     asked = {"prompt": "Bring 100% of the_Ümlaut"}
-    job_id = await world.job(caller, ticket_id="ABC-17", config_override=asked)
+    job_id = await harness.job(caller, ticket_id="ABC-17", config_override=asked)
     await set_columns(
-        world.db, job_id, error_code="timeout", error_message="It took too LONG", pr_number=4321
+        harness.db, job_id, error_code="timeout", error_message="It took too LONG", pr_number=4321
     )
-    await world.job(caller, agent="pro-fixer")
+    await harness.job(caller, agent="pro-fixer")
     found = ("abc-1", "0% OF", "the_Üm", "TIMEOUT", "too long", "#4321", "432", job_id[8:].upper())
     for text in found:
-        assert await ids(world, caller, text=f" {text} ") == [job_id], text
+        assert await ids(harness, caller, text=f" {text} ") == [job_id], text
     for text in ("%", "_"):
-        assert await ids(world, caller, text=text * 2) == [], text
+        assert await ids(harness, caller, text=text * 2) == [], text
     for text in ("10_%", "abc%17", "\\", "themlaut", "fixer\nabc"):
-        assert await ids(world, caller, text=text) == [], text
-    assert len(await ids(world, caller, text="")) == 2
+        assert await ids(harness, caller, text=text) == [], text
+    assert len(await ids(harness, caller, text="")) == 2
 
 
-async def test_a_search_stops_after_so_many_jobs_and_goes_on_from_there(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_search_stops_after_a_number_of_jobs_and_resumes_there(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
-    caller = await world.organization()
-    oldest = await world.job(caller, ticket_id="NEEDLE-1")
+    caller = await harness.organization()
+    oldest = await harness.job(caller, ticket_id="NEEDLE-1")
     for _ in range(4):
-        await world.job(caller)
-    first = await page(world, caller, text="needle")
+        await harness.job(caller)
+    first = await page(harness, caller, text="needle")
     assert first.lines == []
     assert first.next_before is not None
     assert first.searched_to is not None
     assert abs(first.searched_to - now_ms()) < DAY_MS
-    second = await page(world, caller, text="needle", before=first.next_before)
+    second = await page(harness, caller, text="needle", before=first.next_before)
     assert [line.job_id for line in second.lines] == [oldest]
     assert (second.next_before, second.searched_to) == (None, None)
 
 
-async def test_of_two_filters_the_rarer_leads_however_many_jobs_fit_the_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_other(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
-    caller = await world.organization()
-    rare = await world.job(caller, agent="pro-fixer")
+    caller = await harness.organization()
+    rare = await harness.job(caller, agent="pro-fixer")
     for _ in range(8):
-        await world.job(caller)
-    found = await page(world, caller, repo="acme/shop", agent="pro-fixer")
+        await harness.job(caller)
+    found = await page(harness, caller, repo="acme/shop", agent="pro-fixer")
     assert [line.job_id for line in found.lines] == [rare]
     assert (found.next_before, found.searched_to) == (None, None)
-    # Both are common here: it is told how far it looked.
-    both = await page(world, caller, limit=2, repo="acme/shop", agent="fixer", text="no such")
+    # Both values are common here: the page says how far the search got.
+    both = await page(harness, caller, limit=2, repo="acme/shop", agent="fixer", text="no such")
     assert both.lines == []
     assert both.searched_to is not None
 
 
-async def test_what_a_job_asked_for_is_asked_for_again(world: World) -> None:
-    caller, evil = await world.organization(), await world.organization("evil")
+async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
+    caller, evil = await harness.organization(), await harness.organization("evil")
     asked = {"prompt": "again and again", "draft": True}
-    job_id = await world.job(caller, ticket_id="ABC-1", config_override=asked)
+    job_id = await harness.job(caller, ticket_id="ABC-1", config_override=asked)
     with acting_as(PERSON):
-        created = await run_again(world.context, caller, job_id)
-    facts = await load_details(world.context, caller.organization_id, created.receipt.job_id)
-    view = await world.view(caller, created.receipt.job_id)
+        created = await run_again(harness.context, caller, job_id)
+    facts = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
+    view = await harness.view(caller, created.receipt.job_id)
     assert created.receipt.job_id != job_id
     assert (view.repo, view.agent, view.ticket_id) == ("acme/shop", "fixer", "ABC-1")
     assert facts.config_override == asked
     with pytest.raises(Problem) as problem:
-        await run_again(world.context, evil, job_id)
+        await run_again(harness.context, evil, job_id)
     assert problem.value.code == "job_not_found"
 
 
-async def test_people_are_written_down_when_they_create_and_cancel_and_keys_are_not(
-    world: World,
+async def test_people_who_create_and_cancel_are_audited_and_keys_are_not(
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    by_key = await world.job(caller)
-    await cancel_job(world.context, caller.organization_id, by_key)
+    caller = await harness.organization()
+    by_key = await harness.job(caller)
+    await cancel_job(harness.context, caller.organization_id, by_key)
     with acting_as(PERSON):
-        by_hand = await world.job(caller)
-        await cancel_job(world.context, caller.organization_id, by_hand)
+        by_hand = await harness.job(caller)
+        await cancel_job(harness.context, caller.organization_id, by_hand)
     with acting_as(Actor("key", "ci")):
-        await world.job(caller)
+        await harness.job(caller)
     cancelled, created = await list_entries(
-        world.db, caller.organization_id, AuditFilter(action="job"), limit=9
+        harness.db, caller.organization_id, AuditFilter(action="job"), limit=9
     )
     assert (created.action, created.target, created.actor) == ("job.created", by_hand, "Ada")
     assert created.details == {"repo": "acme/shop", "agent": "fixer"}
     assert (cancelled.action, cancelled.target) == ("job.cancelled", by_hand)
 
 
-async def test_the_facts_of_a_page_name_its_kin(world: World) -> None:
-    caller, evil = await world.organization(), await world.organization("evil")
-    job_id = await world.job(caller, config_override={"base_branch": "next"})
-    kin = [await world.job(caller) for _ in range(2)]
+async def test_the_details_of_a_job_name_its_follow_ups(harness: JobHarness) -> None:
+    caller, evil = await harness.organization(), await harness.organization("evil")
+    job_id = await harness.job(caller, config_override={"base_branch": "next"})
+    kin = [await harness.job(caller) for _ in range(2)]
     for each in kin:
-        await set_columns(world.db, each, follows=job_id)
-    facts = await load_details(world.context, caller.organization_id, job_id)
+        await set_columns(harness.db, each, follows=job_id)
+    facts = await load_details(harness.context, caller.organization_id, job_id)
     assert (facts.follows, facts.followed_by) == (None, tuple(kin))
     assert (facts.platform, facts.base_branch, facts.prompt) == ("local", "next", None)
     assert facts.created_by_name == caller.name
-    later = await load_details(world.context, caller.organization_id, kin[0])
+    later = await load_details(harness.context, caller.organization_id, kin[0])
     assert (later.follows, later.followed_by, later.base_branch) == (job_id, (), "main")
     with pytest.raises(Problem):
-        await load_details(world.context, evil.organization_id, job_id)
+        await load_details(harness.context, evil.organization_id, job_id)
 
 
-async def test_the_events_of_a_page_have_their_deliveries_with_the_last_answer(
-    world: World,
+async def test_the_events_of_a_job_have_their_deliveries_with_the_last_response(
+    harness: JobHarness,
 ) -> None:
-    caller, evil = await world.organization(), await world.organization("evil")
+    caller, evil = await harness.organization(), await harness.organization("evil")
     endpoint_id = new_id("whk")
-    await world.db.transact(_insert_endpoint, endpoint_id, caller.organization_id)
-    job_id = await world.job(caller)
-    await world.db.transact(_insert_attempts, job_id)
-    (event,) = await event_deliveries(world.db, caller.organization_id, job_id)
+    await harness.db.transact(_insert_endpoint, endpoint_id, caller.organization_id)
+    job_id = await harness.job(caller)
+    await harness.db.transact(_insert_attempts, job_id)
+    (event,) = await event_deliveries(harness.db, caller.organization_id, job_id)
     (delivery,) = event.deliveries
     assert (event.event, event.sequence) == ("job.queued", 1)
     assert (delivery.endpoint_id, delivery.url) == (endpoint_id, "https://hooks.example")
     assert (delivery.status, delivery.status_code, delivery.error_class) == ("pending", 200, None)
     assert delivery.next_attempt_at is not None
-    assert await event_deliveries(world.db, evil.organization_id, job_id) == []
+    assert await event_deliveries(harness.db, evil.organization_id, job_id) == []
 
 
 async def _insert_endpoint(tx: Transaction, endpoint_id: str, organization_id: str) -> None:

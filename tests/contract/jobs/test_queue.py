@@ -1,4 +1,4 @@
-"""Claims, fences, leases, rescue and cancel, on both stores."""
+"""Claims, fences, leases, rescue and cancel, on both databases."""
 
 import asyncio
 
@@ -28,37 +28,37 @@ from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database
 from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
-from tests.support.jobs import AGENTS, World
+from tests.support.jobs import AGENTS, JobHarness
 
 BASE = "1" * 40
 CARD = WorkerInfo("wrk_a", "host", 2, AGENTS)
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
 
 
-async def test_a_claim_leaves_the_job_queued_until_its_agent_begins(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
+async def test_a_claimed_job_stays_queued_until_its_agent_starts(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
     assert claimed.id == job_id
-    assert (await world.view(caller, job_id)).status == "queued"
-    await start_job(world.db, claimed, BASE)
-    job = await world.view(caller, job_id)
+    assert (await harness.view(caller, job_id)).status == "queued"
+    await start_job(harness.db, claimed, BASE)
+    job = await harness.view(caller, job_id)
     assert (job.status, job.attempt) == ("running", 1)
     assert job.started_at is not None
 
 
-async def test_a_completed_job_shows_its_pull_request_and_tells_three_events(
-    world: World,
+async def test_a_completed_job_shows_its_pull_request_and_emits_its_events(
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    assert await finish_job(world.db, claimed, DONE)
-    job = await world.view(caller, job_id)
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    assert await finish_job(harness.db, claimed, DONE)
+    job = await harness.view(caller, job_id)
     assert (job.status, job.pr_url, job.pr_number) == ("completed", "http://x/1", 1)
     assert job.completed_at is not None
-    assert await world.events(caller, job_id) == [
+    assert await harness.events(caller, job_id) == [
         "job.queued",
         "job.started",
         "job.completed",
@@ -66,20 +66,20 @@ async def test_a_completed_job_shows_its_pull_request_and_tells_three_events(
     ]
 
 
-async def test_a_draft_asks_for_no_review_yet(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    await finish_job(world.db, claimed, Completed("http://x/1", 1, "2" * 40, draft=True))
-    assert (await world.events(caller, job_id))[-1] == "job.completed"
+async def test_a_draft_requests_no_review_yet(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    await finish_job(harness.db, claimed, Completed("http://x/1", 1, "2" * 40, draft=True))
+    assert (await harness.events(caller, job_id))[-1] == "job.completed"
 
 
-async def test_a_job_may_fail_before_its_agent_began(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    assert await finish_job(world.db, await world.claim(), Failed("repo_unavailable", "gone"))
-    job = await world.view(caller, job_id)
+async def test_a_job_may_fail_before_its_agent_starts(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    assert await finish_job(harness.db, await harness.claim(), Failed("repo_unavailable", "gone"))
+    job = await harness.view(caller, job_id)
     assert job.status == "failed"
     assert job.error is not None
     assert (job.error.code, job.error.message, job.error.retryable) == (
@@ -87,79 +87,83 @@ async def test_a_job_may_fail_before_its_agent_began(world: World) -> None:
         "gone",
         True,
     )
-    assert await world.events(caller, job_id) == ["job.queued", "job.failed"]
+    assert await harness.events(caller, job_id) == ["job.queued", "job.failed"]
 
 
-async def test_only_a_running_job_completes(world: World) -> None:
-    await world.job(await world.organization())
-    assert not await finish_job(world.db, await world.claim(), DONE)
+async def test_only_a_running_job_completes(harness: JobHarness) -> None:
+    await harness.job(await harness.organization())
+    assert not await finish_job(harness.db, await harness.claim(), DONE)
 
 
-async def test_jobs_of_one_organization_start_in_order(world: World) -> None:
-    caller = await world.organization()
-    made = [await world.job(caller) for _ in range(4)]
-    assert [(await world.claim()).id for _ in range(4)] == made
+async def test_jobs_of_one_organization_start_in_order(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    made = [await harness.job(caller) for _ in range(4)]
+    assert [(await harness.claim()).id for _ in range(4)] == made
 
 
-async def test_a_long_queue_of_one_organization_does_not_starve_another(world: World) -> None:
-    busy, small = await world.organization("busy"), await world.organization("small")
+async def test_a_long_queue_of_one_organization_does_not_starve_another(
+    harness: JobHarness,
+) -> None:
+    busy, small = await harness.organization("busy"), await harness.organization("small")
     for _ in range(5):
-        await world.job(busy)
-    late = await world.job(small)
-    first, second = await world.claim(), await world.claim()
+        await harness.job(busy)
+    late = await harness.job(small)
+    first, second = await harness.claim(), await harness.claim()
     assert first.organization == "busy"
     assert second.id == late
 
 
-async def test_with_one_slot_organizations_take_turns(world: World) -> None:
-    busy, small = await world.organization("busy"), await world.organization("small")
+async def test_with_one_slot_organizations_alternate(harness: JobHarness) -> None:
+    busy, small = await harness.organization("busy"), await harness.organization("small")
     for _ in range(3):
-        await world.job(busy)
+        await harness.job(busy)
     for _ in range(2):
-        await world.job(small)
+        await harness.job(small)
     order = []
     for _ in range(5):
-        claimed = await world.claim()
+        claimed = await harness.claim()
         order.append(claimed.organization)
-        await finish_job(world.db, claimed, Failed("no_changes", ""))
+        await finish_job(harness.db, claimed, Failed("no_changes", ""))
     assert order == ["busy", "small", "busy", "small", "busy"]
 
 
-async def test_the_plans_concurrency_holds_jobs_back_and_says_why(world: World) -> None:
-    caller = await world.organization(plan="free")
-    await world.job(caller)
-    waiting = await world.job(caller)
-    held = await world.claim()
-    assert await world.nothing_to_claim()
-    assert (await world.view(caller, waiting)).queue_reason == "plan_limit"
-    await start_job(world.db, held, BASE)
-    await finish_job(world.db, held, DONE)
-    assert (await world.claim()).id == waiting
+async def test_the_plans_concurrency_holds_jobs_back_with_a_reason(harness: JobHarness) -> None:
+    caller = await harness.organization(plan="free")
+    await harness.job(caller)
+    waiting = await harness.job(caller)
+    held = await harness.claim()
+    assert await harness.nothing_to_claim()
+    assert (await harness.view(caller, waiting)).queue_reason == "plan_limit"
+    await start_job(harness.db, held, BASE)
+    await finish_job(harness.db, held, DONE)
+    assert (await harness.claim()).id == waiting
 
 
-async def test_many_workers_at_once_never_pass_the_plan_or_share_a_job(world: World) -> None:
-    caller = await world.organization(plan="pro")
+async def test_concurrent_workers_never_exceed_the_plan_or_share_a_job(harness: JobHarness) -> None:
+    caller = await harness.organization(plan="pro")
     for _ in range(12):
-        await world.job(caller)
+        await harness.job(caller)
     claims = await asyncio.gather(
-        *(claim_job(world.context, f"wrk_{n}", AGENTS) for n in range(12))
+        *(claim_job(harness.context, f"wrk_{n}", AGENTS) for n in range(12))
     )
     taken = [job.id for job in claims if job is not None]
     assert len(taken) == len(set(taken)) == 5
 
 
-async def test_claims_and_ends_at_once_never_pass_the_plan(world: World, database_url: str) -> None:
-    caller = await world.organization(plan="free")
+async def test_concurrent_claims_and_ends_never_exceed_the_plan(
+    harness: JobHarness, database_url: str
+) -> None:
+    caller = await harness.organization(plan="free")
     for _ in range(20):
-        await world.job(caller)
+        await harness.job(caller)
     most = 0
 
     async def work(db: Database, worker_id: str) -> None:
         nonlocal most
-        context = JobsContext(db, world.context.settings, world.context.catalog)
+        context = JobsContext(db, harness.context.settings, harness.context.catalog)
         for _ in range(12):
             claimed = await claim_job(context, worker_id, AGENTS)
-            row = await world.db.fetch_one(
+            row = await harness.db.fetch_one(
                 "SELECT COUNT(*) AS n FROM jobs WHERE lease_owner IS NOT NULL"
             )
             assert row is not None
@@ -169,70 +173,72 @@ async def test_claims_and_ends_at_once_never_pass_the_plan(world: World, databas
 
     elsewhere = await open_database(database_url, migrate=False)
     try:
-        workers = [(db, f"wrk_{n}") for n in range(3) for db in (world.db, elsewhere)]
+        workers = [(db, f"wrk_{n}") for n in range(3) for db in (harness.db, elsewhere)]
         await asyncio.gather(*(work(db, worker_id) for db, worker_id in workers))
     finally:
         await elsewhere.close()
     assert most == 1
 
 
-async def test_a_job_nobody_can_run_says_so(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    assert (await world.view(caller, job_id)).queue_reason == "no_worker"
-    assert await claim_job(world.context, "wrk_a", ["something-else"]) is None
+async def test_a_job_that_no_worker_can_run_has_a_queue_reason(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
+    assert await claim_job(harness.context, "wrk_a", ["something-else"]) is None
 
 
-async def test_a_worker_that_lost_its_claim_changes_nothing(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    dead = await world.claim("wrk_dead")
-    await start_job(world.db, dead, BASE)
-    await world.expire_leases()
-    assert await rescue_lost_jobs(world.db, 2) == [job_id]
-    alive = await world.claim("wrk_alive")
-    await start_job(world.db, alive, BASE)
-    before = await world.events(caller, job_id)
+async def test_a_worker_that_lost_its_claim_changes_nothing(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    dead = await harness.claim("wrk_dead")
+    await start_job(harness.db, dead, BASE)
+    await harness.expire_leases()
+    assert await rescue_lost_jobs(harness.db, 2) == [job_id]
+    alive = await harness.claim("wrk_alive")
+    await start_job(harness.db, alive, BASE)
+    before = await harness.events(caller, job_id)
 
-    assert not await finish_job(world.db, dead, DONE)
-    assert not await finish_job(world.db, dead, Failed("agent_failed", "x"))
-    assert not await finish_job(world.db, dead, Cancelled())
-    assert not await finish_job(world.db, dead, Released())
+    assert not await finish_job(harness.db, dead, DONE)
+    assert not await finish_job(harness.db, dead, Failed("agent_failed", "x"))
+    assert not await finish_job(harness.db, dead, Cancelled())
+    assert not await finish_job(harness.db, dead, Released())
     with pytest.raises(ClaimLost):
-        await start_job(world.db, dead, BASE)
+        await start_job(harness.db, dead, BASE)
     with pytest.raises(ClaimLost):
-        await append_chunk(world.db, dead, "from the grave")
+        await append_chunk(harness.db, dead, "from the grave")
     assert (
-        await renew(world.db, WorkerInfo("wrk_dead", "host", 1, AGENTS), [dead], 10)
+        await renew(harness.db, WorkerInfo("wrk_dead", "host", 1, AGENTS), [dead], 10)
     ).renewed == frozenset()
 
-    assert await world.events(caller, job_id) == before
-    assert await finish_job(world.db, alive, DONE)
+    assert await harness.events(caller, job_id) == before
+    assert await finish_job(harness.db, alive, DONE)
 
 
-async def test_a_zombie_is_refused_even_before_anyone_took_over(world: World) -> None:
-    await world.job(await world.organization())
-    dead = await world.claim()
-    await start_job(world.db, dead, BASE)
-    await world.expire_leases()
-    await rescue_lost_jobs(world.db, 2)
-    assert not await finish_job(world.db, dead, DONE)
+async def test_a_worker_whose_claim_expired_is_refused_before_the_next_claim(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    dead = await harness.claim()
+    await start_job(harness.db, dead, BASE)
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, 2)
+    assert not await finish_job(harness.db, dead, DONE)
 
 
-async def test_a_lost_workers_job_runs_again_at_most_twice_more(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
+async def test_a_job_of_a_lost_worker_runs_again_at_most_twice(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
     for _ in range(3):
-        claimed = await world.claim()
-        await start_job(world.db, claimed, BASE)
-        await world.expire_leases()
-        await rescue_lost_jobs(world.db, 2)
-    job = await world.view(caller, job_id)
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        await harness.expire_leases()
+        await rescue_lost_jobs(harness.db, 2)
+    job = await harness.view(caller, job_id)
     assert job.status == "failed"
     assert job.error is not None
     assert job.error.code == "worker_lost"
     assert job.attempt == 3
-    assert await world.events(caller, job_id) == [
+    assert await harness.events(caller, job_id) == [
         "job.queued",
         "job.started",
         "job.queued",
@@ -243,167 +249,171 @@ async def test_a_lost_workers_job_runs_again_at_most_twice_more(world: World) ->
     ]
 
 
-async def test_a_job_lost_before_its_agent_began_is_silently_queued_again(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await world.claim()
-    await world.expire_leases()
-    await rescue_lost_jobs(world.db, 2)
-    assert await world.events(caller, job_id) == ["job.queued"]
-    assert not (await world.claim()).was_started_before
+async def test_a_job_lost_before_its_agent_starts_is_requeued_without_an_event(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await harness.claim()
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, 2)
+    assert await harness.events(caller, job_id) == ["job.queued"]
+    assert not (await harness.claim()).was_started_before
 
 
-async def test_a_live_lease_is_not_rescued(world: World) -> None:
-    await world.job(await world.organization())
-    claimed = await world.claim()
-    assert await rescue_lost_jobs(world.db, 2) == []
-    renewal = await renew(world.db, CARD, [claimed], 10)
+async def test_a_live_lease_is_not_rescued(harness: JobHarness) -> None:
+    await harness.job(await harness.organization())
+    claimed = await harness.claim()
+    assert await rescue_lost_jobs(harness.db, 2) == []
+    renewal = await renew(harness.db, CARD, [claimed], 10)
     assert renewal.renewed == {claimed.claim}
 
 
-async def test_a_drained_job_is_queued_again_without_losing_an_attempt(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    assert await finish_job(world.db, claimed, Released())
-    job = await world.view(caller, job_id)
+async def test_a_drained_job_is_requeued_without_spending_an_attempt(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    assert await finish_job(harness.db, claimed, Released())
+    job = await harness.view(caller, job_id)
     assert (job.status, job.attempt) == ("queued", 0)
-    assert await world.events(caller, job_id) == ["job.queued", "job.started", "job.queued"]
-    again = await world.claim()
-    await start_job(world.db, again, BASE)
-    assert (await world.view(caller, job_id)).attempt == 1
+    assert await harness.events(caller, job_id) == ["job.queued", "job.started", "job.queued"]
+    again = await harness.claim()
+    await start_job(harness.db, again, BASE)
+    assert (await harness.view(caller, job_id)).attempt == 1
 
 
-async def test_a_job_that_was_started_before_knows_it_even_after_a_drain(world: World) -> None:
-    await world.job(await world.organization())
-    first = await world.claim()
+async def test_a_job_that_was_started_before_is_marked_so_after_a_drain(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    first = await harness.claim()
     assert not first.was_started_before
-    await start_job(world.db, first, BASE)
-    await finish_job(world.db, first, Released())
-    assert (await world.claim()).was_started_before
+    await start_job(harness.db, first, BASE)
+    await finish_job(harness.db, first, Released())
+    assert (await harness.claim()).was_started_before
 
 
 @pytest.mark.parametrize("outcome", [Released(), Failed("forge_error", "away")])
-async def test_a_cancel_wish_outlasts_whatever_else_ended_the_run(
-    world: World, outcome: Released | Failed
+async def test_a_requested_cancel_overrides_any_other_end_of_the_run(
+    harness: JobHarness, outcome: Released | Failed
 ) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    await cancel_job(world.context, caller.organization_id, job_id)
-    assert await finish_job(world.db, claimed, outcome)
-    assert (await world.view(caller, job_id)).status == "cancelled"
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    assert await finish_job(harness.db, claimed, outcome)
+    assert (await harness.view(caller, job_id)).status == "cancelled"
 
 
-async def test_a_pull_request_that_is_open_wins_over_a_late_cancel(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    await cancel_job(world.context, caller.organization_id, job_id)
-    assert await finish_job(world.db, claimed, DONE)
-    assert (await world.view(caller, job_id)).status == "completed"
+async def test_an_open_pull_request_overrides_a_late_cancel(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    assert await finish_job(harness.db, claimed, DONE)
+    assert (await harness.view(caller, job_id)).status == "completed"
 
 
-async def test_a_credential_opens_its_branch_while_the_claim_lives(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
+async def test_a_credential_opens_its_branch_while_the_claim_is_held(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
 
     async def opens(branch: str, credential: str) -> bool:
-        return await world.db.transact(may_write_branch, claimed.repo_id, branch, credential)
+        return await harness.db.transact(may_write_branch, claimed.repo_id, branch, credential)
 
     assert await opens(claimed.branch, claimed.credential)
     assert not await opens("main", claimed.credential)
     assert not await opens(claimed.branch, "ajt_other")
-    await start_job(world.db, claimed, BASE)
-    await cancel_job(world.context, caller.organization_id, job_id)
+    await start_job(harness.db, claimed, BASE)
+    await cancel_job(harness.context, caller.organization_id, job_id)
     assert not await opens(claimed.branch, claimed.credential)
-    await finish_job(world.db, claimed, Cancelled())
+    await finish_job(harness.db, claimed, Cancelled())
     assert not await opens(claimed.branch, claimed.credential)
 
 
-async def test_a_disconnected_repository_fails_what_waits_for_it(world: World) -> None:
-    caller = await world.organization()
-    waiting = await world.job(caller)
-    prepared = await world.claim()
+async def test_disconnecting_a_repository_fails_its_queued_jobs(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    waiting = await harness.job(caller)
+    prepared = await harness.claim()
     assert prepared.id == waiting
-    await disconnect_repository(world.db, "acme", "acme/shop")
-    job = await world.view(caller, waiting)
+    await disconnect_repository(harness.db, "acme", "acme/shop")
+    job = await harness.view(caller, waiting)
     assert job.status == "failed"
     assert job.error is not None
     assert job.error.code == "repo_unavailable"
     with pytest.raises(ClaimLost):
-        await start_job(world.db, prepared, BASE)
+        await start_job(harness.db, prepared, BASE)
 
 
-async def test_a_queued_job_is_cancelled_at_once(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    job = await cancel_job(world.context, caller.organization_id, job_id)
+async def test_a_queued_job_is_cancelled_at_once(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    job = await cancel_job(harness.context, caller.organization_id, job_id)
     assert job.status == "cancelled"
     assert job.error is not None
     assert job.error.code == "cancelled"
-    assert await world.nothing_to_claim()
-    assert await world.events(caller, job_id) == ["job.queued", "job.failed"]
+    assert await harness.nothing_to_claim()
+    assert await harness.events(caller, job_id) == ["job.queued", "job.failed"]
 
 
-async def test_a_job_cancelled_while_it_is_prepared_never_starts(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await cancel_job(world.context, caller.organization_id, job_id)
+async def test_a_job_cancelled_during_preparation_never_starts(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await cancel_job(harness.context, caller.organization_id, job_id)
     with pytest.raises(ClaimLost):
-        await start_job(world.db, claimed, BASE)
+        await start_job(harness.db, claimed, BASE)
 
 
-async def test_cancelling_a_running_job_is_a_wish_its_worker_hears(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
-    assert (await cancel_job(world.context, caller.organization_id, job_id)).status == "running"
-    assert await cancel_requests(world.db, "wrk_a") == {claimed.claim}
-    assert (await renew(world.db, CARD, [claimed], 10)).cancel_requested == {claimed.claim}
-    assert await finish_job(world.db, claimed, Cancelled())
-    assert (await world.view(caller, job_id)).status == "cancelled"
+async def test_cancelling_a_running_job_notifies_its_worker(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    assert (await cancel_job(harness.context, caller.organization_id, job_id)).status == "running"
+    assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
+    assert (await renew(harness.db, CARD, [claimed], 10)).cancel_requested == {claimed.claim}
+    assert await finish_job(harness.db, claimed, Cancelled())
+    assert (await harness.view(caller, job_id)).status == "cancelled"
 
 
-async def test_a_cancel_survives_the_loss_of_the_worker(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await start_job(world.db, await world.claim(), BASE)
-    await cancel_job(world.context, caller.organization_id, job_id)
-    await world.expire_leases()
-    await rescue_lost_jobs(world.db, 2)
-    assert (await world.view(caller, job_id)).status == "cancelled"
+async def test_a_cancel_survives_the_loss_of_the_worker(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await start_job(harness.db, await harness.claim(), BASE)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, 2)
+    assert (await harness.view(caller, job_id)).status == "cancelled"
 
 
-async def test_a_finished_job_cannot_be_cancelled(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await cancel_job(world.context, caller.organization_id, job_id)
+async def test_a_finished_job_cannot_be_cancelled(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await cancel_job(harness.context, caller.organization_id, job_id)
     with pytest.raises(Problem) as problem:
-        await cancel_job(world.context, caller.organization_id, job_id)
+        await cancel_job(harness.context, caller.organization_id, job_id)
     assert problem.value.code == "job_finished"
 
 
-async def test_another_organizations_job_is_as_unknown_as_none(world: World) -> None:
-    job_id = await world.job(await world.organization())
-    evil = await world.organization("evil")
+async def test_another_organizations_job_is_reported_as_not_found(harness: JobHarness) -> None:
+    job_id = await harness.job(await harness.organization())
+    evil = await harness.organization("evil")
     for attempt in (get_job, cancel_job):
         with pytest.raises(Problem) as problem:
-            await attempt(world.context, evil.organization_id, job_id)
+            await attempt(harness.context, evil.organization_id, job_id)
         assert problem.value.code == "job_not_found"
 
 
-async def test_a_waiter_hears_of_a_change_and_of_nothing_else(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_waiter_returns_on_a_status_change_only(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
     waits = asyncio.Event()
     original = Signal.wait
 
@@ -413,53 +423,53 @@ async def test_a_waiter_hears_of_a_change_and_of_nothing_else(
 
     monkeypatch.setattr(Signal, "wait", noted_wait)
     waiting = asyncio.create_task(
-        wait_for_change(world.context, caller.organization_id, job_id, 30)
+        wait_for_change(harness.context, caller.organization_id, job_id, 30)
     )
     await waits.wait()
-    claimed = await world.claim()
-    await start_job(world.db, claimed, BASE)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
     assert (await waiting).status == "running"
-    assert (await wait_for_change(world.context, caller.organization_id, job_id, 0.05)).status == (
-        "running"
-    )
+    assert (
+        await wait_for_change(harness.context, caller.organization_id, job_id, 0.05)
+    ).status == ("running")
 
 
-async def test_waiting_on_a_finished_job_answers_at_once(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await cancel_job(world.context, caller.organization_id, job_id)
-    job = await wait_for_change(world.context, caller.organization_id, job_id, 60)
+async def test_waiting_on_a_finished_job_returns_at_once(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    job = await wait_for_change(harness.context, caller.organization_id, job_id, 60)
     assert job.status == "cancelled"
 
 
-async def test_log_chunks_go_on_where_an_earlier_attempt_stopped(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    first = await world.claim()
-    await append_chunk(world.db, first, "one\n")
-    await finish_job(world.db, first, Released())
-    await append_chunk(world.db, await world.claim(), "two\n")
-    chunks = await read_chunks(world.db, job_id, 0, 10)
+async def test_log_chunks_continue_after_those_of_an_earlier_attempt(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    first = await harness.claim()
+    await append_chunk(harness.db, first, "one\n")
+    await finish_job(harness.db, first, Released())
+    await append_chunk(harness.db, await harness.claim(), "two\n")
+    chunks = await read_chunks(harness.db, job_id, 0, 10)
     assert [(chunk.sequence, chunk.text) for chunk in chunks] == [(1, "one\n"), (2, "two\n")]
-    assert [chunk.text for chunk in await read_chunks(world.db, job_id, 1, 10)] == ["two\n"]
+    assert [chunk.text for chunk in await read_chunks(harness.db, job_id, 1, 10)] == ["two\n"]
 
 
-async def test_a_worker_that_signs_off_no_longer_counts(world: World) -> None:
-    caller = await world.organization()
-    await renew(world.db, CARD, [], 10)
-    job_id = await world.job(caller)
-    assert (await world.view(caller, job_id)).queue_reason is None
-    await sign_off(world.db, "wrk_a")
-    world.context.fleet.forget()
-    assert (await world.view(caller, job_id)).queue_reason == "no_worker"
+async def test_a_worker_that_signs_off_no_longer_counts(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await renew(harness.db, CARD, [], 10)
+    job_id = await harness.job(caller)
+    assert (await harness.view(caller, job_id)).queue_reason is None
+    await sign_off(harness.db, "wrk_a")
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
 
 
-async def test_a_worker_taken_for_dead_is_back_with_its_next_beat(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await renew(world.db, CARD, [], 10)
-    await delete_silent_workers(world.db, -1)
-    assert (await world.view(caller, job_id)).queue_reason == "no_worker"
-    await renew(world.db, CARD, [], 10)
-    world.context.fleet.forget()
-    assert (await world.view(caller, job_id)).queue_reason is None
+async def test_a_deleted_worker_returns_with_its_next_heartbeat(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await renew(harness.db, CARD, [], 10)
+    await delete_silent_workers(harness.db, -1)
+    assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
+    await renew(harness.db, CARD, [], 10)
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, job_id)).queue_reason is None

@@ -1,4 +1,4 @@
-"""What is let go of, and what stays, on both stores."""
+"""What is pruned and what is kept, on both databases."""
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.gateway.ledger import Account, Ledger
@@ -8,62 +8,64 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.run.agent_network import usage_writer
 from agentjobs.jobs.views.queries import list_jobs
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 
 
-async def finished_job(world: World) -> str:
-    caller = world.callers.get("acme") or await world.organization()
-    job_id = await world.job(caller)
-    claimed = await world.claim()
+async def finished_job(harness: JobHarness) -> str:
+    caller = harness.callers.get("acme") or await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
     for _ in range(3):
-        await append_chunk(world.db, claimed, "text\n")
+        await append_chunk(harness.db, claimed, "text\n")
     account = Account(job_id=job_id, organization_id=caller.organization_id)
-    await Ledger(world.db, account, usage_writer(job_id)).reserve(5)
-    await finish_job(world.db, claimed, Failed("no_changes", ""))
+    await Ledger(harness.db, account, usage_writer(job_id)).reserve(5)
+    await finish_job(harness.db, claimed, Failed("no_changes", ""))
     return job_id
 
 
-async def test_nothing_young_is_pruned(world: World) -> None:
-    job_id = await finished_job(world)
-    await world.same_request(world.callers["acme"], "k")
-    pruned = await prune(world.db, log_days=30, job_days=365)
+async def test_recent_data_is_not_pruned(harness: JobHarness) -> None:
+    job_id = await finished_job(harness)
+    await harness.same_request(harness.callers["acme"], "k")
+    pruned = await prune(harness.db, log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs, pruned.idempotency_keys) == (0, 0, 0)
-    assert len(await read_chunks(world.db, job_id, 0, 10)) == 3
+    assert len(await read_chunks(harness.db, job_id, 0, 10)) == 3
 
 
-async def test_logs_go_after_30_days_and_their_jobs_stay(world: World) -> None:
-    job_id = await finished_job(world)
-    pruned = await prune(world.db, log_days=30, job_days=365, now=now_ms() + 31 * DAY_MS)
+async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHarness) -> None:
+    job_id = await finished_job(harness)
+    pruned = await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 31 * DAY_MS)
     assert (pruned.log_chunks, pruned.jobs) == (3, 0)
-    assert await read_chunks(world.db, job_id, 0, 10) == []
-    assert len(await list_jobs(world.context, world.callers["acme"].organization_id)) == 1
+    assert await read_chunks(harness.db, job_id, 0, 10) == []
+    assert len(await list_jobs(harness.context, harness.callers["acme"].organization_id)) == 1
 
 
-async def test_finished_jobs_go_after_a_year_with_everything_of_theirs(world: World) -> None:
-    await finished_job(world)
-    waiting = await world.job(world.callers["acme"])
-    pruned = await prune(world.db, log_days=0, job_days=365, now=now_ms() + 366 * DAY_MS)
+async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
+    harness: JobHarness,
+) -> None:
+    await finished_job(harness)
+    waiting = await harness.job(harness.callers["acme"])
+    pruned = await prune(harness.db, log_days=0, job_days=365, now=now_ms() + 366 * DAY_MS)
     assert (pruned.log_chunks, pruned.jobs) == (3, 1)
-    left = await list_jobs(world.context, world.callers["acme"].organization_id)
+    left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
     assert [job.job_id for job in left] == [waiting]
     for table, expected in (("job_logs", 0), ("events", 1), ("job_spending", 0)):
-        row = await world.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
+        row = await harness.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row is not None
         assert row["n"] == expected
 
 
-async def test_the_log_of_a_job_still_running_is_kept_whatever_its_age(world: World) -> None:
-    caller = await world.organization()
-    job_id = await world.job(caller)
-    await append_chunk(world.db, await world.claim(), "text\n")
-    await prune(world.db, log_days=30, job_days=365, now=now_ms() + 400 * DAY_MS)
-    assert len(await read_chunks(world.db, job_id, 0, 10)) == 1
+async def test_the_log_of_a_job_still_running_is_kept_whatever_its_age(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await append_chunk(harness.db, await harness.claim(), "text\n")
+    await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 400 * DAY_MS)
+    assert len(await read_chunks(harness.db, job_id, 0, 10)) == 1
 
 
-async def test_idempotency_answers_are_kept_for_a_day_at_least(world: World) -> None:
-    caller = await world.organization()
-    await world.same_request(caller, "k")
-    await prune(world.db, log_days=30, job_days=365, now=now_ms() + DAY_MS)
-    assert (await world.same_request(caller, "k")).replayed
-    pruned = await prune(world.db, log_days=30, job_days=365, now=now_ms() + 3 * DAY_MS)
+async def test_idempotency_keys_are_kept_for_at_least_a_day(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await harness.same_request(caller, "k")
+    await prune(harness.db, log_days=30, job_days=365, now=now_ms() + DAY_MS)
+    assert (await harness.same_request(caller, "k")).replayed
+    pruned = await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 3 * DAY_MS)
     assert pruned.idempotency_keys == 1

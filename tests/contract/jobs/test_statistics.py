@@ -1,4 +1,4 @@
-"""The figures of the overview, on both stores: what is summed up, what is kept, what is read."""
+"""The figures of the overview on both databases: sums, cache and queries."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from agentjobs.jobs.views.hourly_stats import HOUR_MS
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Database, Row, Transaction
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 
 # Half an hour after noon.
 NOW = 20_000 * DAY_MS + 12 * HOUR_MS + HOUR_MS // 2
@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 
 
 class Reading:
-    """A store that writes down what it is asked for."""
+    """A database that records its queries."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -31,9 +31,9 @@ class Reading:
         return await self._db.fetch_all(sql, **parameters)
 
 
-async def a_job(world: World, caller: Caller, at: int, status: str, **columns: Any) -> str:
-    """Accepted at that moment, started a second and ended eleven seconds later."""
-    made = await world.job(caller)
+async def a_job(harness: JobHarness, caller: Caller, at: int, status: str, **columns: Any) -> str:
+    """Accepted at that time, started one second and finished eleven seconds later."""
+    made = await harness.job(caller)
     job_id = first_id_at("job", at)[:-4] + made[-4:]
     is_over = status not in ("queued", "running")
     values = {
@@ -53,11 +53,11 @@ async def a_job(world: World, caller: Caller, at: int, status: str, **columns: A
             "INSERT INTO job_spending (job_id, spent_nanousd) VALUES (:job_id, 500)", job_id=job_id
         )
 
-    await world.db.transact(update)
+    await harness.db.transact(update)
     return job_id
 
 
-async def a_delivery(world: World, caller: Caller, at: int, status: str) -> None:
+async def a_delivery(harness: JobHarness, caller: Caller, at: int, status: str) -> None:
     async def insert(tx: Transaction) -> None:
         await tx.execute(
             "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
@@ -69,23 +69,25 @@ async def a_delivery(world: World, caller: Caller, at: int, status: str) -> None
             at=at,
         )
 
-    await world.db.transact(insert)
+    await harness.db.transact(insert)
 
 
-async def test_a_day_is_shown_by_the_hour_with_what_came_before(world: World) -> None:
-    caller, evil = await world.organization(), await world.organization("evil")
-    await a_job(world, evil, NOW, "failed")
-    await a_job(world, caller, NOW, "completed")
-    await a_job(world, caller, NOW + 1, "failed")
-    await a_job(world, caller, NOW + 2, "cancelled", completed_at=NOW + DAY_MS // 24)
-    await a_job(world, caller, NOW - 2 * HOUR_MS, "completed", started_at=NOW - 2 * HOUR_MS + 5_000)
-    await a_job(world, caller, NOW - DAY_MS, "failed")
-    await a_job(world, caller, NOW - 5_000, "queued")
-    await a_job(world, caller, NOW - 4_000, "running")
-    await a_delivery(world, caller, NOW, "delivered")
-    await a_delivery(world, caller, NOW - 3 * HOUR_MS, "failed")
+async def test_a_day_is_shown_by_hour_with_the_day_before(harness: JobHarness) -> None:
+    caller, evil = await harness.organization(), await harness.organization("evil")
+    await a_job(harness, evil, NOW, "failed")
+    await a_job(harness, caller, NOW, "completed")
+    await a_job(harness, caller, NOW + 1, "failed")
+    await a_job(harness, caller, NOW + 2, "cancelled", completed_at=NOW + DAY_MS // 24)
+    await a_job(
+        harness, caller, NOW - 2 * HOUR_MS, "completed", started_at=NOW - 2 * HOUR_MS + 5_000
+    )
+    await a_job(harness, caller, NOW - DAY_MS, "failed")
+    await a_job(harness, caller, NOW - 5_000, "queued")
+    await a_job(harness, caller, NOW - 4_000, "running")
+    await a_delivery(harness, caller, NOW, "delivered")
+    await a_delivery(harness, caller, NOW - 3 * HOUR_MS, "failed")
 
-    shown = await Statistics(world.db).overview(caller.organization_id, "24h", NOW)
+    shown = await Statistics(harness.db).overview(caller.organization_id, "24h", NOW)
     assert (shown.running, shown.queued, shown.oldest_wait_ms) == (1, 1, 5_000)
     assert len(shown.buckets) == 24
     last = shown.buckets[-1]
@@ -101,10 +103,10 @@ async def test_a_day_is_shown_by_the_hour_with_what_came_before(world: World) ->
     assert (shown.before.accepted, shown.before.failed, shown.before.success_rate) == (1, 1, 0.0)
 
 
-async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(world: World) -> None:
-    caller = await world.organization()
-    await a_job(world, caller, NOW - 29 * DAY_MS, "completed")
-    statistics = Statistics(world.db)
+async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await a_job(harness, caller, NOW - 29 * DAY_MS, "completed")
+    statistics = Statistics(harness.db)
     week = await statistics.overview(caller.organization_id, "7d", NOW)
     month = await statistics.overview(caller.organization_id, "30d", NOW)
     assert (len(week.buckets), len(month.buckets)) == (28, 30)
@@ -115,15 +117,15 @@ async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(world: World)
     assert week.total.completed == 0
 
 
-async def test_only_hours_that_are_not_over_are_read_again(world: World) -> None:
-    caller = await world.organization()
-    reading: Any = Reading(world.db)
+async def test_only_the_current_hour_is_read_again(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    reading: Any = Reading(harness.db)
     statistics = Statistics(reading)
     await statistics.overview(caller.organization_id, "24h", NOW)
-    await a_job(world, caller, NOW, "completed")
+    await a_job(harness, caller, NOW, "completed")
     again = await statistics.overview(caller.organization_id, "24h", NOW)
     assert again.total.completed == 1
-    # The present hour alone; the hour before as long as clocks may differ.
+    # Only the current hour, and the hour before while clocks may differ.
     soon = NOW + HOUR_MS // 2 + MINUTE_MS
     await statistics.overview(caller.organization_id, "24h", soon)
     await statistics.overview(caller.organization_id, "24h", soon + 10 * MINUTE_MS)
@@ -131,25 +133,25 @@ async def test_only_hours_that_are_not_over_are_read_again(world: World) -> None
     assert reading.hours == reading.ranges == [48, 1, 2, 2, 1]
 
 
-async def test_an_hour_with_deliveries_that_wait_is_read_again(world: World) -> None:
-    caller = await world.organization()
-    await a_delivery(world, caller, NOW - 3 * HOUR_MS, "pending")
-    statistics = Statistics(world.db)
+async def test_an_hour_with_pending_deliveries_is_read_again(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await a_delivery(harness, caller, NOW - 3 * HOUR_MS, "pending")
+    statistics = Statistics(harness.db)
     await statistics.overview(caller.organization_id, "24h", NOW)
 
     async def settle(tx: Transaction) -> None:
         await tx.execute("UPDATE deliveries SET status = 'delivered'")
 
-    await world.db.transact(settle)
+    await harness.db.transact(settle)
     shown = await statistics.overview(caller.organization_id, "24h", NOW)
     assert shown.total.deliveries_delivered == 1
 
 
-async def test_what_is_kept_is_bounded_and_the_one_not_looked_at_longest_goes(
-    world: World,
+async def test_the_cache_is_bounded_and_drops_the_least_recently_viewed(
+    harness: JobHarness,
 ) -> None:
-    names = [(await world.organization(name)).organization_id for name in ("a", "b", "c")]
-    reading: Any = Reading(world.db)
+    names = [(await harness.organization(name)).organization_id for name in ("a", "b", "c")]
+    reading: Any = Reading(harness.db)
     statistics = Statistics(reading, max_cells=200)
     for name in (names[0], names[1], names[0], names[2]):
         await statistics.overview(name, "24h", NOW)
@@ -158,14 +160,14 @@ async def test_what_is_kept_is_bounded_and_the_one_not_looked_at_longest_goes(
     assert reading.hours == [48, 48, 1, 48, 1, 48]
 
 
-async def test_agents_have_a_record_of_what_they_ended(world: World) -> None:
-    caller = await world.organization()
-    await a_job(world, caller, NOW, "completed")
-    await a_job(world, caller, NOW - DAY_MS, "failed")
-    await a_job(world, caller, NOW - 2 * DAY_MS, "cancelled")
-    await a_job(world, caller, NOW - DAY_MS, "completed", agent="pro-fixer")
-    await a_job(world, caller, NOW - 40 * DAY_MS, "failed")
-    records = await Statistics(world.db).agent_records(
+async def test_agents_have_a_record_of_their_finished_jobs(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await a_job(harness, caller, NOW, "completed")
+    await a_job(harness, caller, NOW - DAY_MS, "failed")
+    await a_job(harness, caller, NOW - 2 * DAY_MS, "cancelled")
+    await a_job(harness, caller, NOW - DAY_MS, "completed", agent="pro-fixer")
+    await a_job(harness, caller, NOW - 40 * DAY_MS, "failed")
+    records = await Statistics(harness.db).agent_records(
         caller.organization_id, NOW - 30 * DAY_MS, NOW
     )
     assert set(records) == {"fixer", "pro-fixer"}

@@ -216,13 +216,13 @@ async def test_of_two_who_do_the_same_at_once_one_is_told(
 async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service(
     database: Database,
 ) -> None:
-    world = Deliveries(database)
-    await world.organization("org_a")
-    endpoint_id = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (one,) = await world.claim()
+    harness = Deliveries(database)
+    await harness.organization("org_a")
+    endpoint_id = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (one,) = await harness.claim()
     with acting_as(ADA):
-        await world.record((one, attempt(410)))
+        await harness.record((one, attempt(410)))
     (told,) = await Log(database, "org_a").new()
     assert (told.actor_kind, told.actor, told.action) == (
         SERVICE.kind,
@@ -234,16 +234,16 @@ async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service
 
 
 async def test_redeliveries_are_told_with_their_number(database: Database) -> None:
-    world = Deliveries(database)
-    await world.organization("org_a")
-    endpoint_id = await world.endpoint("org_a")
+    harness = Deliveries(database)
+    await harness.organization("org_a")
+    endpoint_id = await harness.endpoint("org_a")
     for number in range(3):
-        await world.event("org_a", f"job_{number}")
-    taken = await world.claim()
+        await harness.event("org_a", f"job_{number}")
+    taken = await harness.claim()
     log = Log(database, "org_a")
     await log.refuses(redeliver(database, known("org_a"), taken[0].id), "delivery_in_progress")
     for each in taken:
-        await world.record((each, attempt(200)))
+        await harness.record((each, attempt(200)))
     address = f"https://receiver.example/{endpoint_id}"
     redelivering = redeliver(database, known("org_a"), taken[0].id)
     told = await log.tells(redelivering, "webhook.redelivered", address)
@@ -259,7 +259,7 @@ async def test_redeliveries_are_told_with_their_number(database: Database) -> No
     again = redeliver_failed(database, "org_a", 0, endpoint_id)
     assert (await log.tells(again, "webhook.redelivered", address))["count"] == 3
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
-    await world.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
+    await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
     await log.tells_nothing(redeliver_failed(database, "org_a", 0))
 
 

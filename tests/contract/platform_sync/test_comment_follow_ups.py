@@ -27,7 +27,7 @@ from agentjobs.platform_sync.comments import (
 )
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Transaction
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 
 BASE, COMMIT = "0" * 40, "1" * 40
 URL = "https://git.example/acme/shop/pull/7"
@@ -52,18 +52,18 @@ class FakeComments:
         self.replies.append(text)
 
 
-async def completed_job(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+async def completed_job(harness: JobHarness, caller: Caller, *, draft: bool = False) -> ClaimedJob:
     """A completed job that opened pull request 7 on a platform."""
-    job = await unfinished_job(world, caller, draft=draft)
-    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft))
+    job = await unfinished_job(harness, caller, draft=draft)
+    assert await finish_job(harness.db, job, Completed(URL, 7, COMMIT, draft))
     return job
 
 
-async def unfinished_job(world: World, caller: Caller, *, draft: bool = False) -> ClaimedJob:
+async def unfinished_job(harness: JobHarness, caller: Caller, *, draft: bool = False) -> ClaimedJob:
     """A job that has opened pull request 7 and is not finished yet."""
-    await world.job(caller)
-    job = await world.claim()
-    await start_job(world.db, job, BASE)
+    await harness.job(caller)
+    job = await harness.claim()
+    await start_job(harness.db, job, BASE)
     request = PullRequestRequest(
         head_branch=job.branch,
         base_branch="main",
@@ -74,7 +74,7 @@ async def unfinished_job(world: World, caller: Caller, *, draft: bool = False) -
     )
     pull = PullRequest(7, URL, draft)
     for _ in range(2):
-        await world.db.transact(record_pull, job.repo_id, request, pull)
+        await harness.db.transact(record_pull, job.repo_id, request, pull)
     return job
 
 
@@ -84,24 +84,24 @@ def conversation(job: ClaimedJob, caller: Caller, **fields: Any) -> Conversation
 
 
 async def test_a_person_with_write_access_starts_a_follow_up_once_and_gets_a_reply(
-    world: World,
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    job = await completed_job(world, caller)
-    assert (await world.view(caller, job.id)).pr_state == "open"
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
+    assert (await harness.view(caller, job.id)).pr_state == "open"
     platform = FakeComments("ada")
     comment = Comment(41, "ada", "@AgentJobs: add a test\nfor zero", "")
     for _ in range(2):
         await respond_to_comment(
-            world.context,
+            harness.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             comment,
         )
-    claimed = await world.claim()
+    claimed = await harness.claim()
     assert (claimed.follows, claimed.branch) == (job.id, job.branch)
     assert claimed.config_override == {"prompt": "add a test\nfor zero"}
-    assert await world.nothing_to_claim()
+    assert await harness.nothing_to_claim()
     (reply,) = platform.replies
     assert platform.addressed == {"acme/shop", "acme/shop#7"}
     assert reply.startswith(OWN_MARK)
@@ -109,14 +109,14 @@ async def test_a_person_with_write_access_starts_a_follow_up_once_and_gets_a_rep
 
 
 async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_none_starts(
-    world: World,
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    job = await completed_job(world, caller)
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
     platform = FakeComments("ada")
     for number in (1, 2):
         await respond_to_comment(
-            world.context,
+            harness.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             Comment(number, "ada", "@agentjobs go on", ""),
@@ -138,24 +138,26 @@ async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_non
     ],
 )
 async def test_other_comments_start_nothing_and_get_no_reply(
-    world: World, author: str, text: str, own_login: str
+    harness: JobHarness, author: str, text: str, own_login: str
 ) -> None:
-    caller = await world.organization()
-    job = await completed_job(world, caller)
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
     platform = FakeComments("ada", "bot[bot]")
     await respond_to_comment(
-        world.context,
+        harness.context,
         platform,  # type: ignore[arg-type]
         conversation(job, caller, own_login=own_login),
         Comment(1, author, text, ""),
     )
     assert platform.replies == []
-    assert await world.nothing_to_claim()
+    assert await harness.nothing_to_claim()
 
 
-async def test_each_kind_has_its_own_ids_and_a_line_comment_names_its_place(world: World) -> None:
-    caller = await world.organization()
-    job = await completed_job(world, caller)
+async def test_each_kind_has_its_own_ids_and_a_line_comment_names_its_place(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
     platform, text = FakeComments("ada"), "@agentjobs rename it"
     at_line = Comment(41, "ada", text, "", "line", "src/a.py, line 12")
     # The same comment, read again after the lines have moved.
@@ -168,18 +170,18 @@ async def test_each_kind_has_its_own_ids_and_a_line_comment_names_its_place(worl
         Comment(41, "ada", text, "", "review"),
     ):
         await respond_to_comment(
-            world.context,
+            harness.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             comment,
         )
         if comment is moved:
-            assert await world.nothing_to_claim()
+            assert await harness.nothing_to_claim()
             continue
-        claimed = await world.claim()
+        claimed = await harness.claim()
         prompts.append(claimed.config_override["prompt"])
-        await start_job(world.db, claimed, BASE)
-        assert await finish_job(world.db, claimed, Completed(URL, 7, COMMIT, draft=False))
+        await start_job(harness.db, claimed, BASE)
+        assert await finish_job(harness.db, claimed, Completed(URL, 7, COMMIT, draft=False))
     assert prompts == ["rename it", "About src/a.py, line 12:\nrename it", "rename it"]
     assert len(platform.replies) == 3
 
@@ -198,22 +200,22 @@ def test_an_instruction_is_plain_text_and_bounded() -> None:
     assert len(instruction.encode()) == 12_000
 
 
-async def test_marking_a_draft_ready_requests_its_review_once(world: World) -> None:
-    caller = await world.organization()
-    job = await completed_job(world, caller, draft=True)
-    assert "pr.review_requested" not in await world.events(caller, job.id)
+async def test_marking_a_draft_ready_requests_its_review_once(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job = await completed_job(harness, caller, draft=True)
+    assert "pr.review_requested" not in await harness.events(caller, job.id)
     for _ in range(2):
-        await world.db.transact(request_review, job.repo_id, 7)
-    assert (await world.events(caller, job.id)).count("pr.review_requested") == 1
+        await harness.db.transact(request_review, job.repo_id, 7)
+    assert (await harness.events(caller, job.id)).count("pr.review_requested") == 1
 
 
-async def test_a_comment_is_deferred_until_the_job_is_finished(world: World) -> None:
-    caller = await world.organization()
-    job = await unfinished_job(world, caller)
+async def test_a_comment_is_deferred_until_the_job_is_finished(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job = await unfinished_job(harness, caller)
     platform, comment = FakeComments("ada"), Comment(1, "ada", "@agentjobs go on", "")
     with pytest.raises(CommentDeferred):
         await respond_to_comment(
-            world.context,
+            harness.context,
             platform,  # type: ignore[arg-type]
             conversation(job, caller),
             comment,
@@ -222,33 +224,33 @@ async def test_a_comment_is_deferred_until_the_job_is_finished(world: World) -> 
 
 
 async def test_a_draft_marked_ready_before_the_job_is_finished_requests_its_review(
-    world: World,
+    harness: JobHarness,
 ) -> None:
-    caller = await world.organization()
-    job = await unfinished_job(world, caller, draft=True)
-    await world.db.transact(mark_ready, job.repo_id)
-    assert await finish_job(world.db, job, Completed(URL, 7, COMMIT, draft=True))
-    assert (await world.events(caller, job.id))[-1] == "pr.review_requested"
+    caller = await harness.organization()
+    job = await unfinished_job(harness, caller, draft=True)
+    await harness.db.transact(mark_ready, job.repo_id)
+    assert await finish_job(harness.db, job, Completed(URL, 7, COMMIT, draft=True))
+    assert (await harness.events(caller, job.id))[-1] == "pr.review_requested"
 
 
 async def test_a_comment_is_ignored_if_the_platform_does_not_tell_who_may_write(
-    world: World,
+    harness: JobHarness,
 ) -> None:
     class PermissionsHidden(FakeComments):
         async def may_write(self, repo: RepoAddress, login: str) -> bool:
             raise ForgeError(f"the role of {login} in {repo.full_name} is hidden", "denied")
 
-    caller = await world.organization()
-    job = await completed_job(world, caller)
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
     platform = PermissionsHidden()
     await respond_to_comment(
-        world.context,
+        harness.context,
         platform,  # type: ignore[arg-type]
         conversation(job, caller),
         Comment(1, "ada", "@agentjobs go on", ""),
     )
     assert platform.replies == []
-    assert await world.nothing_to_claim()
+    assert await harness.nothing_to_claim()
 
 
 async def mark_ready(tx: Transaction, repo_id: str) -> None:

@@ -15,7 +15,7 @@ from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import Weighed, in_batches, prune_deliveries
 from tests.support.deliveries import Deliveries, attempt, known
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 
 KIB = 1024
 
@@ -38,13 +38,13 @@ async def deliveries(database: Database) -> Deliveries:
     return made
 
 
-async def settled(world: Deliveries, number: int = 1, **columns: Any) -> list[str]:
+async def settled(harness: Deliveries, number: int = 1, **columns: Any) -> list[str]:
     for _ in range(number):
-        await world.event("org_a", new_id("job"))
-    taken = await world.claim()
-    await world.record(*((one, attempt(200)) for one in taken))
+        await harness.event("org_a", new_id("job"))
+    taken = await harness.claim()
+    await harness.record(*((one, attempt(200)) for one in taken))
     for one in taken:
-        await world.db.transact(_change, one.id, columns)
+        await harness.db.transact(_change, one.id, columns)
     return [one.id for one in taken]
 
 
@@ -154,38 +154,38 @@ def test_batches_are_made_by_weight_and_number() -> None:
     assert list(in_batches([])) == []
 
 
-async def finished_job(world: World, sends: Deliveries) -> str:
+async def finished_job(harness: JobHarness, sends: Deliveries) -> str:
     """A job that was queued and cancelled, and both were delivered."""
-    caller = world.callers.get("acme") or await world.organization()
-    if not await count(world.db, "webhook_endpoints"):
+    caller = harness.callers.get("acme") or await harness.organization()
+    if not await count(harness.db, "webhook_endpoints"):
         await sends.endpoint(caller.organization_id)
-    job_id = await world.job(caller)
-    await cancel_job(world.context, caller.organization_id, job_id)
+    job_id = await harness.job(caller)
+    await cancel_job(harness.context, caller.organization_id, job_id)
     for _ in range(2):
         await sends.record(*((one, attempt(200)) for one in await sends.claim()))
     return job_id
 
 
-async def test_a_job_takes_its_deliveries_along(world: World) -> None:
-    sends = Deliveries(world.db)
-    await finished_job(world, sends)
-    assert await count(world.db, "deliveries") == 2
-    pruned = await prune(world.db, log_days=0, job_days=7, now=in_days(8))
+async def test_a_job_takes_its_deliveries_along(harness: JobHarness) -> None:
+    sends = Deliveries(harness.db)
+    await finished_job(harness, sends)
+    assert await count(harness.db, "deliveries") == 2
+    pruned = await prune(harness.db, log_days=0, job_days=7, now=in_days(8))
     assert pruned.jobs == 1
     for table in ("events", "deliveries", "delivery_attempts"):
-        assert await count(world.db, table) == 0
+        assert await count(harness.db, table) == 0
 
 
-async def test_a_job_stays_while_a_delivery_of_its_events_waits(world: World) -> None:
-    sends = Deliveries(world.db)
-    job_id = await finished_job(world, sends)
-    await finished_job(world, sends)
-    caller = world.callers["acme"]
-    rows = await world.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
-    await redeliver(world.db, known(caller.organization_id), rows[0]["id"])
-    assert (await prune(world.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+async def test_a_job_stays_while_a_delivery_of_its_events_waits(harness: JobHarness) -> None:
+    sends = Deliveries(harness.db)
+    job_id = await finished_job(harness, sends)
+    await finished_job(harness, sends)
+    caller = harness.callers["acme"]
+    rows = await harness.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
+    await redeliver(harness.db, known(caller.organization_id), rows[0]["id"])
+    assert (await prune(harness.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
     (again,) = await sends.claim_retries()
     assert again.job_id == job_id
     await sends.record((again, attempt(200)))
-    assert (await prune(world.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
-    assert await count(world.db, "deliveries") == 0
+    assert (await prune(harness.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+    assert await count(harness.db, "deliveries") == 0

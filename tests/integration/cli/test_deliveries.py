@@ -49,30 +49,30 @@ class Past:
             await db.close()
 
     def endpoint(self, org="acme"):
-        async def happen(db, world):
+        async def happen(db, harness):
             plans = Plans(Settings(data_dir="").plans)
             made = await create_organization(db, plans, org, "pro")
-            return made.id, await world.endpoint(made.id)
+            return made.id, await harness.endpoint(made.id)
 
         return self.run(happen)
 
     def events(self, organization_id, *answers):
         """A delivery for each of these last attempts."""
 
-        async def happen(_db, world):
+        async def happen(_db, harness):
             ids = []
             for answer in answers:
-                await world.event(organization_id, new_id("job"))
-                (one,) = await world.claim()
+                await harness.event(organization_id, new_id("job"))
+                (one,) = await harness.claim()
                 ids.append(one.id)
-                await world.record((replace(one, failures=3), answer))
+                await harness.record((replace(one, failures=3), answer))
             return ids
 
         return self.run(happen)
 
     def change(self, endpoint_id, **columns):
-        async def happen(_db, world):
-            await world.change_endpoint(endpoint_id, **columns)
+        async def happen(_db, harness):
+            await harness.change_endpoint(endpoint_id, **columns)
 
         self.run(happen)
 
@@ -295,9 +295,9 @@ def test_a_running_service_sends_again_what_it_is_told_to(agentjobs, past):
             refused = agentjobs("webhooks", "redeliver", ping["id"])
             assert f"webhooks test {endpoint['id']}" in refused.err
 
-            async def queue(db, world):
+            async def queue(db, harness):
                 row = await db.fetch_one("SELECT id FROM organizations")
-                await world.event(row["id"], new_id("job"))
+                await harness.event(row["id"], new_id("job"))
 
             past.run(queue)
             there.wait_for(2)

@@ -23,13 +23,13 @@ def test_a_free_slot_means_no_wait() -> None:
 @pytest.mark.parametrize(
     ("waiting", "active", "turns"), [(0, 2, 1), (1, 2, 1), (2, 2, 2), (3, 2, 2), (2, 0, 1)]
 )
-def test_full_workers_mean_as_many_rounds_as_jobs_ahead_fill(
+def test_busy_workers_delay_by_the_rounds_of_jobs_ahead(
     waiting: int, active: int, turns: int
 ) -> None:
     assert estimate(waiting=waiting, active=active) == turns * 1_000
 
 
-def test_the_plan_makes_a_job_wait_even_when_workers_are_free() -> None:
+def test_the_plan_delays_a_job_even_when_workers_are_free() -> None:
     assert estimate(active=5, mine_active=5, slots=50) == 1_000
     assert estimate(active=5, mine_active=5, mine=5, waiting=5, slots=50) == 2_000
 

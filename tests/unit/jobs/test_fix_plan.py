@@ -1,4 +1,4 @@
-"""What the fixer of vulnerabilities is asked for, and whether a commit did it: decisions alone."""
+"""Which fixes cve-fixer is given, and whether a commit contains them. Pure functions."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob)
     return plan_fixes(exposure, findings, chosen, REGISTRIES)
 
 
-def test_a_vulnerable_package_becomes_one_fix_that_names_every_fault_once() -> None:
+def test_a_vulnerable_package_gets_one_fix_that_names_every_advisory_once() -> None:
     before = exposed(dependency("requests", "2.25.0"), dependency("six", "1.16.0"))
     (fix,) = planned(before, {"requests": "2.31.0"}, a_job()).fixes
     document = msgspec.to_builtins(fix)
@@ -92,7 +92,7 @@ def test_a_vulnerable_package_becomes_one_fix_that_names_every_fault_once() -> N
     assert "2.31.0" in advisory["ranges"]
 
 
-def test_what_is_below_the_asked_severity_is_left_alone_and_none_is_nothing() -> None:
+def test_findings_below_the_threshold_are_ignored_and_none_fixes_nothing() -> None:
     before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3"))
     fixes = planned(before, {"pyyaml": "5.4"}, a_job(auto_trigger_on_cve_severity="High")).fixes
     assert [fix.package for fix in fixes] == ["pyyaml"]
@@ -101,7 +101,7 @@ def test_what_is_below_the_asked_severity_is_left_alone_and_none_is_nothing() ->
             findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before)
 
 
-def test_a_job_with_a_cause_looks_at_nothing_else_and_says_when_it_is_gone() -> None:
+def test_a_job_with_a_cause_fixes_nothing_else_and_fails_when_it_is_fixed() -> None:
     cause = Cause("PyPI", "requests", ("2.25.0",), "requirements.txt", "2.31.0", ())
     before = exposed(
         dependency("requests", "2.25.0"),
@@ -116,18 +116,18 @@ def test_a_job_with_a_cause_looks_at_nothing_else_and_says_when_it_is_gone() -> 
         findings_to_fix(a_job(cause), exposed(dependency("requests", "2.31.0")))
 
 
-def test_what_has_no_fix_or_stands_in_a_file_nobody_edits_is_told_and_not_attempted() -> None:
+def test_findings_without_a_fix_or_editable_manifest_are_reported_not_fixed() -> None:
     before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3", "Pipfile.lock"))
     plan = planned(before, {"requests": "2.31.0", "pyyaml": "5.4"}, a_job())
     assert [fix.package for fix in plan.fixes] == ["requests"]
-    (told,) = plan.not_fixed
-    assert told.startswith("pyyaml 5.3 in Pipfile.lock is vulnerable (")
-    assert "5.4 would fix it" in told
+    (fault,) = plan.not_fixed
+    assert fault.startswith("pyyaml 5.3 in Pipfile.lock is vulnerable (")
+    assert "5.4 would fix it" in fault
     with pytest.raises(JobFailed, match="Because"):
         planned(exposed(dependency("requests", "2.25.0")), {"requests": None}, a_job())
 
 
-def test_a_transitive_package_comes_with_the_way_that_leads_there() -> None:
+def test_a_transitive_package_has_its_parents() -> None:
     before = exposed(
         dependency("minimist", "0.0.8", "package-lock.json", direct=False, parents=("mkdirp",))
     )
@@ -153,34 +153,34 @@ def fixes() -> tuple[Fix, ...]:
             (dependency("pyyaml", "5.4"), dependency("requests", "2.25.0")),
             "The change introduces requests 2.25.0 in requirements.txt",
         ),
-        # It may also have gone to another file.
+        # It may also have moved to another manifest.
         (
             (dependency("pyyaml", "5.4"), dependency("pyyaml", "5.3", "b/requirements.txt")),
             "The change introduces pyyaml 5.3 in b/requirements.txt",
         ),
     ],
 )
-def test_only_the_files_of_the_commit_tell_whether_it_is_mended(
+def test_only_the_files_of_the_commit_prove_a_fix(
     fixes: tuple[Fix, ...], after: tuple[Dependency, ...], fault: str | None
 ) -> None:
     before = exposed(dependency("pyyaml", "5.3"))
     faults = list(faults_in(fixes, before, exposed(*after)))
     assert bool(faults) == (fault is not None)
     if fault is not None:
-        assert any(told.startswith(fault) for told in faults)
+        assert any(text.startswith(fault) for text in faults)
         with pytest.raises(JobFailed) as stopped:
             check_fixes(fixes, before, exposed(*after))
         assert stopped.value.code == "still_vulnerable"
 
 
-def test_a_file_that_cannot_be_read_any_more_proves_nothing(fixes: tuple[Fix, ...]) -> None:
+def test_a_manifest_that_can_no_longer_be_read_proves_nothing(fixes: tuple[Fix, ...]) -> None:
     warning = IndexWarning("requirements.txt", "it is cut off")
     before = exposed(dependency("pyyaml", "5.3"))
     with pytest.raises(JobFailed, match="can no longer be read: it is cut off"):
         check_fixes(fixes, before, exposed(warnings=(warning,)))
 
 
-def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -> None:
+def test_earlier_warnings_are_not_blamed_on_the_change(fixes: tuple[Fix, ...]) -> None:
     asked = dependency("pyyaml", None)
     before = exposed(
         dependency("pyyaml", "5.3"),
@@ -189,13 +189,13 @@ def test_what_was_odd_before_is_no_fault_of_the_change(fixes: tuple[Fix, ...]) -
     )
     later = (IndexWarning("requirements.txt", "line 3: no requirement"),)
     assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), asked))) == []
-    mended = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
-    assert list(faults_in(fixes, before, mended)) == []
-    (told,) = faults_in(fixes, before, exposed(asked))
-    assert "no longer names a version of pyyaml" in told
+    fixed = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
+    assert list(faults_in(fixes, before, fixed)) == []
+    (fault,) = faults_in(fixes, before, exposed(asked))
+    assert "no longer names a version of pyyaml" in fault
 
 
-def test_an_advisory_that_came_while_the_agent_worked_is_not_its_fault(
+def test_an_advisory_published_during_the_run_is_not_blamed_on_the_change(
     fixes: tuple[Fix, ...],
 ) -> None:
     other = dependency("requests", "2.25.0", "b/requirements.txt")
@@ -203,14 +203,14 @@ def test_an_advisory_that_came_while_the_agent_worked_is_not_its_fault(
     assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), other))) == []
 
 
-def test_a_lock_file_that_is_gone_proves_nothing_about_what_it_led_to() -> None:
+def test_a_deleted_lock_file_proves_nothing() -> None:
     before = exposed(dependency("urllib3", "2.0.5", "uv.lock", direct=False, parents=("requests",)))
     fixes = planned(before, {"urllib3": "2.0.6"}, a_job()).fixes
-    (told,) = faults_in(fixes, before, exposed(dependency("requests", None, "pyproject.toml")))
-    assert told == "uv.lock no longer names a version of urllib3."
+    (fault,) = faults_in(fixes, before, exposed(dependency("requests", None, "pyproject.toml")))
+    assert fault == "uv.lock no longer names a version of urllib3."
 
 
-def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> None:
+def test_each_version_of_a_package_is_fixed_by_the_job_it_caused() -> None:
     new, old = (
         dependency("minimist", "1.2.0", "package-lock.json"),
         dependency("minimist", "0.0.8", "package-lock.json", direct=False, parents=("mkdirp",)),
@@ -225,20 +225,20 @@ def test_each_version_of_a_package_is_the_matter_of_the_job_that_says_so() -> No
             one.package: Choice(goes_to[one.version], "Because.", "registry") for one in findings
         }
         plan = plan_fixes(before, findings_of_job(job, findings, choices), choices, REGISTRIES)
-        mended = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)
+        fixed = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)
         if version == "1.2.6":
-            assert list(faults_in(plan.fixes, before, mended)) == []
-            # Not so if the one that is left is the other one.
+            assert list(faults_in(plan.fixes, before, fixed)) == []
+            # Unless only the other version is left.
             assert list(faults_in(plan.fixes, before, exposed(old))) != []
         return [(fix.old, fix.new) for fix in plan.fixes]
 
     assert fixes_for("1.2.6") == [("1.2.0", "1.2.6")]
     assert fixes_for("0.2.4") == [("0.0.8", "0.2.4")]
-    # What it says is no choice any more: then all of it is.
+    # If no finding has the version of the cause any more, all are fixed.
     assert len(fixes_for("9.9.9")) == 2
 
 
-def test_an_older_copy_that_was_there_before_is_no_downgrade() -> None:
+def test_an_older_copy_that_was_already_there_is_no_downgrade() -> None:
     copies = (
         dependency("minimist", "1.2.0", "package-lock.json"),
         dependency("minimist", "0.2.4", "package-lock.json", direct=False, parents=("a",)),

@@ -1,4 +1,4 @@
-"""An agent's words as text: harmless on a terminal, and never taken for the service's."""
+"""An agent's output as text: harmless on a terminal, and never mistaken for the service's notes."""
 
 import pytest
 from hypothesis import given
@@ -29,9 +29,7 @@ def safe(data: bytes, size: int | None = None) -> str:
         ("turned \u202eround".encode(), "turned \ufffdround"),
     ],
 )
-def test_what_could_drive_a_terminal_is_made_harmless(
-    data: bytes, shown: str, size: int | None
-) -> None:
+def test_terminal_control_sequences_are_replaced(data: bytes, shown: str, size: int | None) -> None:
     assert safe(data, size) == shown
 
 
@@ -50,20 +48,20 @@ def test_what_could_drive_a_terminal_is_made_harmless(
         ("[agentjobs\n] x", "[agentjobs\n] x"),
     ],
 )
-def test_no_line_of_an_agent_begins_with_the_mark_of_the_service(
+def test_no_line_of_an_agent_begins_with_the_services_marker(
     data: str, shown: str, size: int | None
 ) -> None:
     assert safe(data.encode(), size) == shown
 
 
-def test_the_rest_of_an_interrupted_line_is_a_line_of_its_own() -> None:
+def test_the_rest_of_an_interrupted_line_is_a_new_line() -> None:
     text = LogDecoder()
     assert text.feed(b"words") == "words"
     text.begin_line()
     assert text.feed(b"[agentjobs] x") == "[agentjobs\\] x"
 
 
-def test_words_of_the_service_stay_on_one_line() -> None:
+def test_a_note_of_the_service_stays_on_one_line() -> None:
     assert service_line("a\n[agentjobs] b\r\n\x1b[2Jc") == "a [agentjobs] b \ufffd[2Jc"
 
 

@@ -53,7 +53,7 @@ def plan(
     )
 
 
-def test_without_a_word_from_anybody_the_definition_holds() -> None:
+def test_the_agents_definition_applies_by_default() -> None:
     made = plan()
     assert made.timeout_seconds == 600
     assert made.network == AGENT.network
@@ -70,11 +70,11 @@ def test_without_a_word_from_anybody_the_definition_holds() -> None:
         ("timeout_seconds = 6000", {"timeout_seconds": 500}, 500),
     ],
 )
-def test_the_shortest_time_counts(configuration: str, override: Any, seconds: int) -> None:
+def test_the_shortest_timeout_applies(configuration: str, override: Any, seconds: int) -> None:
     assert plan(configuration, **override).timeout_seconds == seconds
 
 
-def test_the_smallest_budget_counts() -> None:
+def test_the_smallest_budget_applies() -> None:
     assert plan(max_cost_usd=0.1).job_limit_nanousd == 100_000_000
     assert plan("max_cost_usd = 2").job_limit_nanousd == 2_000_000_000
     assert plan(job={"job_budget_nanousd": 7}).job_limit_nanousd == 7
@@ -88,43 +88,43 @@ def test_a_repository_narrows_the_network_and_never_widens_it() -> None:
     assert plan(asked, agent={"network": ()}).network == ()
 
 
-def test_a_repositorys_check_comes_on_top_of_the_operators() -> None:
+def test_a_repositorys_check_is_added_to_the_operators() -> None:
     made = plan('verify = "make test"', agent={"verify": ("lint",)})
     assert [check.command for check in made.checks] == [("lint",), ("sh", "-c", "make test")]
 
 
-def test_a_repositorys_check_is_shown_no_file_of_the_machine() -> None:
+def test_a_repositorys_check_gets_no_extra_files() -> None:
     (check,) = plan('verify = ["/etc/hostname", "/etc/passwd"]').checks
     assert check.read_only == ()
 
 
-def test_a_repository_cannot_silence_the_operators_check_or_its_consequence() -> None:
+def test_a_repository_cannot_disable_the_operators_check_or_its_effect() -> None:
     operator = {"verify": ("lint",), "on_verify_failure": "fail"}
     made = plan('verify = []\non_verify_failure = "draft"', agent=operator)
     assert [check.command for check in made.checks] == [("lint",)]
     assert made.on_verify_failure == "fail"
 
 
-def test_a_repository_says_what_its_own_checks_failure_means() -> None:
+def test_a_repository_sets_the_effect_of_its_own_check() -> None:
     assert plan('verify = "x"\non_verify_failure = "fail"').on_verify_failure == "fail"
     assert plan('verify = "x"').on_verify_failure == "draft"
 
 
-def test_the_operators_word_holds_for_a_repositorys_check_too() -> None:
+def test_the_operators_setting_applies_to_a_repositorys_check() -> None:
     assert plan('verify = "x"', agent={"on_verify_failure": "fail"}).on_verify_failure == "fail"
 
 
-def test_the_request_decides_about_a_draft_and_the_repository_before_it() -> None:
+def test_the_request_overrides_the_repositorys_draft_setting() -> None:
     assert plan("draft = true").draft
     assert not plan("draft = true", draft=False).draft
     assert plan(draft=True).draft
 
 
-def test_settings_for_one_agent_hold_for_it_alone() -> None:
+def test_settings_for_one_agent_apply_only_to_it() -> None:
     assert plan("[agents.fixer]\ntimeout_seconds = 9").timeout_seconds == 9
     assert plan("[agents.other]\ntimeout_seconds = 9").timeout_seconds == 600
 
 
-def test_a_host_that_is_none_is_the_repositorys_fault() -> None:
+def test_an_invalid_host_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="network"):
         plan('network = ["https://packages.test/simple"]')

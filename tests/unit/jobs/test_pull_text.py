@@ -29,30 +29,30 @@ def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:
     )
 
 
-def test_the_agents_report_gives_title_and_body() -> None:
+def test_the_agents_report_has_the_title_and_the_body() -> None:
     text = pull_text(job(), "Fixer", Report("Fix it", "Because."))
     assert (text.title, text.body) == ("Fix it", "Because.")
 
 
-def test_a_title_in_the_request_wins_and_the_ticket_stands_before_it() -> None:
+def test_a_requested_title_wins_and_is_prefixed_with_the_ticket() -> None:
     text = pull_text(job("ABC-1", title="Mine"), "Fixer", Report("Theirs", ""))
     assert text.title == "ABC-1: Mine"
     assert "Ticket: ABC-1" in text.body
 
 
-def test_without_a_report_there_is_still_a_title_and_a_body() -> None:
+def test_a_missing_report_still_gives_a_title_and_a_body() -> None:
     text = pull_text(job(prompt="tidy up\nplease"), "Fixer", None)
     assert text.title == "Fixer: proposed changes"
     assert "> tidy up\n> please" in text.body
 
 
-def test_a_title_is_one_line_of_bounded_length() -> None:
+def test_a_title_is_one_bounded_line() -> None:
     text = pull_text(job(), "Fixer", Report("a\r\nb " + "x" * 500, ""))
     assert "\n" not in text.title
     assert len(text.title) == 200
 
 
-def test_the_commit_message_gives_the_words_back() -> None:
+def test_the_text_is_parsed_back_from_the_commit_message() -> None:
     text = pull_text(job(), "Fixer", Report("Fix it", "One.\n\nJob: two."))
     message = commit_message(job(), text)
     assert message.endswith("\n\nJob: job_x\nAgent: fixer\n")
@@ -69,38 +69,38 @@ def checked(*, passed: bool, output: str = "") -> str:
     )
 
 
-def test_the_body_leads_to_the_job_and_says_what_it_cost() -> None:
+def test_the_body_links_the_job_and_shows_its_cost() -> None:
     text = pull_text(job(), "Fixer", None)
     body = pull_body(job(), text, None, job_url="https://x/jobs/job_x", cost_usd=1.234)
     assert "[job job_x](https://x/jobs/job_x), agent fixer. Its models cost 1.23 USD." in body
 
 
-def test_a_ticket_that_was_found_gives_the_title_and_is_linked() -> None:
+def test_a_ticket_gives_the_title_and_is_linked() -> None:
     ticket = TicketFacts("Prices are wrong", "https://jira.example/browse/ABC-1", ("bug",))
     text = pull_text(job("ABC-1"), "Fixer", None, ticket)
     assert text.title == "ABC-1: Prices are wrong"
     assert "Ticket: ABC-1 (https://jira.example/browse/ABC-1)" in text.body
 
 
-def test_an_agent_cannot_keep_its_work_from_being_checked() -> None:
+def test_an_agent_cannot_skip_ci() -> None:
     text = pull_text(
         job(), "Fixer", Report("Fix [skip ci] it", "a [CI skip]\nskip-checks: true\nb")
     )
     assert "skip" not in (text.title + text.body).lower()
 
 
-def test_a_long_report_does_not_hide_what_the_service_says() -> None:
+def test_a_long_report_does_not_hide_the_signature() -> None:
     text = pull_text(job(), "Fixer", Report("Fix", "x" * 200_000))
     body = pull_body(job(), text, None, job_url="https://x/jobs/job_x", cost_usd=None)
     assert len(body) < 60_000
     assert "https://x/jobs/job_x" in body
 
 
-def test_a_passed_verification_stands_in_the_body() -> None:
+def test_a_passed_verification_is_in_the_body() -> None:
     assert "**Verification** passed: `make test` succeeded after 1.2 s." in checked(passed=True)
 
 
-def test_a_failed_one_shows_its_last_lines_in_a_fence_they_cannot_close() -> None:
+def test_a_failed_verification_shows_its_last_lines_in_a_fence_they_cannot_close() -> None:
     body = checked(passed=False, output="```\nnot the end")
     assert "failed with exit code 2" in body
     assert "````\n```\nnot the end\n````" in body

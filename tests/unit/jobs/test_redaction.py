@@ -1,4 +1,4 @@
-"""Secrets in what an agent prints: none is shown, however the stream is cut into pieces."""
+"""Secrets in an agent's output are redacted, however the stream is split."""
 
 import base64
 import json
@@ -43,14 +43,14 @@ def redacted(text: str | bytes, *values: str, size: int | None = None) -> str:
 
 @pytest.mark.parametrize("size", [None, 1, 3, 7])
 @pytest.mark.parametrize("value", VALUES)
-def test_a_value_is_taken_out_wherever_it_is_cut(value: str, size: int | None) -> None:
+def test_a_value_is_redacted_wherever_it_is_split(value: str, size: int | None) -> None:
     text = f"before {value} after"
     assert redacted(text, *VALUES, size=size) == "before [redacted] after"
 
 
 @pytest.mark.parametrize("size", [None, 1, 5])
 @pytest.mark.parametrize("token", TOKENS, ids=lambda token: token[:4])
-def test_a_token_of_a_known_shape_is_taken_out(token: str, size: int | None) -> None:
+def test_a_token_of_a_known_format_is_redacted(token: str, size: int | None) -> None:
     assert redacted(f"key={token}\nnext", size=size) == "key=[redacted]\nnext"
     assert redacted(f'"{token}"', size=size) == '"[redacted]"'
     assert redacted(token, size=size) == "[redacted]"
@@ -58,20 +58,20 @@ def test_a_token_of_a_known_shape_is_taken_out(token: str, size: int | None) -> 
 
 
 @pytest.mark.parametrize("offset", range(3))
-def test_a_value_inside_base64_is_taken_out(offset: int) -> None:
+def test_a_value_inside_base64_is_redacted(offset: int) -> None:
     whole = base64.b64encode(b"x" * offset + PASSWORD.encode() + b":and more").decode()
     shown = redacted(whole, PASSWORD)
     assert "[redacted]" in shown
     assert len(shown) < len(whole) - len(PASSWORD) + len("[redacted]")
 
 
-def test_a_value_is_taken_out_of_addresses_and_json() -> None:
+def test_a_value_is_redacted_in_urls_and_json() -> None:
     value = 'two\nlines & "quotes"'
     assert redacted(quote(value, safe=""), value) == "[redacted]"
     assert redacted(json.dumps({"a": value}), value) == '{"a": "[redacted]"}'
 
 
-def test_the_lines_of_a_value_are_taken_out_one_by_one() -> None:
+def test_each_line_of_a_value_is_redacted() -> None:
     value = "-----BEGIN PRIVATE KEY-----\nfirst line\nsecond line\n-----END PRIVATE KEY-----\n"
     assert redacted("1  first line\n2  second line\n", value) == "1  [redacted]\n2  [redacted]\n"
 
@@ -87,7 +87,7 @@ def test_the_lines_of_a_value_are_taken_out_one_by_one() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [None, 1, 4])
-def test_the_value_of_an_authorization_header_is_taken_out(
+def test_the_value_of_an_authorization_header_is_redacted(
     text: str, shown: str, size: int | None
 ) -> None:
     assert redacted(text, size=size) == shown
@@ -105,22 +105,22 @@ def test_the_value_of_an_authorization_header_is_taken_out(
     ],
 )
 @pytest.mark.parametrize("size", [None, 1])
-def test_ordinary_words_are_left_alone(text: str, size: int | None) -> None:
+def test_ordinary_text_is_not_redacted(text: str, size: int | None) -> None:
     assert redacted(text, "", "pass", " \n", size=size) == text
 
 
-def test_a_private_key_ends_where_it_ends_and_cannot_swallow_the_rest_of_a_log() -> None:
+def test_a_private_key_cannot_hide_the_rest_of_a_log() -> None:
     assert redacted(f"{KEY}\nall words shown") == "[redacted]\nall words shown"
     unending = "-----BEGIN PRIVATE KEY-----\n" + "words " * 10_000
     assert 40_000 < len(redacted(unending, size=1000)) < 50_000
 
 
 @pytest.mark.parametrize("prompt", ["Continue? [y/n] ", "Password: ", "$ ", "50%"])
-def test_a_prompt_is_seen_at_once(prompt: str) -> None:
+def test_a_terminal_prompt_is_not_held_back(prompt: str) -> None:
     assert Redactor([PASSWORD]).feed(prompt.encode()) == prompt.encode()
 
 
-def test_what_is_held_back_is_bounded() -> None:
+def test_output_held_back_is_bounded() -> None:
     redactor = Redactor([LONG])
     fed = shown = 0
     for piece in (LONG[:500].encode(), b"sk-", b"a" * 10_000, b"-" * 10_000, b"-----BEGIN A"):
@@ -129,12 +129,12 @@ def test_what_is_held_back_is_bounded() -> None:
     assert len(redactor.end()) <= 64
 
 
-def test_a_value_cut_off_by_the_end_of_the_stream_is_not_shown() -> None:
+def test_a_value_cut_off_by_the_end_of_the_stream_is_redacted() -> None:
     assert redacted("the password is correct horse/batt", PASSWORD) == "the password is [redacted]"
     assert redacted("that is corr", PASSWORD) == "that is corr"
 
 
-def test_a_value_added_later_is_taken_out_from_then_on() -> None:
+def test_a_value_added_later_is_redacted_from_then_on() -> None:
     redactor = Redactor()
     assert redactor.feed(b"hunter22 ") == b"hunter22 "
     redactor.add("hunter22")
@@ -172,7 +172,7 @@ def test_any_split_gives_the_same_text(text: str, cuts: list[int]) -> None:
     st.text(max_size=30),
     st.integers(1, 40),
 )
-def test_no_value_is_ever_shown(value: str, before: str, after: str, size: int) -> None:
+def test_values_are_always_redacted(value: str, before: str, after: str, size: int) -> None:
     data = f"{before}{value}{after}".encode(errors="replace")
     hidden = value.strip().encode(errors="replace")
     shown = redacted(data, value, size=size).encode()

@@ -12,7 +12,7 @@ from agentjobs.jobs.states import (
 )
 
 
-def test_every_status_has_its_row_in_the_table() -> None:
+def test_every_status_is_in_the_transition_table() -> None:
     assert set(TRANSITIONS) == set(STATUSES)
 
 
@@ -29,7 +29,7 @@ def test_a_job_runs_only_from_the_queue_and_returns_only_from_running() -> None:
     assert sources_of(QUEUED) == (RUNNING,)
 
 
-def test_every_decided_error_code_says_whether_trying_again_helps() -> None:
+def test_every_error_code_is_retryable_or_not() -> None:
     decided = (
         "no_changes agent_failed timeout budget_exceeded cancelled worker_lost push_rejected"
         " forge_error repo_unavailable sandbox_error ticket_not_found protected_path unsafe_change"

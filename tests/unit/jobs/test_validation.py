@@ -29,32 +29,32 @@ def overriding(**override: Any) -> list[str]:
     return fields({"repo": "a/b", "agent": "fixer", "config_override": override})
 
 
-def test_repo_and_agent_are_all_that_is_required() -> None:
+def test_only_repo_and_agent_are_required() -> None:
     assert fields({"repo": "acme/shop", "agent": "fixer"}) == []
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     body = {"repo": 1, "ticket_id": [], "config_override": "x"}
     assert fields(body) == ["repo", "agent", "ticket_id", "config_override"]
 
 
 @pytest.mark.parametrize("repo", ["", " ", "shop", "a//c", "a /b", "/b", "a/", "a/b\x00", "ä/b"])
-def test_a_repo_that_is_no_full_name_is_refused(repo: str) -> None:
+def test_an_invalid_repo_name_is_refused(repo: str) -> None:
     assert fields({"repo": repo, "agent": "fixer"})[0] == "repo"
 
 
-def test_unknown_fields_and_unknown_override_keys_are_let_through() -> None:
+def test_unknown_fields_and_override_keys_are_accepted() -> None:
     body = {"repo": "a/b", "agent": "fixer", "colour": 1, "config_override": {"model": {"x": [1]}}}
     assert fields(body) == []
 
 
-def test_null_for_an_optional_field_is_its_absence() -> None:
+def test_null_for_an_optional_field_means_absent() -> None:
     body = {"repo": "a/b", "agent": "fixer", "ticket_id": None, "config_override": None}
     assert fields(body) == []
 
 
 @pytest.mark.parametrize("severity", ["low", "MEDIUM", "moderate", "High", "critical", "none"])
-def test_every_severity_is_known_in_any_case(severity: str) -> None:
+def test_every_severity_is_accepted_in_any_case(severity: str) -> None:
     assert overriding(auto_trigger_on_cve_severity=severity) == []
 
 
@@ -80,7 +80,7 @@ def test_every_severity_is_known_in_any_case(severity: str) -> None:
         ("title", ""),
     ],
 )
-def test_a_known_override_of_the_wrong_kind_is_refused(key: str, value: object) -> None:
+def test_a_known_override_of_the_wrong_type_is_refused(key: str, value: object) -> None:
     assert overriding(**{key: value}) == [f"config_override.{key}"]
 
 
@@ -88,5 +88,5 @@ def test_a_timeout_may_be_lowered() -> None:
     assert overriding(timeout_seconds=600, max_cost_usd=0.5, base_branch="release/1.x") == []
 
 
-def test_overrides_past_16_kib_are_refused() -> None:
+def test_overrides_above_16_kib_are_refused() -> None:
     assert overriding(model="x" * 17_000) == ["config_override"]

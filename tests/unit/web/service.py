@@ -13,7 +13,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.support.jobs import World, world_of
+from tests.support.jobs import JobHarness, job_harness
 
 ORGANIZATION = "acme"
 JOB = {"repo": f"{ORGANIZATION}/shop", "agent": "fixer"}
@@ -21,7 +21,7 @@ JOB = {"repo": f"{ORGANIZATION}/shop", "agent": "fixer"}
 
 @dataclass
 class Service:
-    world: World
+    harness: JobHarness
     context: WebContext
     app: ASGIApp
     http: httpx.AsyncClient
@@ -41,7 +41,7 @@ class Service:
 
     async def key(self, organization: str = ORGANIZATION, **options: Any) -> dict[str, str]:
         """The headers of one who has a new key."""
-        created = await create_key(self.world.db, organization, **options)
+        created = await create_key(self.harness.db, organization, **options)
         return {"Authorization": f"Bearer {created.key}"}
 
     def hears(self, topic: str) -> bool:
@@ -132,9 +132,9 @@ class LiveCall:
 
 
 async def service_on(db: Database, settings: Settings) -> Service:
-    world = world_of(db, settings)
-    caller = await world.organization(ORGANIZATION)
-    context = WebContext(world.context, ApiKeyAuthenticator(db))
+    harness = job_harness(db, settings)
+    caller = await harness.organization(ORGANIZATION)
+    context = WebContext(harness.context, ApiKeyAuthenticator(db))
     app = build_application(context)
     created = await create_key(db, ORGANIZATION)
     http = httpx.AsyncClient(
@@ -142,7 +142,7 @@ async def service_on(db: Database, settings: Settings) -> Service:
         base_url="http://testserver",
         headers={"Authorization": f"Bearer {created.key}"},
     )
-    return Service(world, context, app, http, caller)
+    return Service(harness, context, app, http, caller)
 
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:

@@ -13,16 +13,16 @@ NOBODYS = "repo_" + "0" * 26
 
 
 async def repo_of(service: Service, organization: str = "acme") -> str:
-    caller = service.world.callers[organization]
-    return (await list_repos(service.world.db, caller.organization_id))[0].id
+    caller = service.harness.callers[organization]
+    return (await list_repos(service.harness.db, caller.organization_id))[0].id
 
 
 @pytest.fixture
 async def path(service: Service) -> str:
     repo_id = await repo_of(service)
-    await store_index(service.world.db, repo_id, DEPENDENCIES)
+    await store_index(service.harness.db, repo_id, DEPENDENCIES)
     await store_findings(
-        service.world.db,
+        service.harness.db,
         service.caller.organization_id,
         repo_id,
         fault(URLLIB3, "GHSA-1", "medium", 5.9),
@@ -108,7 +108,7 @@ async def test_a_bad_question_is_refused(service: Service, path: str) -> None:
 async def test_a_repository_of_another_organization_looks_like_none(
     service: Service, path: str
 ) -> None:
-    await service.world.organization("rival")
+    await service.harness.organization("rival")
     theirs = await repo_of(service, "rival")
     messages = []
     for wanted in (theirs, NOBODYS, "repo_none", "acme"):
@@ -124,8 +124,8 @@ async def test_a_repository_that_is_still_indexing_has_nothing_to_tell_yet(
     service: Service,
 ) -> None:
     owner = service.caller.organization_id
-    await service.world.db.transact(insert_repo, owner, "acme/new", "indexing")
-    repos = await list_repos(service.world.db, owner)
+    await service.harness.db.transact(insert_repo, owner, "acme/new", "indexing")
+    repos = await list_repos(service.harness.db, owner)
     new = next(repo for repo in repos if repo.full_name == "acme/new")
     answer = await service.get(f"/v1/repos/{new.id}/dependencies")
     assert refusal(answer) == (409, "repo_indexing")

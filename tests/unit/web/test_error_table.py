@@ -43,7 +43,7 @@ async def test_no_token_and_two_tokens_are_unauthorized(service: Service) -> Non
 async def test_a_revoked_key_is_unauthorized(service: Service) -> None:
     headers = await service.key()
     assert (await service.get("/v1/agents", headers=headers)).status_code == 200
-    await revoke_key(service.world.db, ORGANIZATION, headers["Authorization"].split()[1])
+    await revoke_key(service.harness.db, ORGANIZATION, headers["Authorization"].split()[1])
     assert refusal(await service.get("/v1/agents", headers=headers)) == (401, "unauthorized")
 
 
@@ -143,7 +143,7 @@ async def test_a_repository_that_is_not_connected(service: Service) -> None:
 
 
 async def test_a_repository_of_another_organization_is_not_connected(service: Service) -> None:
-    await service.world.organization("rival")
+    await service.harness.organization("rival")
     answer = await service.post("/v1/jobs", json={**JOB, "repo": "rival/shop"})
     assert refusal(answer) == (422, "repo_not_connected")
 
@@ -154,7 +154,7 @@ async def test_an_unknown_agent(service: Service) -> None:
 
 
 async def test_an_agent_above_the_plan(service: Service) -> None:
-    await service.world.organization("small", plan="free")
+    await service.harness.organization("small", plan="free")
     headers = await service.key("small")
     body = {"repo": "small/shop", "agent": "pro-fixer"}
     answer = await service.post("/v1/jobs", json=body, headers=headers)
@@ -164,15 +164,15 @@ async def test_an_agent_above_the_plan(service: Service) -> None:
 
 async def test_a_repository_that_is_still_indexing(service: Service) -> None:
     organization_id = service.caller.organization_id
-    await service.world.db.transact(insert_repo, organization_id, "acme/new", "indexing")
+    await service.harness.db.transact(insert_repo, organization_id, "acme/new", "indexing")
     answer = await service.post("/v1/jobs", json={**JOB, "repo": "acme/new"})
     assert refusal(answer) == (409, "repo_indexing")
     assert int(answer.headers["retry-after"]) > 0
 
 
 async def test_a_job_of_another_organization_looks_like_none(service: Service) -> None:
-    rival = await service.world.organization("rival")
-    theirs = await service.world.job(rival)
+    rival = await service.harness.organization("rival")
+    theirs = await service.harness.job(rival)
     nobodys = "job_" + "0" * 26
     for suffix in ("", "?wait_seconds=1", "/logs", "/events"):
         found = [await service.get(f"/v1/jobs/{job}{suffix}") for job in (theirs, nobodys)]

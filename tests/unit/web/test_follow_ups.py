@@ -12,7 +12,7 @@ NOW = {"prompt": "Now test it."}
 async def completed(service: Service) -> str:
     """A job whose pull request is open."""
     job_id = await service.created()
-    await service.world.db.transact(complete, job_id)
+    await service.harness.db.transact(complete, job_id)
     return job_id
 
 
@@ -89,7 +89,7 @@ async def test_who_may_not_is_refused_before_the_body_matters(service: Service) 
     path = f"/v1/jobs/{job_id}/follow-ups"
     reader = await service.key(scope="read")
     assert refusal(await service.post(path, json=NOW, headers=reader))[0] == 403
-    await service.world.organization("others")
+    await service.harness.organization("others")
     other = await service.key("others")
     assert refusal(await service.post(path, json=NOW, headers=other)) == (404, "job_not_found")
     none = await service.post("/v1/jobs/none/follow-ups", json=NOW)

@@ -101,7 +101,7 @@ class TestWithToken:
 
     async def test_queue_and_outcomes_are_counted_once(self, service: Service) -> None:
         jobs = [await service.created() for _ in range(3)]
-        await service.world.claim()
+        await service.harness.claim()
         await service.post(f"/v1/jobs/{jobs[2]}/cancel")
         for _ in range(2):
             found = samples((await service.get("/metrics", headers=TOKEN)).text)

@@ -82,7 +82,7 @@ class Sender:
         return await self.http.post(place, content=content(), headers=sent)
 
     async def hints(self) -> list[Row]:
-        return await self.service.world.db.fetch_all("SELECT * FROM forge_hints ORDER BY id")
+        return await self.service.harness.db.fetch_all("SELECT * FROM forge_hints ORDER BY id")
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def sender(service: Service) -> AsyncIterator[Sender]:
 
 async def connected(service: Service, organization: str = ORGANIZATION) -> AddedConnection:
     new = NewConnection(platform="github", credential="ghp_1")
-    return await add_connection(service.world.db, service.context.keys, organization, new)
+    return await add_connection(service.harness.db, service.context.keys, organization, new)
 
 
 async def has_repository(sender: Sender) -> None:
@@ -110,7 +110,7 @@ async def has_repository(sender: Sender) -> None:
             connection_id=sender.added.connection.id,
         )
 
-    await sender.service.world.db.transact(insert)
+    await sender.service.harness.db.transact(insert)
 
 
 async def test_what_a_platform_tells_is_remembered_once(sender: Sender) -> None:
@@ -118,7 +118,7 @@ async def test_what_a_platform_tells_is_remembered_once(sender: Sender) -> None:
     # It is not connected, so there is nothing to remember.
     assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
     await has_repository(sender)
-    with sender.service.world.db.changes.listen("forges") as signal:
+    with sender.service.harness.db.changes.listen("forges") as signal:
         answer = await sender.send()
         assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
         assert await signal.wait(5)
@@ -143,15 +143,15 @@ async def test_what_means_nothing_to_us_is_taken_and_forgotten(
     answer = await sender.send(body, X_GitHub_Event=event)
     assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
     assert await sender.hints() == []
-    row = await sender.service.world.db.fetch_one("SELECT hook_seen_at FROM forge_connections")
+    row = await sender.service.harness.db.fetch_one("SELECT hook_seen_at FROM forge_connections")
     assert row is not None
     assert row["hook_seen_at"] is not None
 
 
 async def test_who_does_not_know_the_secret_learns_nothing(sender: Sender) -> None:
     service = sender.service
-    db = service.world.db
-    await service.world.organization("rival")
+    db = service.harness.db
+    await service.harness.organization("rival")
     other = await connected(service, "rival")
     spoilt = PUSH.replace(b"5", b"6")
     signed = hmac.new(sender.added.hook_secret.encode(), PUSH, hashlib.sha256).hexdigest()
@@ -195,7 +195,7 @@ async def test_a_body_of_5_mib_is_read_and_a_larger_one_is_not(sender: Sender) -
 async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
     new = NewConnection(platform="gitlab", credential="glpat-1")
     service = sender.service
-    added = await add_connection(service.world.db, service.context.keys, ORGANIZATION, new)
+    added = await add_connection(service.harness.db, service.context.keys, ORGANIZATION, new)
     for connection_id in (added.connection.id, "fcn_unknown"):
         answer = await sender.stream(
             PUSH, platform="gitlab", connection_id=connection_id, X_Gitlab_Token="wrong"
@@ -248,7 +248,7 @@ async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_he
     answer = await sender.send()
     assert refusal(answer) == (429, "rate_limited")
     assert int(answer.headers["retry-after"]) > 0
-    await sender.service.world.organization("rival")
+    await sender.service.harness.organization("rival")
     other = await connected(sender.service, "rival")
     answer = await sender.send(connection_id=other.connection.id, secret=other.hook_secret)
     assert answer.status_code == 202

@@ -117,8 +117,8 @@ async def test_unknown_query_parameters_are_ignored(service: Service) -> None:
 
 
 async def test_nothing_of_another_organization_is_listed(service: Service) -> None:
-    rival = await service.world.organization("rival")
-    await service.world.job(rival)
+    rival = await service.harness.organization("rival")
+    await service.harness.job(rival)
     assert (await service.get("/v1/jobs")).json() == {"jobs": [], "next_cursor": None}
     names = {repo["full_name"] for repo in (await service.get("/v1/repos")).json()["repos"]}
     assert names == {"acme/shop"}
@@ -156,7 +156,7 @@ async def test_the_same_key_with_another_body_is_refused(service: Service) -> No
 
 
 async def test_a_key_belongs_to_its_organization(service: Service) -> None:
-    await service.world.organization("rival")
+    await service.harness.organization("rival")
     theirs = {**await service.key("rival"), "Idempotency-Key": "k"}
     body = {"repo": "rival/shop", "agent": "fixer"}
     first = await service.post("/v1/jobs", json=body, headers=theirs)

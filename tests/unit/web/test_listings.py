@@ -7,7 +7,7 @@ from tests.unit.web.service import Service, refusal
 
 
 async def test_every_agent_is_listed_with_what_the_plan_allows(service: Service) -> None:
-    await service.world.organization("small", plan="free")
+    await service.harness.organization("small", plan="free")
     answer = await service.get("/v1/agents", headers=await service.key("small"))
     assert answer.json() == {
         "agents": [
@@ -27,7 +27,7 @@ async def test_agents_page_on_demand(service: Service) -> None:
 
 async def test_every_repository_is_listed_without_parameters(service: Service) -> None:
     for number in range(120):
-        await service.world.db.transact(
+        await service.harness.db.transact(
             insert_repo, service.caller.organization_id, f"acme/r{number}", "indexing"
         )
     listed = (await service.get("/v1/repos")).json()

@@ -16,9 +16,9 @@ EVENTS = {"Accept": "text/event-stream"}
 
 async def claimed(service: Service, *texts: str) -> ClaimedJob:
     await service.created()
-    job = await service.world.claim()
+    job = await service.harness.claim()
     for text in texts:
-        await append_chunk(service.world.db, job, text)
+        await append_chunk(service.harness.db, job, text)
     return job
 
 
@@ -41,7 +41,7 @@ async def test_events_follow_the_log_and_end_with_the_job(service: Service) -> N
     assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
     assert await call.body() == "retry: 1000\n\n"
     assert await call.body() == "id: 1\ndata: one\ndata: \n\n"
-    await append_chunk(service.world.db, job, "two")
+    await append_chunk(service.harness.db, job, "two")
     assert await call.body() == "id: 2\ndata: two\n\n"
     await service.post(f"/v1/jobs/{job.id}/cancel")
     assert await call.rest() == "event: end\ndata: cancelled\n\n"
@@ -91,7 +91,7 @@ async def test_a_stream_ends_with_the_key_it_was_opened_with(service: Service) -
     await call.start()
     assert await call.body() == "retry: 1000\n\n"
     await service.listened_to(f"log:{job.id}")
-    await revoke_key(service.world.db, ORGANIZATION, headers["Authorization"].split()[1])
+    await revoke_key(service.harness.db, ORGANIZATION, headers["Authorization"].split()[1])
     async with asyncio.timeout(1):
         assert await call.rest() == ""
         await call.ended()
@@ -147,7 +147,7 @@ async def timed(service: Service, *texts: str) -> ClaimedJob:
     """A second apart each, from the start of the epoch."""
     job = await claimed(service)
     for second, text in enumerate(texts):
-        await append_chunk(service.world.db, job, text, second * 1_000)
+        await append_chunk(service.harness.db, job, text, second * 1_000)
     return job
 
 

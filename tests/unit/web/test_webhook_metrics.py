@@ -25,7 +25,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def deliveries(service: Service) -> Deliveries:
-    return Deliveries(service.world.db)
+    return Deliveries(service.harness.db)
 
 
 async def numbers(service: Service) -> dict[tuple[str, ...], float]:
@@ -60,12 +60,12 @@ async def test_how_long_the_oldest_is_due_is_told_by_its_lane(
     await deliveries.endpoint(service.caller.organization_id)
     for _ in range(2):
         await service.created()
-    await service.world.db.transact(_age, now_ms() - 90_000)
+    await service.harness.db.transact(_age, now_ms() - 90_000)
     found = await numbers(service)
     assert 90 <= found[OLDEST, "first"] < 600
     assert found[OLDEST, "retry"] == 0
     await deliveries.record(*((one, attempt(500)) for one in await deliveries.claim()))
-    await service.world.db.transact(_make_due, now_ms() - 30_000)
+    await service.harness.db.transact(_make_due, now_ms() - 30_000)
     found = await numbers(service)
     assert 30 <= found[OLDEST, "retry"] < 600
     assert found[OLDEST, "first"] == 0
@@ -101,7 +101,7 @@ async def test_a_store_that_is_away_leaves_the_last_numbers(
 
 
 async def _failing(service: Service) -> list[dict[str, str]]:
-    rows = await service.world.db.fetch_all(
+    rows = await service.harness.db.fetch_all(
         "SELECT id FROM webhook_endpoints WHERE disabled_reason = 'failing'"
     )
     return [{"id": row["id"]} for row in rows]

@@ -1,4 +1,4 @@
-"""Logs of jobs: chunks in the store, numbered per job, written only by the holder of the claim."""
+"""Stores logs in chunks, numbered per job; only the holder of the claim can append."""
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.model import LogChunk
@@ -19,15 +19,13 @@ async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list
 
 
 async def read_last_chunks(
-    db: Database, job_id: str, most_length: int, *, before: int = 2**62
+    db: Database, job_id: str, min_length: int, *, before: int = 2**62
 ) -> list[LogChunk]:
-    """The end of a log, about that much of it; the first chunk of all has the number 1.
-
-    Or of what stands before the chunk with that number.
-    """
+    """The end of a log, or of the part before the chunk `before`: at least `min_length`
+    characters, if there are so many. The first chunk of a log has the number 1."""
     newest_first: list[LogChunk] = []
     length = 0
-    while length < most_length:
+    while length < min_length:
         rows = await db.fetch_all(
             "SELECT sequence, created_at, text FROM job_logs"
             " WHERE job_id = :job_id AND sequence < :before ORDER BY sequence DESC LIMIT 64",
@@ -35,7 +33,7 @@ async def read_last_chunks(
             before=before,
         )
         for row in rows:
-            if length < most_length:
+            if length < min_length:
                 newest_first.append(LogChunk(row["sequence"], row["created_at"], row["text"]))
             length += len(row["text"])
         if len(rows) < 64:
@@ -45,9 +43,9 @@ async def read_last_chunks(
 
 
 async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
-    """The number is the store's to give: a second attempt goes on where the first stopped.
+    """The chunk gets the next number, also after those of an earlier attempt.
 
-    `at_ms` is when the first of the text was seen; without it, now.
+    `at_ms` is when the beginning of the text was read; by default now. Raises ClaimLost.
     """
     if not await db.transact(_append, job, text, now_ms() if at_ms is None else at_ms):
         raise ClaimLost

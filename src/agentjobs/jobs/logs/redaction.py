@@ -1,24 +1,24 @@
-"""Takes secrets out of a stream of bytes: values it was given, and tokens of well-known shapes.
+"""Redacts secrets in a stream of bytes: known values, and tokens in well-known formats.
 
-However the stream is cut into pieces, the same text comes out. At most a few dozen bytes are held
-back, and only such as could still become a secret.
+The result does not depend on how the stream is split. At most a few dozen bytes are held back, and
+only while they could still become a secret.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from agentjobs.jobs.logs.secret_forms import LEAST_LENGTH, forms_of
-from agentjobs.jobs.logs.token_patterns import SHAPES, Shape
+from agentjobs.jobs.logs.secret_forms import MIN_LENGTH, forms_of
+from agentjobs.jobs.logs.token_patterns import TOKEN_FORMATS, TokenFormat
 
 REDACTED = b"[redacted]"
 
 _MAX_HEAD_BYTES = 64
-_MOST_RUN_WITH_AN_END = 16 * 1024
-_MOST_END_BYTES = 64
-_MARKS = tuple((mark, shape.lead) for shape in SHAPES for mark in shape.marks)
-_MOST_SHAPE_BYTES = max(shape.most_bytes for shape in SHAPES)
-_UNFINISHED = re.compile(rb"(?:" + b"|".join(shape.unfinished for shape in SHAPES) + rb")\Z")
+_MAX_TERMINATED_BYTES = 16 * 1024
+_MAX_TERMINATOR_BYTES = 64
+_MARKS = tuple((mark, each.lead) for each in TOKEN_FORMATS for mark in each.marks)
+_MAX_FORMAT_BYTES = max(each.max_bytes for each in TOKEN_FORMATS)
+_UNFINISHED = re.compile(rb"(?:" + b"|".join(each.unfinished for each in TOKEN_FORMATS) + rb")\Z")
 
 
 class Redactor:
@@ -30,16 +30,16 @@ class Redactor:
         self._learn(values)
 
     def add(self, value: str) -> None:
-        """From here on; what was fed before is not looked at again."""
+        """Redact this value from now on."""
         self._learn((value,))
 
     def feed(self, data: bytes) -> bytes:
         return self._redact(data, is_last=False)
 
     def end(self) -> bytes:
-        """What was held back, without a value that was cut off by the end of the stream.
+        """Return what was held back; a value cut off by the end of the stream is redacted.
 
-        The redactor may be fed again, as with a new stream.
+        The redactor can then be used for a new stream.
         """
         text = self._redact(b"", is_last=True)
         self._before = self._held = b""
@@ -57,7 +57,7 @@ class Redactor:
         self._pattern = _pattern_for(heads)
 
     def _redact(self, data: bytes, *, is_last: bool) -> bytes:
-        # What stands right before a token decides whether it is one: keep one byte of it.
+        # The byte before a token decides whether it is one, so one byte is kept.
         buffer = self._before + self._held + data
         at = self._drop(buffer, len(self._before))
         hold_from = self._cut_off_from if is_last else self._hold_from
@@ -81,7 +81,7 @@ class Redactor:
         return b"".join(shown)
 
     def _places(self, buffer: bytes, at: int) -> list[int]:
-        """Where a secret may begin. A search of bytes is many times quicker than the pattern's."""
+        """Where a secret may begin. Searching bytes is many times faster than the pattern."""
         places = set()
         for mark, lead in self._marks:
             place = buffer.find(mark, at)
@@ -91,7 +91,7 @@ class Redactor:
         return sorted(places)
 
     def _drop(self, buffer: bytes, at: int) -> int:
-        """Past what still belongs to the secret found last."""
+        """Skip what still belongs to the secret found last."""
         if self._dropping is not None:
             at = self._dropping.end_in(buffer, at)
             if at < len(buffer):
@@ -101,19 +101,19 @@ class Redactor:
     def _rest_of(self, found: re.Match[bytes]) -> "_Drop":
         if found.lastgroup == "value":
             return _DropValue(self._rests[found["value"]])
-        shape = SHAPES[int((found.lastgroup or "").removeprefix("shape"))]
-        return _DropRun(shape)
+        index = int((found.lastgroup or "").removeprefix("format"))
+        return _DropRun(TOKEN_FORMATS[index])
 
     def _hold_from(self, buffer: bytes, at: int) -> int:
-        """The first place from which on the buffer could be the beginning of a secret."""
+        """Where the rest of the buffer could be the beginning of a secret."""
         size = len(buffer)
-        found = _UNFINISHED.search(buffer, max(at, size - _MOST_SHAPE_BYTES))
+        found = _UNFINISHED.search(buffer, max(at, size - _MAX_FORMAT_BYTES))
         return self._value_from(buffer, at, found.start() if found else size)
 
     def _cut_off_from(self, buffer: bytes, at: int) -> int:
-        """Where a value begins that the stream ended in, if that is long enough to give it away."""
+        """Where a value begins that the stream ended in, if enough of it would be shown."""
         start = self._value_from(buffer, at, len(buffer))
-        return start if len(buffer) - start >= LEAST_LENGTH else len(buffer)
+        return start if len(buffer) - start >= MIN_LENGTH else len(buffer)
 
     def _value_from(self, buffer: bytes, at: int, end: int) -> int:
         for start in range(max(at, len(buffer) - self._longest_beginning), end):
@@ -124,50 +124,50 @@ class Redactor:
 
 class _Drop(Protocol):
     def end_in(self, buffer: bytes, at: int) -> int:
-        """Where the secret ends; the end of the buffer when it may go on behind it."""
+        """Where the secret ends; the end of the buffer when it may continue."""
 
 
 class _DropValue:
-    """Follows every value that began like this, as far as one of them goes on."""
+    """Follows the values that begin like this, to the end of the longest match."""
 
     def __init__(self, rests: Iterable[bytes]) -> None:
         self._rests = list(rests)
 
     def end_in(self, buffer: bytes, at: int) -> int:
         longest = 0
-        going_on = []
+        continuing = []
         for rest in self._rests:
             same = _same_bytes(buffer, at, rest)
             longest = max(longest, same)
             if at + same == len(buffer):
-                going_on.append(rest[same:])
-        self._rests = going_on
+                continuing.append(rest[same:])
+        self._rests = continuing
         return at + longest
 
 
 class _DropRun:
-    """Follows the letters a token is made of; a private key's only up to its last line."""
+    """Follows the characters of a token; those of a private key only up to its last line."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
+    def __init__(self, token_format: TokenFormat) -> None:
+        self._format = token_format
         self._tail = b""
-        self._left = _MOST_RUN_WITH_AN_END
+        self._left = _MAX_TERMINATED_BYTES
 
     def end_in(self, buffer: bytes, at: int) -> int:
-        run = self._shape.run.match(buffer, at)
+        run = self._format.run.match(buffer, at)
         end = run.end() if run else at
-        return end if self._shape.end is None else self._up_to_its_end(buffer, at, end)
+        return end if self._format.end is None else self._up_to_terminator(buffer, at, end)
 
-    def _up_to_its_end(self, buffer: bytes, at: int, end: int) -> int:
+    def _up_to_terminator(self, buffer: bytes, at: int, end: int) -> int:
         end = min(end, at + self._left)
         seen = self._tail + buffer[at:end]
-        assert self._shape.end is not None
-        found = self._shape.end.search(seen)
+        assert self._format.end is not None
+        found = self._format.end.search(seen)
         if found is not None:
             self._left = 0
             return at + found.end() - len(self._tail)
         self._left -= end - at
-        self._tail = seen[-_MOST_END_BYTES:]
+        self._tail = seen[-_MAX_TERMINATOR_BYTES:]
         return end
 
 
@@ -179,7 +179,9 @@ def _same_bytes(buffer: bytes, at: int, other: bytes) -> int:
 
 
 def _pattern_for(heads: Iterable[bytes]) -> re.Pattern[bytes]:
-    """The longest value first, so that none is shown in part because a shorter one begins it."""
-    shapes = [b"(?P<shape%d>%s)" % (index, each.beginning) for index, each in enumerate(SHAPES)]
+    """The longest value first, so that a shorter value with the same beginning does not match."""
+    formats = [
+        b"(?P<format%d>%s)" % (index, each.beginning) for index, each in enumerate(TOKEN_FORMATS)
+    ]
     values = b"|".join(map(re.escape, heads))
-    return re.compile(b"|".join([b"(?P<value>%s)" % values, *shapes] if values else shapes))
+    return re.compile(b"|".join([b"(?P<value>%s)" % values, *formats] if values else formats))

@@ -1,35 +1,35 @@
-"""The forms in which a secret value may turn up in a program's output."""
+"""The encodings in which a secret value may appear in a program's output."""
 
 import base64
 import json
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-LEAST_LENGTH = 6
+MIN_LENGTH = 6
 
 
 def forms_of(values: Iterable[str]) -> set[bytes]:
-    """Values too short to be told from ordinary words are left out."""
+    """Without values that are too short to tell from ordinary text."""
     forms = {form for value in values for form in _forms(value.strip())}
-    return {form for form in forms if len(form) >= LEAST_LENGTH}
+    return {form for form in forms if len(form) >= MIN_LENGTH}
 
 
 def _forms(value: str) -> Iterator[bytes]:
-    if len(value) < LEAST_LENGTH:
+    if len(value) < MIN_LENGTH:
         return
     texts = (value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1])
     yield from (text.encode("utf-8", "replace") for text in texts)
     data = value.encode("utf-8", "replace")
     for offset in range(3):
         yield from _inside_base64(data, offset)
-    # Programs print the lines of a key one by one, indented or numbered. Its first line is no
-    # secret, and is what other private keys are known by.
+    # Programs print the lines of a key one by one, indented or numbered. Its first line is not
+    # secret, and other private keys have the same.
     lines = (line.strip() for line in value.splitlines())
     yield from (line.encode("utf-8", "replace") for line in lines if line[:5] != "-----")
 
 
 def _inside_base64(data: bytes, offset: int) -> Iterator[bytes]:
-    """The letters that `data` alone decides, wherever it stands in what was encoded."""
+    """The Base64 characters that depend on `data` only, whatever is around it."""
     first = -(-8 * offset // 6)
     last = 8 * (offset + len(data)) // 6
     padded = b"\0" * offset + data

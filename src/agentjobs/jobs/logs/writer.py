@@ -1,7 +1,4 @@
-"""Collects what an agent prints and stores it in few pieces: capped, safe, in order, with times.
-
-No secret it was told of gets past it, in the agent's words or in the service's.
-"""
+"""Stores an agent's output and the service's notes as log chunks: bounded, redacted, in order."""
 
 import asyncio
 import contextlib
@@ -14,7 +11,7 @@ from typing import Self
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.jobs.logs.decoder import SERVICE_MARK, LogDecoder, service_line
+from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
 from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
@@ -22,22 +19,22 @@ from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2
-_LAST_TRIES = 10
-_MOST_CHUNK_LENGTH = 64 * 1024
-_MOST_LINE_LENGTH = 2_000
-# The service's own words are kept beside a full log, but an agent may provoke them without end.
-_MOST_SERVICE_LENGTH = 256 * 1024
+_FINAL_ATTEMPTS = 10
+_MAX_CHUNK_LENGTH = 64 * 1024
+_MAX_NOTE_LENGTH = 2_000
+# Notes do not count against the log's limit, but an agent could cause any number of them.
+_MAX_NOTES_LENGTH = 256 * 1024
 
 
 @dataclass(slots=True)
-class _Piece:
+class _Chunk:
     at_ms: int
     texts: list[str]
     length: int
 
 
 class LogWriter:
-    """Use as an async context manager; leaving it stores what is still in hand."""
+    """An async context manager; leaving it stores what is pending."""
 
     def __init__(
         self,
@@ -51,12 +48,12 @@ class LogWriter:
         self._db = db
         self._job = job
         self._left = max_bytes
-        self._service_left = _MOST_SERVICE_LENGTH
+        self._notes_left = _MAX_NOTES_LENGTH
         self._clock_ms = clock_ms
-        self._redactor, self._own_redactor = Redactor(), Redactor()
-        self._text = LogDecoder()
-        self._pending: deque[_Piece] = deque()
-        self._is_inside_a_line = False
+        self._redactor, self._note_redactor = Redactor(), Redactor()
+        self._decoder = LogDecoder()
+        self._pending: deque[_Chunk] = deque()
+        self._is_inside_line = False
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -64,7 +61,7 @@ class LogWriter:
             self.add_secret(value)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._flush_now_and_then())
+        self._task = asyncio.create_task(self._flush_periodically())
         return self
 
     async def __aexit__(
@@ -80,75 +77,75 @@ class LogWriter:
             await self._task
 
     def add_secret(self, value: str) -> None:
-        """From here on this value is not shown, nor its usual encodings."""
+        """Redact this value and its usual encodings from now on."""
         self._redactor.add(value)
-        self._own_redactor.add(value)
+        self._note_redactor.add(value)
 
     def redact(self, text: str) -> str:
-        """Other words about this job that are shown, such as the reason of a failure."""
+        """Redact other text about this job, such as an error message."""
         data = text.encode("utf-8", "replace")
-        shown = self._own_redactor.feed(data) + self._own_redactor.end()
-        return shown.decode("utf-8", "replace")
+        redacted = self._note_redactor.feed(data) + self._note_redactor.end()
+        return redacted.decode("utf-8", "replace")
 
     def write(self, data: bytes) -> None:
-        """Output of the agent, in any pieces; past the cap it is dropped."""
+        """Output of the agent, split anywhere; output above the limit is dropped."""
         if self._left > 0:
             self._keep(self._redactor.feed(data))
 
     def end_output(self) -> None:
-        """The program is gone: what was held back, in case it went on, is shown now."""
+        """The program has ended: write what was held back."""
         rest = self._redactor.end()
         if self._left > 0:
             self._keep(rest)
-            self._add(self._text.end())
+            self._add(self._decoder.end())
 
     def note(self, line: str) -> None:
-        """A line of the service itself, told apart by its mark."""
-        if self._service_left <= 0:
+        """Write a line of the service, with its marker."""
+        if self._notes_left <= 0:
             return
-        text = service_line(self.redact(line))[:_MOST_LINE_LENGTH]
-        self._service_left -= len(text)
-        if self._service_left <= 0:
-            text = "further words of the service are not kept"
-        start = "\n" if self._is_inside_a_line else ""
-        self._add(f"{start}{SERVICE_MARK} {text}\n")
-        self._text.begin_line()
+        text = service_line(self.redact(line))[:_MAX_NOTE_LENGTH]
+        self._notes_left -= len(text)
+        if self._notes_left <= 0:
+            text = "further notes of the service are not kept"
+        start = "\n" if self._is_inside_line else ""
+        self._add(f"{start}{SERVICE_MARKER} {text}\n")
+        self._decoder.begin_line()
 
-    def _keep(self, shown: bytes) -> None:
-        # Cut after the redaction: before it, half a secret could be left at the end.
-        shown = shown[: self._left]
-        self._left -= len(shown)
-        self._add(self._text.feed(shown))
+    def _keep(self, output: bytes) -> None:
+        # Truncated after the redaction, which would miss half a secret at the end.
+        output = output[: self._left]
+        self._left -= len(output)
+        self._add(self._decoder.feed(output))
         if self._left <= 0:
-            self.note("the log is full: what the agent prints from here on is not kept")
+            self.note("the log is full: further output of the agent is not kept")
 
     def _add(self, text: str) -> None:
         if not text:
             return
-        self._is_inside_a_line = not text.endswith("\n")
+        self._is_inside_line = not text.endswith("\n")
         now = self._clock_ms()
-        for start in range(0, len(text), _MOST_CHUNK_LENGTH):
-            self._append(now, text[start : start + _MOST_CHUNK_LENGTH])
+        for start in range(0, len(text), _MAX_CHUNK_LENGTH):
+            self._append(now, text[start : start + _MAX_CHUNK_LENGTH])
         self._wake.set()
 
     def _append(self, now: int, text: str) -> None:
         if self._pending:
             last = self._pending[-1]
             is_near = now - last.at_ms < _FLUSH_SECONDS * 1_000
-            if is_near and last.length + len(text) <= _MOST_CHUNK_LENGTH:
+            if is_near and last.length + len(text) <= _MAX_CHUNK_LENGTH:
                 last.texts.append(text)
                 last.length += len(text)
                 return
-        self._pending.append(_Piece(now, [text], len(text)))
+        self._pending.append(_Chunk(now, [text], len(text)))
 
-    async def _flush_now_and_then(self) -> None:
+    async def _flush_periodically(self) -> None:
         while not self._closing.is_set():
             await self._wake.wait()
             self._wake.clear()
             await self._flush()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _FLUSH_SECONDS)
-        for _ in range(_LAST_TRIES):
+        for _ in range(_FINAL_ATTEMPTS):
             await self._flush()
             if not self._pending:
                 return
@@ -156,17 +153,16 @@ class LogWriter:
 
     async def _flush(self) -> None:
         while self._pending:
-            # Taken out before it is stored: what comes meanwhile belongs to the next piece.
-            piece = self._pending.popleft()
+            # Removed before it is stored: new output belongs to the next chunk.
+            chunk = self._pending.popleft()
             try:
-                await append_chunk(self._db, self._job, "".join(piece.texts), piece.at_ms)
+                await append_chunk(self._db, self._job, "".join(chunk.texts), chunk.at_ms)
             except StoreUnavailable:
-                self._pending.appendleft(piece)
+                self._pending.appendleft(chunk)
                 self._wake.set()
                 return
             except (ClaimLost, StoreError) as error:
-                # The log is not worth the job: whoever holds the claim now writes it, and the run
-                # learns of a lost claim elsewhere.
-                _log.warning("a log was not kept: %s", error)
-                self._left = self._service_left = 0
+                # A log must not fail the job. The run learns of a lost claim from its lease.
+                _log.warning("a log could not be stored: %s", error)
+                self._left = self._notes_left = 0
                 self._pending.clear()

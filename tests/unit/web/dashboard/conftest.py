@@ -22,7 +22,7 @@ from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.support.jobs import World, world_of
+from tests.support.jobs import JobHarness, job_harness
 from tests.unit.web.dashboard.browser import Browser
 from tests.unit.web.dashboard.organizations import House, furnish
 from tests.unit.web.dashboard.platform_data import platforms_of
@@ -36,11 +36,11 @@ PASSWORD = "correct horse battery"
 class Dashboard:
     """`admin`, `member` and `viewer` are of acme, `outsider` is an admin of the organization other.
 
-    `world` makes repositories, jobs and runs; `caller` is acme's. `things` are what each of them
+    `harness` makes repositories, jobs and runs; `caller` is acme's. `things` are what each of them
     has, in a house that is furnished.
     """
 
-    world: World
+    harness: JobHarness
     context: WebContext
     app: ASGIApp
     caller: Caller
@@ -54,7 +54,7 @@ class Dashboard:
 
     @property
     def db(self) -> Database:
-        return self.world.db
+        return self.harness.db
 
     async def person(self, email: str, organization_id: str, role: str) -> tuple[User, Browser]:
         user = await create_user(self.db, email, name=email.partition("@")[0].title())
@@ -72,13 +72,13 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 async def dashboard(sqlite_url: str, settings: Settings) -> AsyncIterator[Dashboard]:
     db = await open_database(sqlite_url, migrate=False)
-    world = world_of(db, settings)
-    acme, other = await world.organization("acme"), await world.organization("other")
-    context = WebContext(world.context, ApiKeyAuthenticator(db))
-    context.platforms = platforms_of(world)
+    harness = job_harness(db, settings)
+    acme, other = await harness.organization("acme"), await harness.organization("other")
+    context = WebContext(harness.context, ApiKeyAuthenticator(db))
+    context.platforms = platforms_of(harness)
     app = build_application(context)
     nobody = Browser(app)
-    house = Dashboard(world, context, app, acme, other, nobody, nobody, nobody, nobody, nobody)
+    house = Dashboard(harness, context, app, acme, other, nobody, nobody, nobody, nobody, nobody)
     for role in ("admin", "member", "viewer"):
         _, browser = await house.person(f"{role}@acme.example", acme.organization_id, role)
         setattr(house, role, browser)
@@ -113,7 +113,7 @@ def built_house(
     async def build() -> House:
         db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
         settings = Settings(data_dir=str(data), webhooks_allow=["192.0.2.0/24"])
-        built = await furnish(world_of(db, settings), make_git(place, say, suffix), say)
+        built = await furnish(job_harness(db, settings), make_git(place, say, suffix), say)
         await db.close()
         return built
 
@@ -129,16 +129,16 @@ async def opened_house(
     template, built = house
     data = copytree(template, place / "data")
     db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
-    world = world_of(db, Settings(data_dir=str(data), **more))
+    harness = job_harness(db, Settings(data_dir=str(data), **more))
     callers = [await _caller(db, name) for name in ("acme", "other")]
-    context = WebContext(world.context, ApiKeyAuthenticator(db))
-    context.platforms = platforms_of(world)
+    context = WebContext(harness.context, ApiKeyAuthenticator(db))
+    context.platforms = platforms_of(harness)
     app = build_application(context)
     browsers = [
         Browser(app, built.tokens["acme", role], role) for role in ("admin", "member", "viewer")
     ]
     browsers += [Browser(app, built.tokens["other", "admin"], "outsider"), Browser(app)]
-    yield Dashboard(world, context, app, *callers, *browsers, dict(built.things))
+    yield Dashboard(harness, context, app, *callers, *browsers, dict(built.things))
     for browser in browsers:
         await browser.close()
     await context.close()

@@ -15,7 +15,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.inventory.graph_data import pack_graph
 from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.authentication import Caller
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Say
 
@@ -25,14 +25,16 @@ MODULE = "src/shop.py"
 FIRST = 1_000
 
 
-async def put_index(world: World, caller: Caller, repo_id: str, fixing_job: str, say: Say) -> None:
-    await _index(world, repo_id, say)
-    await _dependencies(world, repo_id, say)
-    await _findings(world, caller, repo_id, say)
-    await _job(world, repo_id, fixing_job, say)
+async def put_index(
+    harness: JobHarness, caller: Caller, repo_id: str, fixing_job: str, say: Say
+) -> None:
+    await _index(harness, repo_id, say)
+    await _dependencies(harness, repo_id, say)
+    await _findings(harness, caller, repo_id, say)
+    await _job(harness, repo_id, fixing_job, say)
 
 
-async def put_advisories(world: World, say: Say) -> None:
+async def put_advisories(harness: JobHarness, say: Say) -> None:
     """Everybody's, and how fresh they are."""
     affected = Affected(
         "PyPI",
@@ -54,10 +56,10 @@ async def put_advisories(world: World, say: Say) -> None:
         ),
         Advisory(id=RELATIVE, modified="2026-01-01T00:00:00Z", affected=(affected,)),
     ]
-    await world.db.transact(put, "PyPI", 1_000_001, advisories)
+    await harness.db.transact(put, "PyPI", 1_000_001, advisories)
     for ecosystem, error in (("PyPI", None), (say("npm"), say("the disk is away"))):
         await write(
-            world.db,
+            harness.db,
             "INSERT INTO advisory_feeds (ecosystem, source, records, synced_at, checked_at, error)"
             " VALUES (:ecosystem, '/srv/osv', 2, :now, :now, :error)",
             ecosystem=ecosystem,
@@ -66,11 +68,11 @@ async def put_advisories(world: World, say: Say) -> None:
         )
 
 
-async def _index(world: World, repo_id: str, say: Say) -> None:
+async def _index(harness: JobHarness, repo_id: str, say: Say) -> None:
     languages = [LanguageLines(say("Python"), 3, 90), LanguageLines("Markdown", 1, 10)]
     warnings = [IndexWarning(say("poetry.lock"), say("is no TOML"))]
     await write(
-        world.db,
+        harness.db,
         "UPDATE repos SET indexed_commit = :commit, languages = :languages,"
         " index_warnings = :warnings WHERE id = :id",
         id=repo_id,
@@ -85,7 +87,7 @@ async def _index(world: World, repo_id: str, say: Say) -> None:
         external_edges=((1, 0),),
     )
     await write(
-        world.db,
+        harness.db,
         "INSERT INTO repo_graphs (repo_id, commit_id, data) VALUES (:id, :commit, :data)",
         id=repo_id,
         commit="c" * 40,
@@ -93,7 +95,7 @@ async def _index(world: World, repo_id: str, say: Say) -> None:
     )
 
 
-async def _dependencies(world: World, repo_id: str, say: Say) -> None:
+async def _dependencies(harness: JobHarness, repo_id: str, say: Say) -> None:
     rows: Iterable[tuple[str, str | None, bool, list[str]]] = (
         (say("requests"), say("2.30.0"), True, []),
         (say("urllib3"), say("1.26.16"), False, [say("requests")]),
@@ -101,7 +103,7 @@ async def _dependencies(world: World, repo_id: str, say: Say) -> None:
     )
     for at, (name, version, direct, parents) in enumerate(rows):
         await write(
-            world.db,
+            harness.db,
             "INSERT INTO dependencies (repo_id, position, ecosystem, name, version, requirement,"
             " direct, scope, manifest, parents, purl) VALUES (:repo_id, :position, 'PyPI', :name,"
             " :version, :requirement, :direct, 'runtime', :manifest, :parents, :purl)",
@@ -117,7 +119,7 @@ async def _dependencies(world: World, repo_id: str, say: Say) -> None:
         )
 
 
-async def _findings(world: World, caller: Caller, repo_id: str, say: Say) -> None:
+async def _findings(harness: JobHarness, caller: Caller, repo_id: str, say: Say) -> None:
     known = {"aliases": [RELATIVE], "severity": "critical", "score": 9.8, "ranges": say("< 2.31")}
     known |= {"summary": say("Leaks a header"), "url": "javascript:alert(1)", "fixed": ["2.31.0"]}
     rows: Iterable[tuple[str, str, str, str, str | None]] = (
@@ -126,7 +128,7 @@ async def _findings(world: World, caller: Caller, repo_id: str, say: Say) -> Non
     )
     for id_, name, version, severity, fix in rows:
         await write(
-            world.db,
+            harness.db,
             "INSERT INTO findings (id, organization_id, repo_id, manifest, ecosystem, name,"
             " version, direct, advisory_id, advisory_ids, severity, score, severity_source,"
             " summary, fix_version, fix_reason, first_seen_at) VALUES (:id, :organization_id,"
@@ -150,7 +152,7 @@ async def _findings(world: World, caller: Caller, repo_id: str, say: Say) -> Non
         )
 
 
-async def _job(world: World, repo_id: str, job_id: str, say: Say) -> None:
+async def _job(harness: JobHarness, repo_id: str, job_id: str, say: Say) -> None:
     cause = {
         "ecosystem": "PyPI",
         "package": say("requests"),
@@ -163,10 +165,10 @@ async def _job(world: World, repo_id: str, job_id: str, say: Say) -> None:
         ],
     }
     await write(
-        world.db, "UPDATE jobs SET cause = :cause WHERE id = :id", id=job_id, cause=_json(cause)
+        harness.db, "UPDATE jobs SET cause = :cause WHERE id = :id", id=job_id, cause=_json(cause)
     )
     await write(
-        world.db,
+        harness.db,
         "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
         " created_at) VALUES (:repo_id, :manifest, 'PyPI', :name, :fix, :job_id, :now)",
         repo_id=repo_id,

@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations.authentication import Caller
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Repository, Say
 
@@ -12,13 +12,13 @@ PUBLIC_URL = "http://127.0.0.1:8080"
 
 
 async def put_jobs(
-    world: World, caller: Caller, repository: Repository, say: Say
+    harness: JobHarness, caller: Caller, repository: Repository, say: Say
 ) -> dict[str, str]:
     override = {"title": say("Fix the price"), "prompt": say("Please do"), say("depth"): say("2")}
-    finished = await world.job(caller, ticket_id="SHOP-1", config_override={})
-    failed = await world.job(caller)
-    running = await world.job(caller)
-    queued = await world.job(caller)
+    finished = await harness.job(caller, ticket_id="SHOP-1", config_override={})
+    failed = await harness.job(caller)
+    running = await harness.job(caller)
+    queued = await harness.job(caller)
     now = now_ms()
     check = {
         "command": say("make check"),
@@ -40,7 +40,7 @@ async def put_jobs(
         " created_by_name = :who, branch = :branch, ticket_id = :ticket"
     )
     await write(
-        world.db,
+        harness.db,
         f"{sql}, base_commit = :base, head_commit = :head, pr_url = :url, pr_number = 1"
         " WHERE id = :id",
         id=finished,
@@ -53,7 +53,7 @@ async def put_jobs(
         **ended,
     )
     await write(
-        world.db,
+        harness.db,
         f"{sql}, error_code = 'agent_failed', error_message = :message WHERE id = :id",
         id=failed,
         status="failed",
@@ -63,7 +63,7 @@ async def put_jobs(
         **ended,
     )
     await write(
-        world.db,
+        harness.db,
         "UPDATE jobs SET status = 'running', started_at = :now, lease_owner = 'wrk_a',"
         " lease_expires_at = :until, config_override = :override WHERE id = :id",
         id=running,
@@ -73,7 +73,7 @@ async def put_jobs(
     )
     for job in (finished, failed, running):
         await write(
-            world.db,
+            harness.db,
             "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 1, :at, :text)",
             id=job,
             at=now,

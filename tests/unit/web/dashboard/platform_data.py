@@ -12,7 +12,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 from tests.support.memory_platform import TableOfRepositories
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Say
@@ -25,29 +25,31 @@ def table_of() -> TableOfRepositories:
     return TableOfRepositories([RemoteRepository("71", SEEN, "main")])
 
 
-def platforms_of(world: World, table: TableOfRepositories | None = None) -> Platforms:
+def platforms_of(harness: JobHarness, table: TableOfRepositories | None = None) -> Platforms:
     # Nobody reaches out, so that no session is needed.
     nothing = cast("aiohttp.ClientSession", None)
-    keys = SealingKeys.load(world.context.settings)
-    return (table or table_of()).platforms(world.db, keys, nothing)
+    keys = SealingKeys.load(harness.context.settings)
+    return (table or table_of()).platforms(harness.db, keys, nothing)
 
 
-async def put_platform(world: World, caller: Caller, keys: SealingKeys, say: Say) -> dict[str, str]:
+async def put_platform(
+    harness: JobHarness, caller: Caller, keys: SealingKeys, say: Say
+) -> dict[str, str]:
     """Each with what strangers can write into it."""
     name = caller.organization
     new = NewConnection(platform="gitea", credential=ACCEPTED, url="https://git.example.org")
-    connection = (await add_connection(world.db, keys, name, new)).connection
+    connection = (await add_connection(harness.db, keys, name, new)).connection
     await write(
-        world.db,
+        harness.db,
         "UPDATE forge_connections SET account = :account, error = :error WHERE id = :id",
         id=connection.id,
         account=say("agentjobs-bot"),
         error=say("The token has expired"),
     )
     jira = NewTracker(kind="jira", url="https://jira.example.com", token=ACCEPTED)
-    tracker = await add_tracker(world.db, keys, name, jira)
+    tracker = await add_tracker(harness.db, keys, name, jira)
     await write(
-        world.db,
+        harness.db,
         "UPDATE trackers SET error = :error WHERE id = :id",
         id=tracker.id,
         error=say("Jira is closed"),

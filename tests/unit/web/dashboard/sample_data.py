@@ -18,7 +18,7 @@ from agentjobs.pulls.comments import add_comment
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.registration import add_endpoint
-from tests.support.jobs import World
+from tests.support.jobs import JobHarness
 from tests.support.local_repository import CREDENTIAL, holds_credential
 from tests.support.users import write
 from tests.unit.web.dashboard.index_data import ADVISORY, MODULE, put_index
@@ -67,14 +67,14 @@ class Things:
 
 
 async def things_of(
-    world: World,
+    harness: JobHarness,
     caller: Caller,
     repository: Repository,
     keys: SealingKeys,
     member: str,
     say: Say,
 ) -> Things:
-    db, settings, name = world.db, world.context.settings, caller.organization
+    db, settings, name = harness.db, harness.context.settings, caller.organization
     allowed = await load_allow_list(db, settings)
     created = await add_endpoint(
         db, keys, name, f"https://192.0.2.10/{name}", description="", events=[], allowed=allowed
@@ -86,10 +86,10 @@ async def things_of(
         id=endpoint,
         text=say("the build server"),
     )
-    repo_id = await _repository(world, caller, repository, say)
-    jobs = await put_jobs(world, caller, repository, say)
-    await put_index(world, caller, repo_id, jobs["failed_job"], say)
-    await _pulls(world, caller, repo_id, repository, say)
+    repo_id = await _repository(harness, caller, repository, say)
+    jobs = await put_jobs(harness, caller, repository, say)
+    await put_index(harness, caller, repo_id, jobs["failed_job"], say)
+    await _pulls(harness, caller, repo_id, repository, say)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
     key = (await list_keys(db, name))[0].id
     await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=say("CI"))
@@ -101,7 +101,7 @@ async def things_of(
         repo_id=repo_id,
         **jobs,
         endpoint=endpoint,
-        delivery=await _delivery(world, endpoint, jobs["finished_job"], say),
+        delivery=await _delivery(harness, endpoint, jobs["finished_job"], say),
         key=key,
         member=member,
         invitation=invitation.id,
@@ -109,19 +109,19 @@ async def things_of(
         head=repository.commits["open"],
         invitation_token=token,
         module=say(MODULE),
-        failed_import=await _failed_import(world, caller, say),
-        **await put_platform(world, caller, keys, say),
+        failed_import=await _failed_import(harness, caller, say),
+        **await put_platform(harness, caller, keys, say),
     )
 
 
-async def _repository(world: World, caller: Caller, repository: Repository, say: Say) -> str:
-    row = await world.db.fetch_one(
+async def _repository(harness: JobHarness, caller: Caller, repository: Repository, say: Say) -> str:
+    row = await harness.db.fetch_one(
         "SELECT id FROM repos WHERE full_name = :name", name=f"{caller.organization}/shop"
     )
     assert row is not None
-    copytree(repository.git_dir, git_path(world.context.settings.data_path, row["id"]))
+    copytree(repository.git_dir, git_path(harness.context.settings.data_path, row["id"]))
     await write(
-        world.db,
+        harness.db,
         "UPDATE repos SET head_commit = :head, index_error = :error, lifted_paths = :lifted"
         " WHERE id = :id",
         id=row["id"],
@@ -134,10 +134,10 @@ async def _repository(world: World, caller: Caller, repository: Repository, say:
 
 
 async def _pulls(
-    world: World, caller: Caller, repo_id: str, repository: Repository, say: Say
+    harness: JobHarness, caller: Caller, repo_id: str, repository: Repository, say: Say
 ) -> None:
     name = caller.organization
-    forge = LocalForge(world.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
+    forge = LocalForge(harness.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
     address = RepoAddress(name, f"{name}/shop", repo_id)
     for branch in ("open", "draft", "conflicting"):
         request = PullRequestRequest(
@@ -150,24 +150,24 @@ async def _pulls(
             draft=branch == "draft",
         )
         await forge.open_pull_request(address, CREDENTIAL, request)
-    await add_comment(world.db, name, f"{name}/shop", OPEN, say("Well done"))
+    await add_comment(harness.db, name, f"{name}/shop", OPEN, say("Well done"))
 
 
-async def _delivery(world: World, endpoint: str, job: str, say: Say) -> str:
-    row = await world.db.fetch_one(
+async def _delivery(harness: JobHarness, endpoint: str, job: str, say: Say) -> str:
+    row = await harness.db.fetch_one(
         "SELECT id FROM deliveries WHERE endpoint_id = :endpoint AND job_id = :job",
         endpoint=endpoint,
         job=job,
     )
     assert row is not None
     await write(
-        world.db,
+        harness.db,
         "UPDATE deliveries SET status = 'failed', attempts = 1 WHERE id = :id",
         id=row["id"],
     )
     headers = msgspec.json.encode([(say("Server"), say("nginx"))]).decode()
     await write(
-        world.db,
+        harness.db,
         "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code,"
         " error_class, error, address, request_headers, response_headers, response_body)"
         " VALUES (:delivery, :id, :at, 12, 500, 'http_status', :error, '192.0.2.10', '[]',"
@@ -183,7 +183,7 @@ async def _delivery(world: World, endpoint: str, job: str, say: Say) -> str:
     return delivery
 
 
-async def _failed_import(world: World, caller: Caller, say: Say) -> str:
+async def _failed_import(harness: JobHarness, caller: Caller, say: Say) -> str:
     row = {
         "id": new_id("imp"),
         "organization_id": caller.organization_id,
@@ -194,7 +194,7 @@ async def _failed_import(world: World, caller: Caller, say: Say) -> str:
         "now": now_ms(),
     }
     await write(
-        world.db,
+        harness.db,
         "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
         " started_by, created_at, updated_at) VALUES (:id, :organization_id, :full_name, :source,"
         " 'failed', :message, :who, :now, :now)",
@@ -204,9 +204,9 @@ async def _failed_import(world: World, caller: Caller, say: Say) -> str:
     return import_id
 
 
-async def put_worker(world: World, say: Say) -> None:
+async def put_worker(harness: JobHarness, say: Say) -> None:
     await write(
-        world.db,
+        harness.db,
         "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready)"
         " VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready)",
         host=say("build-1"),

@@ -26,7 +26,7 @@ GITEA = {"platform": "gitea", "url": "https://git.example.org", "token": ACCEPTE
 @pytest.fixture
 def table(dashboard):
     found = table_of()
-    dashboard.context.platforms = platforms_of(dashboard.world, found)
+    dashboard.context.platforms = platforms_of(dashboard.harness, found)
     return found
 
 
@@ -209,7 +209,7 @@ async def test_a_credential_that_is_locked_is_told_without_names_of_files(dashbo
     admin = dashboard.admin
     (dashboard.context.settings.data_path / "encryption.key").unlink()
     dashboard.context.keys = SealingKeys.load(dashboard.context.settings)
-    dashboard.context.platforms = platforms_of(dashboard.world)
+    dashboard.context.platforms = platforms_of(dashboard.harness)
     page = await admin.send(await admin.open(f"{HERE}/{connection.id}"), "/check")
     assert page.status == 422
     for shown in (page, await admin.open(HERE)):

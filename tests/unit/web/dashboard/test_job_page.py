@@ -46,7 +46,7 @@ async def test_a_failed_job_says_why(furnished):
 
 
 async def test_a_job_that_waits_says_what_for(dashboard):
-    job = await dashboard.world.job(dashboard.caller)
+    job = await dashboard.harness.job(dashboard.caller)
     page = await dashboard.viewer.open(f"/jobs/{job}")
     assert "no running worker can run this agent" in page.text
     assert "Nothing has been logged yet." in page.text

@@ -89,8 +89,8 @@ async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(furnish
 
 
 async def test_pages_go_on_where_the_last_one_ended_and_keep_the_filter(dashboard):
-    made = [await dashboard.world.job(dashboard.caller, ticket_id="A-1") for _ in range(53)]
-    await dashboard.world.job(dashboard.caller, ticket_id="B-1")
+    made = [await dashboard.harness.job(dashboard.caller, ticket_id="A-1") for _ in range(53)]
+    await dashboard.harness.job(dashboard.caller, ticket_id="B-1")
     first = await jobs_on(dashboard.viewer, "?ticket=A-1")
     assert first == made[:2:-1]
     page = await dashboard.viewer.open("/jobs?ticket=A-1")
@@ -108,7 +108,7 @@ async def test_the_list_is_one_statement_however_many_jobs_there_are(dashboard):
     counts = []
     for number in (1, 40):
         for _ in range(number):
-            await dashboard.world.job(dashboard.caller)
+            await dashboard.harness.job(dashboard.caller)
         with counted(dashboard.db) as asked:
             assert (await dashboard.viewer.open("/jobs?q=fixer")).status == 200
         assert len(asked.about("jobs")) == 1
@@ -120,10 +120,10 @@ async def test_the_list_is_one_statement_however_many_jobs_there_are(dashboard):
 async def test_a_new_job_appears_on_a_page_that_is_open(dashboard):
     async def create_once_it_listens():
         await heard_first.wait()
-        await dashboard.world.job(dashboard.other)
-        return await dashboard.world.job(dashboard.caller)
+        await dashboard.harness.job(dashboard.other)
+        return await dashboard.harness.job(dashboard.caller)
 
-    first = await dashboard.world.job(dashboard.caller)
+    first = await dashboard.harness.job(dashboard.caller)
     heard_first = asyncio.Event()
     creating = asyncio.create_task(create_once_it_listens())
     heard = await listen(

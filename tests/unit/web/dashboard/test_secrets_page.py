@@ -109,9 +109,9 @@ async def test_agents_are_named_with_their_secret(dashboard: Dashboard) -> None:
 
 
 async def test_a_secret_of_agents_beyond_the_plan_is_not_missed(dashboard: Dashboard) -> None:
-    await dashboard.world.organization("small", "free")
+    await dashboard.harness.organization("small", "free")
     _, browser = await dashboard.person(
-        "sam@small.example", dashboard.world.callers["small"].organization_id, "admin"
+        "sam@small.example", dashboard.harness.callers["small"].organization_id, "admin"
     )
     offer(dashboard, [thinker("Big", "BIG_KEY", "enterprise"), thinker("Low", "LOW_KEY")])
     page = await browser.open(PATH)

@@ -5,15 +5,17 @@ import pytest
 
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.support.jobs import world_of
+from tests.support.jobs import job_harness
 
 HERE = "http://127.0.0.1:8080"
 
 
 async def status(dashboard, *, client="127.0.0.1", trusted=(), **headers):
     settings = dashboard.context.settings
-    world = world_of(dashboard.db, type(settings)(data_dir=settings.data_dir, **_proxies(trusted)))
-    context = WebContext(world.context, dashboard.context.authenticator)
+    harness = job_harness(
+        dashboard.db, type(settings)(data_dir=settings.data_dir, **_proxies(trusted))
+    )
+    context = WebContext(harness.context, dashboard.context.authenticator)
     transport = httpx.ASGITransport(build_application(context), client=(client, 4321))
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as browser:

@@ -124,7 +124,7 @@ async def test_an_endpoint_that_gave_up_is_told_on_every_page(dashboard):
 async def logged(dashboard, status="failed", **attempt):
     """A delivery with one attempt that a hostile receiver answered."""
     endpoint = await endpoint_of(dashboard)
-    job_id = await dashboard.world.job(dashboard.caller)
+    job_id = await dashboard.harness.job(dashboard.caller)
     delivery_id = (await _deliveries(dashboard, endpoint.id, job_id))[0]
 
     async def write(tx):
