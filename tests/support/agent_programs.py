@@ -10,9 +10,9 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.invocation import prepare
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
+from agentjobs.agents.presets.all_presets import watch_of
 from agentjobs.agents.prompt import JobFacts
 from agentjobs.agents.report import Report, read_report
-from agentjobs.agents.watcher_choice import watch_of
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxPort, SandboxReport

@@ -7,8 +7,8 @@ import msgspec
 
 import cve_fixer
 from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.fixable import CVE_FIXER
 from agentjobs.outbound.guard.host_patterns import is_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import Settings

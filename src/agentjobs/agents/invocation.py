@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.agents.cve_fixer_support import with_package_managers
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.fixer_tools import with_package_managers
 from agentjobs.agents.installation import runnable
 from agentjobs.agents.prompt import JobFacts, build_prompt, job_file
 from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, SandboxTask

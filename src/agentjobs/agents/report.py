@@ -1,10 +1,11 @@
 """Reads the report an agent left for the pull request, and trusts nothing about it."""
 
+import os
+import stat
 from pathlib import Path
 
 import msgspec
 
-from agentjobs.agents.run_files import read_head
 from agentjobs.safe_text import single_line, strip_control_characters
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE
 
@@ -36,3 +37,15 @@ def _title(line: str) -> str:
     if len(title) > TITLE_CHARACTERS:
         return title[: TITLE_CHARACTERS - 1].rstrip() + "…"
     return title
+
+
+def read_head(path: Path, most_bytes: int) -> bytes | None:
+    """None when it is not there, a link, or no regular file."""
+    # Not blocking, because opening a FIFO would wait for a writer.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(most_bytes) if is_regular else None
+    except OSError:
+        return None

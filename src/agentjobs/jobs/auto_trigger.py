@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import scan_later
 from agentjobs.advisories.severity import at_least, rank_of
-from agentjobs.agents.fixable import CVE_FIXER, can_fix
+from agentjobs.agents.cve_fixer_support import CVE_FIXER, can_fix
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger

@@ -15,7 +15,7 @@ import pytest
 
 from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
-from agentjobs.agents.fixer_tools import FixerTools, find_fixer_tools
+from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox

@@ -11,8 +11,7 @@ import pytest
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.installation import NotInstalled, find_installation, runnable
 from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.agents.readiness import readiness_of
-from agentjobs.agents.versions import Versions, is_older
+from agentjobs.agents.readiness import Versions, is_older, readiness_of
 from agentjobs.sandbox.protocol import SandboxError
 from tests.support.agent_programs import declared
 

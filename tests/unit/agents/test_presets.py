@@ -13,10 +13,9 @@ from hypothesis import given, strategies
 
 from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.agents.model_access import model_environment
-from agentjobs.agents.presets.all_presets import PRESETS
+from agentjobs.agents.presets.all_presets import PRESETS, watch_of
 from agentjobs.agents.presets.event_stream import MOST_EVENT_BYTES
 from agentjobs.agents.run_watcher import Watch
-from agentjobs.agents.watcher_choice import watch_of
 from agentjobs.sandbox.protocol import SandboxReport
 
 MODEL = ModelAccess(api="openai", url="https://api.openai.com", secret="OPENAI_API_KEY", name="m")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.preset import Preset
-from agentjobs.agents.run_files import read_head
+from agentjobs.agents.report import read_head
 from agentjobs.agents.run_watcher import Watch
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxReport
 

@@ -3,9 +3,9 @@
 import asyncio
 import dataclasses
 
+from agentjobs.agents.presets.all_presets import watch_of
 from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.run_watcher import Watch
-from agentjobs.agents.watcher_choice import watch_of
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network

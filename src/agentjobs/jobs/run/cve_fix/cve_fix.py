@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.advisories.registries.hosts import hosts_of
 from agentjobs.advisories.scans import choose_versions
-from agentjobs.agents.fixable import CVE_FIXER
+from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.git.remote import strip_credentials
 from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.outcomes import JobFailed

@@ -7,7 +7,7 @@ import msgspec
 from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
 from agentjobs.advisories.severity import at_least
 from agentjobs.advisories.version_choice import Choice
-from agentjobs.agents.fixable import can_fix
+from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.agents.fixable import can_fix
+from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.inventory.manifests.kinds import READERS, kind_of
 
 REPORTED_ONLY = {

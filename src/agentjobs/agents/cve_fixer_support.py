@@ -11,6 +11,9 @@ import msgspec
 
 from agentjobs.agents import installation
 from agentjobs.agents.definitions import Agent
+from cve_fixer.fix import fixer_for
+
+CVE_FIXER = "cve-fixer"
 
 # Read by `cve_fixer/run_tool.py`, which imports nothing of the service.
 TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
@@ -36,6 +39,10 @@ class FixerTools(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def environment(self) -> dict[str, str]:
         return {TOOLS_VARIABLE: msgspec.json.encode(self.commands).decode()}
+
+
+def can_fix(ecosystem: str, manifest: str) -> bool:
+    return fixer_for(ecosystem, manifest) is not None
 
 
 def with_package_managers(agent: Agent) -> Agent:
