@@ -133,7 +133,7 @@ def test_a_follow_up_adds_a_commit_to_the_same_pull_request(
         "pr.review_requested",
     ]
     prompt = api.http.get(f"/jobs/{follow_up}/prompt").json()["prompt"]
-    assert f"goes on with pull request #{first['pr_number']}" in prompt
+    assert f"follow-up on pull request #{first['pr_number']}" in prompt
     assert "The pull request's title: Edit a file" in prompt
     assert prompt.index("Now test it.") < prompt.index("Fix the price.")
 

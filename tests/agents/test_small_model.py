@@ -1,4 +1,4 @@
-"""A real model, small enough for any machine, end to end: sandbox, gateway, usage, change."""
+"""A small real model, end to end: sandbox, gateway, usage, change."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.support.gateway import room
 from tests.support.paths import PROJECT
 
 PYTHON = PROJECT / ".agents" / "small-model" / "bin" / "python"
-# Streams an answer and keeps what was said.
+# Streams a response and writes it to a file.
 ASKS = """
 import json, os, urllib.request
 body = {"model": "priced", "stream": True, "max_tokens": 24,
@@ -45,7 +45,7 @@ def model_url() -> Iterator[str]:
 
 
 @pytest.mark.timeout(300)
-async def test_an_agent_asks_it_and_changes_a_file(
+async def test_an_agent_calls_it_and_changes_a_file(
     db: Database, tmp_path: Path, model_url: str
 ) -> None:
     agent = declared(
@@ -63,10 +63,10 @@ async def test_an_agent_asks_it_and_changes_a_file(
 
 
 @pytest.mark.timeout(600)
-async def test_mini_swe_agent_with_a_model_that_is_no_coder_ends_in_a_told_failure(
+async def test_mini_swe_agent_with_a_weak_model_ends_with_a_reported_failure(
     db: Database, tmp_path: Path, model_url: str
 ) -> None:
-    """It cannot call tools; whatever it says, the agent's own outcome is what counts."""
+    """The model cannot call tools; only the agent's reported outcome counts."""
     agent = declared(
         preset="mini-swe-agent",
         executable=str(PROJECT / ".venv-agents" / "bin" / "mini"),

@@ -8,10 +8,10 @@ from typing import Any
 
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.invocation import prepare
+from agentjobs.agents.invocation import prepare_run
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
-from agentjobs.agents.presets.all_presets import watch_of
-from agentjobs.agents.prompt import JobFacts
+from agentjobs.agents.presets.all_presets import watcher_for
+from agentjobs.agents.prompt import JobDetails
 from agentjobs.agents.report import Report, read_report
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
@@ -26,7 +26,7 @@ _UID_BASE = 940_000
 
 @dataclasses.dataclass
 class Driven:
-    """How a run ended: the service's judgement, the log and what is left of the job."""
+    """How a run ended: the failure reason, the log and the usage of the job."""
 
     failure: str | None
     log: str
@@ -35,13 +35,13 @@ class Driven:
     pull: Report | None
 
     def changed(self) -> list[str]:
-        """Paths that differ from the base, as git sees them."""
+        """Paths that differ from the base commit."""
         done = _git(self.workspace, "status", "--porcelain", "--untracked-files=all")
         return sorted(line[3:] for line in done.splitlines())
 
 
 def declared(**fields: Any) -> Agent:
-    """The one agent that a table with these keys declares."""
+    """The agent that a table with these keys declares."""
     table = AgentTable(**fields)
     agent = build_catalog(Settings(data_dir="/nowhere", agents=(table,))).get(
         table.id or table.preset
@@ -63,7 +63,7 @@ async def drive(
     owner, assigned = sandbox.owner_uid(0), agent.model
     assert assigned is not None
     workspace = make_workspace(base / "tree", owner)
-    prepared = prepare(
+    prepared = prepare_run(
         agent,
         facts_of(agent, task),
         workspace=workspace,
@@ -77,13 +77,13 @@ async def drive(
         protocol=gateway.protocol,
         environment=model_environment(agent, assigned, gateway.token),
     )
-    watch, log = watch_of(agent), bytearray()
+    watch, log = watcher_for(agent), bytearray()
     report = await sandbox.run(
         dataclasses.replace(prepared, ports=(port,)), lambda data: log.extend(watch.feed(data))
     )
     log.extend(watch.end())
     return Driven(
-        failure=watch.why_it_failed(report, prepared.run_dir),
+        failure=watch.failure_reason(report, prepared.run_dir),
         log=log.decode(errors="replace"),
         report=report,
         workspace=workspace,
@@ -91,8 +91,8 @@ async def drive(
     )
 
 
-def facts_of(agent: Agent, task: str) -> JobFacts:
-    return JobFacts(
+def facts_of(agent: Agent, task: str) -> JobDetails:
+    return JobDetails(
         job_id="job_1",
         repo="acme/shop",
         agent=agent.id,

@@ -1,4 +1,4 @@
-"""The agents that come with the service, and what of its Python they may see."""
+"""The built-in agents, and the parts of the service's Python that they may see."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
-# A program of its own: the sandbox sees its directory and nothing else of the service.
+# A separate program: the sandbox shows its directory and nothing else of the service.
 CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
 
 
@@ -30,7 +30,7 @@ def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
 
 
 def _registry_hosts(settings: Settings) -> tuple[str, ...]:
-    """Those that can be reached from inside a sandbox at all, where nothing is on localhost."""
+    """The hosts that a sandbox can reach, so none on localhost."""
     hosts = (host for ecosystem in ECOSYSTEMS for host in hosts_of(settings, ecosystem))
     return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
@@ -40,7 +40,7 @@ def _python_agent(id: str, name: str, script: Path, plan_required: str, limits: 
         id=id,
         name=name,
         plan_required=plan_required,
-        # Isolated: the working directory is a stranger's, no module may come from it.
+        # Isolated mode, because the working directory is untrusted and must not provide modules.
         command=(sys.executable, "-I", "-u", str(script)),
         timeout_seconds=3600,
         read_only=python_files(),
@@ -49,11 +49,11 @@ def _python_agent(id: str, name: str, script: Path, plan_required: str, limits: 
 
 
 def python_files() -> tuple[Path, ...]:
-    """This Python's directories and the scripts.
+    """The directories of this Python and the scripts.
 
-    The interpreter of a virtual environment is a link into its base, and that may be one too.
+    The interpreter of a virtual environment is a link into its base, which may be a link too.
     """
-    needed = {
+    paths = {
         Path(sys.prefix),
         Path(sys.base_prefix),
         Path(sys.base_prefix).resolve(),
@@ -61,4 +61,4 @@ def python_files() -> tuple[Path, ...]:
         _LINT_FIXER.parent,
         CVE_FIXER_DIRECTORY,
     }
-    return tuple(sorted(path for path in needed if not needed & set(path.parents)))
+    return tuple(sorted(path for path in paths if not paths & set(path.parents)))

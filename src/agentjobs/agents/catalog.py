@@ -1,9 +1,9 @@
-"""The agents this service offers: built in ones and those of `agentjobs.toml`, checked at start."""
+"""The agents this service offers: built-in ones and those in `agentjobs.toml`."""
 
 from collections.abc import Iterable
 
 from agentjobs.agents.builtin_agents import builtin_agents
-from agentjobs.agents.declarations import agent_of, faults_in, id_of, limits_of
+from agentjobs.agents.declarations import agent_id, agent_limits, build_agent, find_faults
 from agentjobs.agents.definitions import Agent
 from agentjobs.settings import Settings, fault_at
 
@@ -20,18 +20,20 @@ class Catalog:
 
 
 def build_catalog(settings: Settings) -> Catalog:
-    """Raises SettingsError; a declared agent with a built-in's id takes its place."""
+    """Raises SettingsError. A declared agent replaces a built-in one with the same id."""
     _check(settings)
-    built_in = builtin_agents(settings, limits_of(settings, {}))
-    return Catalog([*built_in, *(agent_of(table, settings) for table in settings.agents)])
+    built_in = builtin_agents(settings, agent_limits(settings, {}))
+    return Catalog([*built_in, *(build_agent(table, settings) for table in settings.agents)])
 
 
 def _check(settings: Settings) -> None:
     plan_names = [plan.name for plan in settings.plans]
-    seen: set[str] = set()
+    declared_ids: set[str] = set()
     for index, table in enumerate(settings.agents):
-        for field, reason in faults_in(table, plan_names):
+        for field, reason in find_faults(table, plan_names):
             raise fault_at(settings, f"agents[{index}].{field}", reason)
-        if id_of(table) in seen:
-            raise fault_at(settings, f"agents[{index}].id", f"`{id_of(table)}` is declared twice")
-        seen.add(id_of(table))
+        if agent_id(table) in declared_ids:
+            raise fault_at(
+                settings, f"agents[{index}].id", f"`{agent_id(table)}` is declared twice"
+            )
+        declared_ids.add(agent_id(table))

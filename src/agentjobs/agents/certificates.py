@@ -1,4 +1,4 @@
-"""The operator's certificates as agents see them: one bundle, and the variables that name it."""
+"""The operator's certificates for agents: one bundle, and the variables that name it."""
 
 import dataclasses
 import errno
@@ -12,7 +12,7 @@ from agentjobs.sandbox.protocol import SandboxTask
 
 BUNDLE_FILE = "certificates.pem"
 
-# Each client reads a variable of its own.
+# Each client reads its own variable.
 _VARIABLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "DENO_CERT"),
@@ -24,24 +24,26 @@ _SYSTEM_FILES = (
 )
 
 
-def make_bundle(ca_file: Path, directory: Path, system_files: Sequence[Path] | None = None) -> Path:
-    """The system's certificates and the operator's: most clients take one file instead of theirs.
+def create_bundle(
+    ca_file: Path, directory: Path, system_files: Sequence[Path] | None = None
+) -> Path:
+    """Combine the system's certificates and the operator's, because most clients read one file.
 
-    Raises OSError when one of them cannot be read or the bundle cannot be written.
+    Raises OSError if one of them cannot be read or the bundle cannot be written.
     """
-    own = ca_file.read_bytes()
-    system = _first(known_system_files() if system_files is None else system_files)
+    operator_certificates = ca_file.read_bytes()
+    system = _first_file(known_system_files() if system_files is None else system_files)
     bundle = directory / BUNDLE_FILE
-    _replace(bundle, system.read_bytes().rstrip() + b"\n" + own)
+    _replace(bundle, system.read_bytes().rstrip() + b"\n" + operator_certificates)
     return bundle
 
 
 def known_system_files() -> tuple[Path, ...]:
-    """Where systems keep theirs. Not what SSL_CERT_FILE says: that is for the worker itself."""
+    """Where systems keep certificates. Ignores SSL_CERT_FILE, which is for the worker itself."""
     return tuple(map(Path, (*_SYSTEM_FILES, ssl.get_default_verify_paths().openssl_cafile)))
 
 
-def trusting(task: SandboxTask, bundle: Path | None) -> SandboxTask:
+def with_certificates(task: SandboxTask, bundle: Path | None) -> SandboxTask:
     if bundle is None:
         return task
     return dataclasses.replace(
@@ -51,26 +53,26 @@ def trusting(task: SandboxTask, bundle: Path | None) -> SandboxTask:
     )
 
 
-def _first(files: Sequence[Path]) -> Path:
+def _first_file(files: Sequence[Path]) -> Path:
     for file in files:
         if file.is_file():
             return file
     raise FileNotFoundError(
         errno.ENOENT,
-        "this machine has no certificates of its own to go with it, as far as we know "
+        "the system's certificates are in none of the known places "
         f"({', '.join(map(str, files))}): install the package ca-certificates",
     )
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """At once: running agents have the file open or mounted."""
+    """Atomically, because running agents have the file open or mounted."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    aside = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        aside.chmod(0o644)
-        aside.replace(path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Agents as `agentjobs.toml` declares them: what may be written, and the agent it makes."""
+"""Agents as declared in `agentjobs.toml`: validates a declaration and builds the agent."""
 
 import math
 import re
@@ -22,11 +22,11 @@ Fault = tuple[str, str]
 is_agent_id = re.compile(r"[a-z0-9][a-z0-9-]{0,62}").fullmatch
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = "AGENTJOBS_"
-# Names reach shell lines and other programs' settings, where a quote would end something.
+# Names are used in shell commands and other programs' settings, so no quotes.
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9._:/@+*-]{1,200}")
 _MIB = 1024 * 1024
-# The names an agent's `limits` may hold: what each sets, and in which unit.
+# The keys of an agent's `limits`: the field each sets, and its unit.
 _LIMITS: Mapping[str, tuple[str, int]] = {
     "memory_mib": ("memory_bytes", _MIB),
     "processes": ("processes", 1),
@@ -37,14 +37,14 @@ _LIMITS: Mapping[str, tuple[str, int]] = {
 }
 
 
-def id_of(table: AgentTable) -> str:
+def agent_id(table: AgentTable) -> str:
     return table.id or table.preset
 
 
-def agent_of(table: AgentTable, settings: Settings) -> Agent:
+def build_agent(table: AgentTable, settings: Settings) -> Agent:
     preset = PRESETS.get(table.preset)
     return Agent(
-        id=id_of(table),
+        id=agent_id(table),
         name=table.name or (preset.name if preset else ""),
         plan_required=table.plan_required,
         command=tuple(table.command),
@@ -52,8 +52,8 @@ def agent_of(table: AgentTable, settings: Settings) -> Agent:
         environment={**(preset.environment if preset else {}), **table.environment},
         network=tuple(table.network),
         read_only=named_files(table.command),
-        limits=limits_of(settings, table.limits),
-        model=model_of(table, preset),
+        limits=agent_limits(settings, table.limits),
+        model=build_model_access(table, preset),
         max_cost_usd=table.max_cost_usd,
         verify=tuple(table.verify),
         verify_files=named_files(table.verify),
@@ -64,13 +64,13 @@ def agent_of(table: AgentTable, settings: Settings) -> Agent:
     )
 
 
-def limits_of(settings: Settings, own: Mapping[str, int]) -> Limits:
-    """The service's limits, changed by an agent's own."""
-    values = {name: own.get(name, getattr(settings, f"limit_{name}")) for name in _LIMITS}
+def agent_limits(settings: Settings, overrides: Mapping[str, int]) -> Limits:
+    """The service's limits, overridden by the agent's own."""
+    values = {name: overrides.get(name, getattr(settings, f"limit_{name}")) for name in _LIMITS}
     return Limits(**{_LIMITS[name][0]: value * _LIMITS[name][1] for name, value in values.items()})
 
 
-def faults_in(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
+def find_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
     yield from _identity_faults(table, plan_names)
     yield from _program_faults(table)
     yield from _bounds_faults(table)
@@ -81,13 +81,13 @@ def faults_in(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
 
 def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
     if table.preset and table.preset not in PRESETS:
-        yield "preset", f"is none of the presets ({', '.join(PRESETS)})"
-    if not is_agent_id(id_of(table)):
-        yield "id", "use 1 to 63 of a-z, 0-9 and `-`, and begin with a letter or digit"
+        yield "preset", f"must be one of the presets ({', '.join(PRESETS)})"
+    if not is_agent_id(agent_id(table)):
+        yield "id", "must have 1 to 63 characters (a-z, 0-9, `-`) and start with a letter or digit"
     if not table.name.strip() and (table.name or not table.preset):
         yield "name", "must not be empty"
     if table.plan_required not in plan_names:
-        yield "plan_required", f"is none of the plans ({', '.join(plan_names)})"
+        yield "plan_required", f"must be one of the plans ({', '.join(plan_names)})"
 
 
 def _program_faults(table: AgentTable) -> Iterator[Fault]:
@@ -95,16 +95,16 @@ def _program_faults(table: AgentTable) -> Iterator[Fault]:
         if table.command:
             yield (
                 "command",
-                "is made by the preset: use `executable` and `arguments`",
+                "is set by the preset: use `executable` and `arguments`",
             )
         if table.executable and not table.executable.startswith("/"):
-            yield "executable", "must be the whole path of the program"
+            yield "executable", "must be the absolute path of the program"
     else:
         if not table.command or not table.command[0]:
-            yield "command", "must name a program (or name a `preset`)"
+            yield "command", "must name a program, unless `preset` is set"
         for field in ("executable", "arguments"):
             if getattr(table, field):
-                yield field, "belongs to a preset; without one, write it into `command`"
+                yield field, "only applies to a preset: use `command`"
     for field in ("command", "arguments"):
         if any("\0" in word for word in getattr(table, field)):
             yield field, "must not contain a NUL"
@@ -115,11 +115,11 @@ def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
         yield "timeout_seconds", "must be above 0"
     for name, value in table.limits.items():
         if name not in _LIMITS:
-            yield "limits", f"`{name}` is none of the limits ({', '.join(_LIMITS)})"
+            yield "limits", f"`{name}` must be one of the limits ({', '.join(_LIMITS)})"
             continue
-        least, most = BOUNDS[f"limit_{name}"]
-        if not least <= value <= most:
-            yield "limits", f"`{name}` must be between {least} and {most}"
+        minimum, maximum = BOUNDS[f"limit_{name}"]
+        if not minimum <= value <= maximum:
+            yield "limits", f"`{name}` must be between {minimum} and {maximum}"
     if table.max_cost_usd is not None and not 0 < table.max_cost_usd < math.inf:
         yield "max_cost_usd", "must be above 0"
     yield from _network_faults(table)
@@ -136,9 +136,9 @@ def _network_faults(table: AgentTable) -> Iterator[Fault]:
 def _environment_faults(table: AgentTable) -> Iterator[Fault]:
     for name, value in table.environment.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
-            yield "environment", f"{name!r} cannot be an environment variable"
+            yield "environment", f"{name!r} is not a valid environment variable"
         elif name.startswith(_RESERVED_PREFIX):
-            yield "environment", f"`{name}`: names that begin with {_RESERVED_PREFIX} are ours"
+            yield "environment", f"`{name}`: names that start with {_RESERVED_PREFIX} are reserved"
 
 
 def _verify_faults(table: AgentTable) -> Iterator[Fault]:
@@ -148,8 +148,8 @@ def _verify_faults(table: AgentTable) -> Iterator[Fault]:
         yield "on_verify_failure", "must be `draft` or `fail`"
 
 
-def model_of(table: AgentTable, preset: Preset | None) -> ModelAccess | None:
-    """None for an agent that calls no model. Expects a table without faults."""
+def build_model_access(table: AgentTable, preset: Preset | None) -> ModelAccess | None:
+    """None for an agent that calls no model. Expects a valid table."""
     api = _api(table, preset)
     if api is None:
         return None
@@ -177,34 +177,37 @@ def model_faults(table: AgentTable, preset: Preset | None) -> Iterator[Fault]:
     if table.model_url and not _is_url(table.model_url):
         yield "model_url", "must be an http:// or https:// address, without user, query or fragment"
     if table.secret and not is_secret_name(table.secret):
-        yield "secret", "must be the name of a secret: letters, digits and `_`, no digit first"
+        yield (
+            "secret",
+            "must be the name of a secret: letters, digits and `_`, no digit first",
+        )
     for name in model_environment_names(api):
         if name in table.environment:
             yield (
                 "environment",
-                f"`{name}` is the gateway's: store the key with `agentjobs secrets set {name}`",
+                f"`{name}` is set by the gateway: store it with `agentjobs secrets set {name}`",
             )
 
 
 def _name_faults(table: AgentTable, preset: Preset | None) -> Iterator[Fault]:
     if preset is not None and not table.model and not preset.has_default_model:
-        yield "model", f"must name a model: {preset.name} has none of its own"
+        yield "model", f"must name a model: {preset.name} has no default"
     if table.model and not _MODEL.fullmatch(table.model):
-        yield "model", "must be the name of a model as its API knows it"
+        yield "model", "must be the name of a model of its API"
     if not all(_MODEL_PATTERN.fullmatch(pattern) for pattern in table.models):
-        yield "models", "must be names of models, in which `*` stands for anything"
+        yield "models", "must be names of models, where `*` matches anything"
     elif table.model and not any(names(each, table.model) for each in table.models or ["*"]):
         yield "models", f"must allow `{table.model}`, the agent's own model"
 
 
 def _api(table: AgentTable, preset: Preset | None) -> Api | None:
-    known = {str(api): api for api in get_args(Api)}
-    named: Api | None = known.get(table.model_api)
-    return named or (preset.apis[0] if preset else None)
+    apis = {str(api): api for api in get_args(Api)}
+    declared: Api | None = apis.get(table.model_api)
+    return declared or (preset.apis[0] if preset else None)
 
 
 def _base_url(url: str) -> str:
-    """Providers are often written with the /v1 that their clients' requests begin with."""
+    """Provider addresses are often given with the /v1 that clients' requests start with."""
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 

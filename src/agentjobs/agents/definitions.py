@@ -1,4 +1,4 @@
-"""What an agent is: a command and its bounds. Knows nothing of callers, plans' ranks or jobs."""
+"""What an agent is: a command and its limits. Knows nothing of callers, plans or jobs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,10 +11,10 @@ from agentjobs.sandbox.limits import Limits
 
 
 class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model API an agent calls, through the gateway and with which secret's key.
+    """Which model API an agent calls through the gateway, with the key of which secret.
 
-    `url` is the provider's base address without `/v1`. `name` is the model it shall use, empty
-    for its own default; `names` are those it may use, `*` in them stands for anything.
+    `url` is the provider's base address without `/v1`. `name` is the model to use, empty for the
+    agent's default; `names` are those it may use, where `*` matches anything.
     """
 
     api: Api
@@ -25,8 +25,8 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent type. `read_only` are files of the machine it sees, at the same path, beside the
-    system's; `verify_files` those that its verification sees."""
+    """An agent type. `read_only` are files of the machine that it sees at the same path, besides
+    the system's; `verify_files` are those that its verification sees."""
 
     id: str
     name: str
@@ -42,18 +42,18 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     verify: tuple[str, ...] = ()
     verify_files: tuple[Path, ...] = ()
     on_verify_failure: OnVerifyFailure = "draft"
-    # Of the built-in fixer: the package managers of the worker are shown to it.
+    # Only the built-in fixer sees the worker's package managers.
     uses_package_managers: bool = False
-    # Of a preset: `command` is made on the worker, from where its program is installed there.
+    # For presets, the worker builds `command` from where the program is installed.
     preset: str | None = None
     executable: str = ""
     arguments: tuple[str, ...] = ()
 
 
 def named_files(command: Iterable[str]) -> tuple[Path, ...]:
-    """Files a command names by their absolute path: naming one is the consent to show it.
+    """Files that a command names by absolute path, which the sandbox then shows.
 
-    Only files, never a directory: `/` in a command must not open the machine.
+    Only files, never directories: `/` in a command must not expose the machine.
     """
     paths = (Path(word) for word in command if word.startswith("/"))
     return tuple(path for path in paths if path.is_file())

@@ -1,6 +1,6 @@
-"""Where a preset's program is installed on this machine, and what of it the sandbox must show.
+"""Finds where a preset's program is installed, and which files the sandbox must show.
 
-Finds, asks for a version, decides nothing about readiness.
+Does not decide whether the program is ready.
 """
 
 import re
@@ -21,51 +21,51 @@ _HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 class NotInstalled(SandboxError):
-    """The program is not on this machine; the message says what to type."""
+    """The program is not installed on this machine; the message says how to install it."""
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """`program` are the words that start it, `path` the file that changes with its version."""
+    """`program` is the start of its argv; `path` is the file that changes with its version."""
 
     path: Path
     program: tuple[str, ...]
     read_only: tuple[Path, ...]
 
 
-def runnable(agent: Agent) -> Agent:
-    """With the command and the files to show as they are here. Raises NotInstalled."""
+def resolve_preset(agent: Agent) -> Agent:
+    """Set an agent's command and files from its preset's installation. Raises NotInstalled."""
     if agent.preset is None:
         return agent
     preset = PRESETS[agent.preset]
-    found = find_installation(preset, agent.executable)
-    assert agent.model is not None, "the catalogue gives every preset one"
+    installation = find_installation(preset, agent.executable)
+    assert agent.model is not None, "every preset has a model"
     return msgspec.structs.replace(
         agent,
-        command=preset.command(found.program, agent.model, agent.arguments),
-        read_only=found.read_only,
+        command=preset.command(installation.program, agent.model, agent.arguments),
+        read_only=installation.read_only,
     )
 
 
 def find_installation(preset: Preset, executable: str = "") -> Installation:
-    found = shutil.which(executable or preset.executable)
-    if found is None and executable:
-        raise NotInstalled(f"`{executable}` is no program here: correct `executable`")
-    if found is None:
+    executable_path = shutil.which(executable or preset.executable)
+    if executable_path is None and executable:
+        raise NotInstalled(f"`{executable}` is not a program on this worker: correct `executable`")
+    if executable_path is None:
         raise NotInstalled(
             f"`{preset.executable}` is not on this worker's PATH: run `{preset.install_with}`, or "
-            "set `executable` to where it is"
+            "set `executable` to its path"
         )
     try:
-        return installation_at(Path(found).resolve())
-    # Of links in a circle and of a path that is none.
+        return inspect_installation(Path(executable_path).resolve())
+    # Circular links or an invalid path.
     except (OSError, RuntimeError, ValueError) as error:
         raise NotInstalled(
-            f"{found} cannot be looked at ({error}): let this worker's user read it, or install "
-            f"it again, `{preset.install_with}`"
+            f"{executable_path} cannot be read ({error}): make it readable for the worker's user, "
+            f"or reinstall it with `{preset.install_with}`"
         ) from None
 
 
-def installation_at(path: Path) -> Installation:
+def inspect_installation(path: Path) -> Installation:
     if (path.parent.parent / "pyvenv.cfg").is_file():
         return _in_virtual_environment(path)
     if _NODE.match(_first_bytes(path)):
@@ -78,15 +78,15 @@ def _in_virtual_environment(script: Path) -> Installation:
     python = prefix / "bin" / "python"
     return Installation(
         path=script,
-        # Named, because the first line of a script holds no long path.
+        # Names the interpreter, because a shebang line cannot contain a long path.
         program=(str(python), str(script)),
         read_only=(prefix, *_base_python(prefix, python)),
     )
 
 
 def _base_python(prefix: Path, python: Path) -> Iterator[Path]:
-    """The interpreter, by every name that leads to it, and its library; never all of its prefix,
-    which may be somebody's home directory."""
+    """The interpreter, every link to it, and its library. Never its whole prefix, which may be a
+    home directory."""
     links = list(_links(python))
     yield from (link for link in links if not link.is_relative_to(prefix))
     homes = {links[-1].parent}
@@ -97,7 +97,7 @@ def _base_python(prefix: Path, python: Path) -> Iterator[Path]:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """A link, what it points to, and so on to the file itself."""
+    """A link, its target, and so on until the file itself."""
     for _ in range(40):
         yield path
         if not path.is_symlink():
@@ -119,9 +119,9 @@ def _on_node(script: Path) -> Installation:
 
 
 def _node_modules(script: Path) -> Path:
-    """The outermost, since a package's dependencies stand beside it."""
-    around = [parent for parent in script.parents if parent.name == "node_modules"]
-    return around[-1] if around else script
+    """The outermost one, because a package's dependencies are next to it."""
+    enclosing = [parent for parent in script.parents if parent.name == "node_modules"]
+    return enclosing[-1] if enclosing else script
 
 
 def _first_bytes(path: Path) -> bytes:

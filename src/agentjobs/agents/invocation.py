@@ -1,4 +1,4 @@
-"""Makes one run of an agent ready: its directory beside the workspace and the sandbox's task."""
+"""Prepares one run of an agent: its run directory and the task for the sandbox."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ import msgspec
 
 from agentjobs.agents.cve_fixer_support import with_package_managers
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.installation import runnable
-from agentjobs.agents.prompt import JobFacts, build_prompt, job_file
+from agentjobs.agents.installation import resolve_preset
+from agentjobs.agents.prompt import JobDetails, build_prompt, job_json
 from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, SandboxTask
 
 
-def prepare(
+def prepare_run(
     agent: Agent,
-    facts: JobFacts,
+    job: JobDetails,
     *,
     workspace: Path,
     run_dir: Path,
@@ -22,13 +22,13 @@ def prepare(
     timeout_seconds: float,
     slot: int,
 ) -> SandboxTask:
-    """Writes `run_dir`, which must not exist yet, and returns what the sandbox shall run.
+    """Write `run_dir`, which must not exist, and return the task for the sandbox.
 
-    Raises NotInstalled, a SandboxError, when the agent's program went away.
+    Raises NotInstalled (a SandboxError) if the agent's program is no longer installed.
     """
-    agent = with_package_managers(runnable(agent))
-    prompt = build_prompt(facts)
-    _write_run_directory(run_dir, msgspec.json.encode(job_file(facts, prompt)), owner_uid)
+    agent = with_package_managers(resolve_preset(agent))
+    prompt = build_prompt(job)
+    _write_run_directory(run_dir, msgspec.json.encode(job_json(job, prompt)), owner_uid)
     return SandboxTask(
         argv=agent.command,
         environment={**agent.environment, "AGENTJOBS_PROMPT": prompt},
@@ -41,13 +41,13 @@ def prepare(
     )
 
 
-def _write_run_directory(run_dir: Path, job: bytes, owner_uid: int | None) -> None:
-    """The agent may be another user, so its modes do not depend on the service's umask."""
+def _write_run_directory(run_dir: Path, job_json: bytes, owner_uid: int | None) -> None:
+    """Sets modes explicitly, because the agent may be another user than the service."""
     run_dir.mkdir()
     report = run_dir / REPORT_DIRECTORY
     report.mkdir()
     job_path = run_dir / JOB_FILE
-    job_path.write_bytes(job)
+    job_path.write_bytes(job_json)
     job_path.chmod(0o444)
     run_dir.chmod(0o755)
     report.chmod(0o700)

@@ -1,4 +1,4 @@
-"""How an agent finds the model gateway: the variables that point its client at it."""
+"""The environment variables that point an agent's client at the model gateway."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ DEFAULT_SECRETS: Mapping[Api, str] = {
     "openai": "OPENAI_API_KEY",
 }
 
-# By what the official clients read; Anthropic's adds /v1 itself, OpenAI's does not.
+# The variables of the official clients; Anthropic's adds /v1 itself, OpenAI's does not.
 _BASE_URLS: Mapping[Api, tuple[str, str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "http://{address}"),
     "openai": ("OPENAI_BASE_URL", "http://{address}/v1"),
@@ -20,12 +20,12 @@ _BASE_URLS: Mapping[Api, tuple[str, str]] = {
 
 
 def model_environment_names(api: Api) -> tuple[str, str]:
-    """The variables that belong to the gateway, so that no definition sets them."""
+    """The variables that the gateway sets, so that no definition may set them."""
     return (_BASE_URLS[api][0], DEFAULT_SECRETS[api])
 
 
 def model_environment(agent: Agent, model: ModelAccess, token: str) -> dict[str, str]:
-    """The variables of the gateway's door; `{address}` is left for the sandbox to fill in."""
+    """The variables of the gateway's port; the sandbox fills in `{address}`."""
     name, url = _BASE_URLS[model.api]
     variables = {
         name: url,

@@ -1,6 +1,6 @@
-"""Follows one run of an agent: turns what it prints into a log and says whether it succeeded.
+"""Follows one run of an agent: turns its output into a log and decides whether it succeeded.
 
-An exit code alone does not tell: presets put their own reading on top of this one.
+Exit codes alone are not reliable, so presets override this.
 """
 
 from pathlib import Path
@@ -8,23 +8,23 @@ from pathlib import Path
 from agentjobs.sandbox.protocol import SandboxReport
 
 
-class Watch:
-    """For any command: its output is its log, its exit code its word."""
+class RunWatcher:
+    """For any command: its output is the log, and its exit code decides."""
 
     def feed(self, data: bytes) -> bytes:
-        """What of the agent's output goes into the log, now."""
+        """The text to log for this output."""
         return data
 
     def end(self) -> bytes:
-        """What was held back; call it once, when the agent is dead."""
+        """The remaining text to log. Call it once, when the agent is dead."""
         return b""
 
     def last_lines(self, report: SandboxReport) -> str:
-        """The end of the log, for a message."""
+        """The end of the log, for an error message."""
         return report.last_lines
 
-    def why_it_failed(self, report: SandboxReport, run_dir: Path) -> str | None:  # noqa: ARG002 - presets look there
-        """None: it succeeded. Not for a run that the clock or a limit ended."""
+    def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:  # noqa: ARG002 - presets read it
+        """None if it succeeded. Not for a run that a timeout or a limit ended."""
         if report.exit_code == 0:
             return None
         return self.with_last_lines(f"The agent ended with exit code {report.exit_code}.", report)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import aiohttp
 
-from agentjobs.agents.certificates import make_bundle
+from agentjobs.agents.certificates import create_bundle
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
@@ -39,6 +39,6 @@ def certificates_of(settings: Settings) -> Path | None:
     if not settings.ca_file:
         return None
     try:
-        return make_bundle(Path(settings.ca_file), settings.data_path)
+        return create_bundle(Path(settings.ca_file), settings.data_path)
     except OSError as error:
         raise SettingsError(f"ca_file {settings.ca_file}: {error.strerror}") from None

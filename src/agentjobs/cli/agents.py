@@ -71,11 +71,11 @@ def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
     catalog = build_catalog(settings)
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
-        from agentjobs.agents.readiness import readiness_of
+        from agentjobs.agents.readiness import check_readiness
 
         found = []
         for agent in sorted(catalog.all(), key=lambda agent: agent.id):
-            seen = await readiness_of(agent, in_sandbox=settings.has_sandbox)
+            seen = await check_readiness(agent, in_sandbox=settings.has_sandbox)
             found.append(_finding(agent, seen, await _why_no_key(admin, agent, org)))
         return found
 

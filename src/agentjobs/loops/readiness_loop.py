@@ -3,7 +3,7 @@
 import logging
 
 from agentjobs.agents.catalog import Catalog
-from agentjobs.agents.readiness import readiness_of
+from agentjobs.agents.readiness import check_readiness
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.loops.loop import PeriodicLoop
 
@@ -22,7 +22,7 @@ def readiness_loop(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) ->
 
 async def check_agents(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) -> None:
     """A program may be installed or removed while the worker runs."""
-    checks = [await readiness_of(agent, in_sandbox=in_sandbox) for agent in catalog.all()]
+    checks = [await check_readiness(agent, in_sandbox=in_sandbox) for agent in catalog.all()]
     unready = {check.agent: check.reason for check in checks if check.reason is not None}
     for agent, reason in unready.items():
         if worker.unready.get(agent) != reason:

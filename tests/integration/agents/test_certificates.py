@@ -1,4 +1,4 @@
-"""Programs in a real sandbox trust the operator's authority, and the system's as before."""
+"""Programs in a real sandbox trust the operator's authority and the system's."""
 
 import ssl
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.builtin_agents import python_files
-from agentjobs.agents.certificates import known_system_files, make_bundle, trusting
+from agentjobs.agents.certificates import create_bundle, known_system_files, with_certificates
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
@@ -48,7 +48,7 @@ class World:
         task = self.room.task(
             *argv, ports=tuple(ports), hosts=self.egress.hosts, read_only=python_files()
         )
-        return await self.room.sandbox.run(trusting(task, bundle), self.room.receive)
+        return await self.room.sandbox.run(with_certificates(task, bundle), self.room.receive)
 
     def _variables(self, port: int) -> dict[str, str]:
         return dict(self.egress.environment) if port == PROXY_PORT else {}
@@ -66,12 +66,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
         authority = server.write_authority(room.private / "authority.pem")
         url = f"https://{HOST}:{server.https_port}/hello"
-        yield World(room, egress, url, make_bundle(authority, room.private))
+        yield World(room, egress, url, create_bundle(authority, room.private))
         await egress.close()
 
 
 @pytest.mark.parametrize("client", sorted(FETCH))
-async def test_a_client_trusts_the_operators_authority_by_its_variable(
+async def test_clients_trust_the_operators_authority_through_their_variables(
     world: World, client: str
 ) -> None:
     trusted = await world.run(*FETCH[client], world.url, bundle=world.bundle)

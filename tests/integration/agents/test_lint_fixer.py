@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.catalog import build_catalog
-from agentjobs.agents.invocation import prepare
-from agentjobs.agents.prompt import JobFacts
+from agentjobs.agents.invocation import prepare_run
+from agentjobs.agents.prompt import JobDetails
 from agentjobs.agents.report import Report, read_report
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import SandboxReport
@@ -33,7 +33,7 @@ class Fixing:
     async def run(self) -> tuple[SandboxReport, Report | None]:
         agent = build_catalog(Settings(data_dir=str(self.room.private))).get("lint-fixer")
         assert agent is not None
-        facts = JobFacts(
+        facts = JobDetails(
             job_id="job_1",
             repo="acme/web",
             agent=agent.id,
@@ -41,7 +41,7 @@ class Fixing:
             base_branch="main",
             base_commit="0" * 40,
         )
-        task = prepare(
+        task = prepare_run(
             agent,
             facts,
             workspace=self.tree,
@@ -80,27 +80,27 @@ async def test_it_fixes_and_formats_and_reports_what_it_did(fixing: Fixing) -> N
     assert b"files changed: 1" in fixing.room.output
 
 
-async def test_it_leaves_nothing_but_the_changes_in_the_tree(fixing: Fixing) -> None:
+async def test_it_leaves_only_its_changes_in_the_tree(fixing: Fixing) -> None:
     fixing.write({"a.py": "x  = 1\n", "b.py": "x = 1\n"})
     await fixing.run()
     assert {path.name for path in fixing.tree.rglob("*")} == {"a.py", "b.py"}
 
 
-async def test_a_clean_tree_is_no_change_and_no_report(fixing: Fixing) -> None:
+async def test_a_clean_tree_gets_no_change_and_no_report(fixing: Fixing) -> None:
     fixing.write({"a.py": "x = 1\n"})
     outcome, report = await fixing.run()
     assert (outcome.exit_code, report) == (0, None)
     assert (fixing.tree / "a.py").read_text() == "x = 1\n"
 
 
-async def test_a_tree_without_python_is_no_change(fixing: Fixing) -> None:
+async def test_a_tree_without_python_gets_no_change(fixing: Fixing) -> None:
     fixing.write({"README.md": "hello\n"})
     outcome, report = await fixing.run()
     assert (outcome.exit_code, report) == (0, None)
     assert outcome.last_lines.endswith("no Python files: nothing to do")
 
 
-async def test_files_that_do_not_parse_stay_and_the_others_are_fixed(fixing: Fixing) -> None:
+async def test_files_that_do_not_parse_are_left_and_the_others_are_fixed(fixing: Fixing) -> None:
     fixing.write({"old.py": "print 'python 2'\n", "new.py": "x  =  1\n"})
     outcome, report = await fixing.run()
     assert outcome.exit_code == 0, outcome.last_lines
@@ -111,7 +111,7 @@ async def test_files_that_do_not_parse_stay_and_the_others_are_fixed(fixing: Fix
     assert "`invalid-syntax`" in report.body
 
 
-async def test_an_invalid_configuration_is_a_failure_that_says_so(fixing: Fixing) -> None:
+async def test_an_invalid_configuration_is_reported_as_a_failure(fixing: Fixing) -> None:
     fixing.write({"a.py": "x  =  1\n", "ruff.toml": "no-such-option = 1\n"})
     outcome, report = await fixing.run()
     assert outcome.exit_code == 1
@@ -126,7 +126,7 @@ async def test_modules_of_the_tree_are_not_imported(fixing: Fixing) -> None:
     assert outcome.exit_code == 0, outcome.last_lines
 
 
-async def test_names_of_files_cannot_write_into_the_pull_request(fixing: Fixing) -> None:
+async def test_file_names_cannot_inject_markdown_into_the_pull_request(fixing: Fixing) -> None:
     fixing.write({"we`ird **bold** \x1b[31m.py": "x  =  1\n"})
     _, report = await fixing.run()
     assert report is not None

@@ -1,4 +1,4 @@
-"""mini-swe-agent itself, in the sandbox and through the gateway, against a scripted model."""
+"""The real mini-swe-agent, in the sandbox and through the gateway, with a scripted model."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.readiness import readiness_of
+from agentjobs.agents.readiness import check_readiness
 from agentjobs.gateway.ledger import Totals
 from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
@@ -44,7 +44,7 @@ def runs(command: str) -> Answer:
 
 
 async def test_it_is_ready_where_make_installed_it() -> None:
-    found = await readiness_of(mini())
+    found = await check_readiness(mini())
     assert found.reason is None
     assert f"mini-swe-agent=={found.version}" in (PROJECT / "requirements-agents.lock").read_text()
 
@@ -66,7 +66,9 @@ async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path, api
     assert REAL_KEY not in driven.log
 
 
-async def test_its_failure_is_seen_although_it_exits_with_0(db: Database, tmp_path: Path) -> None:
+async def test_its_failure_is_detected_although_it_exits_with_0(
+    db: Database, tmp_path: Path
+) -> None:
     async with room(db, [Answer(text="I only talk.", always=True)]) as place:
         driven = await drive(mini(), place.gateway, tmp_path)
     assert driven.report.exit_code == 0
@@ -74,7 +76,7 @@ async def test_its_failure_is_seen_although_it_exits_with_0(db: Database, tmp_pa
     assert "RepeatedFormatError" in driven.failure
 
 
-async def test_what_the_model_refuses_fails_it(db: Database, tmp_path: Path) -> None:
+async def test_a_request_that_the_model_refuses_fails_it(db: Database, tmp_path: Path) -> None:
     async with room(db, models=("other",)) as place:
         driven = await drive(mini(), place.gateway, tmp_path)
     assert driven.failure is not None

@@ -74,7 +74,7 @@ def test_a_program_that_is_not_installed_comes_with_the_command_that_installs_it
     settings(agentjobs, '[[agents]]\npreset = "codex"\nexecutable = "/no/codex"\n')
     sick = agentjobs("agents", "doctor")
     assert sick.exit_code == 1
-    assert "`/no/codex` is no program here: correct `executable`" in sick.out
+    assert "`/no/codex` is not a program on this worker: correct `executable`" in sick.out
 
 
 def test_a_fault_in_a_presets_definition_is_told_with_its_line(agentjobs):
@@ -84,7 +84,7 @@ def test_a_fault_in_a_presets_definition_is_told_with_its_line(agentjobs):
     assert "line 1: agents[0].model: must name a model: aider has none of its own" in refused.err
     settings(agentjobs, '[[agents]]\npreset = "codex"\n\n[[agents]]\npreset = "cursor"\n')
     refused = agentjobs("agents", "list")
-    assert "line 5: agents[1].preset: is none of the presets" in refused.err
+    assert "line 5: agents[1].preset: must be one of the presets" in refused.err
 
 
 def test_the_list_says_preset_and_model(agentjobs):

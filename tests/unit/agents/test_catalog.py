@@ -23,14 +23,14 @@ def test_lint_fixer_is_built_in_and_free() -> None:
     assert (agent.name, agent.plan_required, agent.network) == ("Lint fixer", "free", ())
 
 
-def test_a_built_in_needs_the_lowest_plan_whatever_it_is_called() -> None:
+def test_a_built_in_agent_needs_the_lowest_plan_whatever_its_name() -> None:
     plans = (PlanTable("basic", 1), PlanTable("gold", 9))
     agent = catalog_of(plans=plans).get("lint-fixer")
     assert agent is not None
     assert agent.plan_required == "basic"
 
 
-def test_a_declared_agent_stands_beside_the_built_in_ones() -> None:
+def test_a_declared_agent_is_added_to_the_built_in_ones() -> None:
     catalog = catalog_of(table(environment={"A": "b"}, network=["packages.test"]))
     agent = catalog.get("fixer")
     assert agent is not None
@@ -44,7 +44,7 @@ def test_a_declared_agent_replaces_a_built_in_of_the_same_id() -> None:
     assert [agent.name for agent in catalog.all()] == ["Mine", "CVE fixer"]
 
 
-def test_the_fixer_of_vulnerabilities_may_reach_the_registries_and_nothing_on_localhost() -> None:
+def test_the_cve_fixer_may_reach_the_registries_but_not_localhost() -> None:
     settings = Settings(
         data_dir="d",
         registry_pypi_url="https://packages.test:8443/simple",
@@ -75,7 +75,7 @@ def test_files_named_in_a_command_are_shown_but_never_directories(tmp_path: Path
     assert named_files(command) == (script,)
 
 
-def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) -> None:
+def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> None:
     script = tmp_path / "check.sh"
     script.touch()
     agent = catalog_of(table(verify=["sh", str(script), str(tmp_path)])).get("fixer")
@@ -92,24 +92,24 @@ def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) 
         ({"id": "a" * 64}, r"agents\[0\].id"),
         ({"id": "fixer\n"}, r"agents\[0\].id"),
         ({"name": " "}, r"agents\[0\].name"),
-        ({"plan_required": "gold"}, r"plan_required: is none of the plans \(free, pro, enter"),
+        ({"plan_required": "gold"}, r"plan_required: must be one of the plans \(free, pro, enter"),
         ({"command": []}, r"agents\[0\].command"),
         ({"command": [""]}, r"agents\[0\].command"),
         ({"command": ["a", "b\0c"]}, r"agents\[0\].command"),
         ({"timeout_seconds": 0}, r"agents\[0\].timeout_seconds"),
         ({"environment": {"A=B": "c"}}, r"agents\[0\].environment"),
         ({"environment": {"A": "\0"}}, r"agents\[0\].environment"),
-        ({"environment": {"AGENTJOBS_JOB": "x"}}, r"begin with AGENTJOBS_"),
+        ({"environment": {"AGENTJOBS_JOB": "x"}}, r"start with AGENTJOBS_"),
         ({"network": [""]}, r"agents\[0\].network"),
         (
             {"network": ["https://packages.test/simple"]},
             r"agents\[0\].network: .*write only host or host:port",
         ),
-        ({"preset": "cursor"}, r"preset: is none of the presets \(claude-code, codex"),
-        ({"preset": "codex"}, r"command: is made by the preset"),
-        ({"executable": "/x"}, r"executable: belongs to a preset"),
-        ({"arguments": ["-v"]}, r"arguments: belongs to a preset"),
-        ({"limits": {"memory": 1}}, r"limits: `memory` is none of the limits \(memory_mib"),
+        ({"preset": "cursor"}, r"preset: must be one of the presets \(claude-code, codex"),
+        ({"preset": "codex"}, r"command: is set by the preset"),
+        ({"executable": "/x"}, r"executable: only applies to a preset"),
+        ({"arguments": ["-v"]}, r"arguments: only applies to a preset"),
+        ({"limits": {"memory": 1}}, r"limits: `memory` must be one of the limits \(memory_mib"),
         ({"limits": {"memory_mib": 1}}, r"limits: `memory_mib` must be between 16 and"),
         ({"max_cost_usd": 0.0}, r"max_cost_usd: must be above 0"),
         ({"max_cost_usd": float("nan")}, r"max_cost_usd: must be above 0"),
@@ -128,18 +128,18 @@ def test_files_named_in_a_verification_are_known_with_the_agent(tmp_path: Path) 
         ({"model_api": "openai", "model_url": "https://x:port"}, r"model_url: must be an http"),
         (
             {"model_api": "openai", "environment": {"OPENAI_API_KEY": "sk"}},
-            r"environment: `OPENAI_API_KEY` is the gateway's: store the key with `agentjobs secr",
+            r"environment: `OPENAI_API_KEY` is set by the gateway: store it with `agentjobs secr",
         ),
     ],
 )
-def test_a_definition_that_cannot_be_used_is_refused_by_name(
+def test_an_invalid_definition_is_refused_with_the_field(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         catalog_of(table(**changes))
 
 
-def test_a_preset_alone_is_a_whole_definition() -> None:
+def test_a_preset_alone_is_a_complete_definition() -> None:
     agent = catalog_of(AgentTable(preset="claude-code")).get("claude-code")
     assert agent is not None
     assert (agent.name, agent.preset, agent.command) == ("Claude Code", "claude-code", ())
@@ -149,7 +149,7 @@ def test_a_preset_alone_is_a_whole_definition() -> None:
     assert agent.environment["DISABLE_TELEMETRY"] == "1"
 
 
-def test_a_presets_definition_may_say_everything_else_itself() -> None:
+def test_a_definition_with_a_preset_may_set_everything_else() -> None:
     catalog = catalog_of(
         AgentTable(
             id="careful",
@@ -181,13 +181,13 @@ def test_a_presets_definition_may_say_everything_else_itself() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "mini-swe-agent"}, "model: must name a model: mini-swe-agent has none of its"),
+        ({"preset": "mini-swe-agent"}, "model: must name a model: mini-swe-agent has no default"),
         ({"preset": "codex", "model_api": "anthropic"}, "model_api: must be one of: openai"),
-        ({"preset": "codex", "executable": "codex"}, "executable: must be the whole path"),
+        ({"preset": "codex", "executable": "codex"}, "executable: must be the absolute path"),
         ({"preset": "codex", "name": " "}, "name: must not be empty"),
     ],
 )
-def test_a_presets_definition_that_cannot_be_used_is_refused(
+def test_an_invalid_definition_with_a_preset_is_refused(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
@@ -200,7 +200,7 @@ def test_the_same_preset_twice_needs_an_id() -> None:
         catalog_of(AgentTable(preset="codex"), again)
 
 
-def test_an_agents_limits_come_before_the_services() -> None:
+def test_an_agents_limits_override_the_services() -> None:
     catalog = catalog_of(table(limits={"memory_mib": 64, "cpu_seconds": 9}), limit_processes=77)
     built_in, _, declared = catalog.all()
     assert (built_in.limits.processes, built_in.limits.cpu_seconds) == (77, 0)

@@ -1,10 +1,10 @@
-"""The bundle of certificates that agents are given where the operator has an authority."""
+"""The certificate bundle of agents, for operators with their own authority."""
 
 from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.certificates import known_system_files, make_bundle, trusting
+from agentjobs.agents.certificates import create_bundle, known_system_files, with_certificates
 from agentjobs.sandbox.protocol import SandboxTask
 
 NOWHERE = Path("/nowhere")
@@ -43,56 +43,56 @@ def task(**environment: str) -> SandboxTask:
     )
 
 
-def test_a_bundle_holds_the_systems_certificates_and_the_operators(
+def test_a_bundle_contains_the_systems_certificates_and_the_operators(
     own: Path, system: Path, data: Path
 ) -> None:
-    bundle = make_bundle(own, data, [NOWHERE, data, system, own])
+    bundle = create_bundle(own, data, [NOWHERE, data, system, own])
     assert bundle.read_text() == "SYSTEM\nOWN"
     assert bundle.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", None])
-def test_the_systems_are_found_whatever_the_worker_itself_trusts(
+def test_the_systems_certificates_are_found_whatever_the_worker_trusts(
     own: Path, data: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if variable:
         monkeypatch.setenv(variable, str(own))
-    content = make_bundle(own, data).read_bytes()
+    content = create_bundle(own, data).read_bytes()
     assert own not in known_system_files()
     assert content.count(b"BEGIN CERTIFICATE") > 1
     assert content.count(b"OWN") == 1
 
 
-def test_a_machine_without_certificates_is_told_what_to_install(own: Path, data: Path) -> None:
+def test_a_machine_without_certificates_is_reported_with_the_package_to_install(
+    own: Path, data: Path
+) -> None:
     with pytest.raises(OSError, match="/nowhere") as raised:
-        make_bundle(own, data, [NOWHERE])
+        create_bundle(own, data, [NOWHERE])
     assert "install the package ca-certificates" in raised.value.strerror
     assert list(data.iterdir()) == []
 
 
-def test_a_new_bundle_takes_the_place_of_the_old_at_once(
-    own: Path, system: Path, data: Path
-) -> None:
-    with make_bundle(own, data, [system]).open() as held:
+def test_a_new_bundle_replaces_the_old_atomically(own: Path, system: Path, data: Path) -> None:
+    with create_bundle(own, data, [system]).open() as held:
         own.write_text("RENEWED")
-        assert make_bundle(own, data, [system]).read_text() == "SYSTEM\nRENEWED"
+        assert create_bundle(own, data, [system]).read_text() == "SYSTEM\nRENEWED"
         assert held.read() == "SYSTEM\nOWN"
     assert [path.name for path in data.iterdir()] == ["certificates.pem"]
 
 
-def test_a_bundle_that_cannot_be_put_in_place_leaves_nothing_behind(
+def test_a_bundle_that_cannot_be_replaced_leaves_no_temporary_file(
     own: Path, system: Path, data: Path
 ) -> None:
     (data / "certificates.pem").mkdir()
     with pytest.raises(OSError, match="directory"):
-        make_bundle(own, data, [system])
+        create_bundle(own, data, [system])
     assert [path.name for path in data.iterdir()] == ["certificates.pem"]
 
 
-def test_an_agent_is_shown_the_bundle_and_told_of_it_unless_it_has_its_own() -> None:
+def test_an_agent_sees_the_bundle_and_its_variables_unless_it_sets_its_own() -> None:
     bundle = Path("/data/certificates.pem")
-    fitted = trusting(task(PIP_CERT="/own", A="b"), bundle)
+    fitted = with_certificates(task(PIP_CERT="/own", A="b"), bundle)
     assert fitted.read_only == (Path("/opt/tool"), bundle)
     assert fitted.environment["SSL_CERT_FILE"] == str(bundle)
     assert fitted.environment["NODE_EXTRA_CA_CERTS"] == str(bundle)
@@ -101,4 +101,4 @@ def test_an_agent_is_shown_the_bundle_and_told_of_it_unless_it_has_its_own() -> 
 
 def test_without_a_bundle_nothing_changes() -> None:
     plain = task()
-    assert trusting(plain, None) is plain
+    assert with_certificates(plain, None) is plain

@@ -1,4 +1,4 @@
-"""Which manifests that are read the agent `cve-fixer` can also edit."""
+"""Which of the manifests that the index reads the agent `cve-fixer` can edit."""
 
 import pytest
 
@@ -11,7 +11,7 @@ REPORTED_ONLY = {
 }
 
 
-def test_every_manifest_is_edited_or_known_to_be_reported_only() -> None:
+def test_every_manifest_is_editable_or_listed_as_report_only() -> None:
     fixable = {kind for kind, (ecosystem, *_) in READERS.items() if can_fix(ecosystem, kind)}
     assert set(READERS) - fixable == REPORTED_ONLY
 
@@ -19,6 +19,6 @@ def test_every_manifest_is_edited_or_known_to_be_reported_only() -> None:
 @pytest.mark.parametrize(
     "path", ["requirements-dev.txt", "dev-requirements.txt", "a/requirements/base.txt"]
 )
-def test_requirements_are_edited_by_whatever_name_they_are_read(path: str) -> None:
+def test_requirements_are_editable_under_every_name_they_are_read_by(path: str) -> None:
     assert kind_of(path) == "requirements.txt"
     assert can_fix("PyPI", path)

@@ -1,4 +1,4 @@
-"""Where a preset's program is found, what of it an agent is shown, and what is said otherwise."""
+"""Where a preset's program is found, which files an agent sees, and how problems are reported."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.installation import NotInstalled, find_installation, runnable
+from agentjobs.agents.installation import NotInstalled, find_installation, resolve_preset
 from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.agents.readiness import Versions, is_older, readiness_of
+from agentjobs.agents.readiness import Versions, check_readiness, is_older
 from agentjobs.sandbox.protocol import SandboxError
 from tests.support.agent_programs import declared
 
@@ -29,14 +29,14 @@ def plain(*command: str, **environment: str) -> Agent:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty directory that is all of the worker's PATH."""
+    """An empty directory that is the worker's whole PATH."""
     directory = tmp_path / "path"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))
     return directory
 
 
-def test_a_program_of_its_own_is_shown_as_the_file_it_is(only: Path, tmp_path: Path) -> None:
+def test_a_single_file_program_is_shown_as_that_file(only: Path, tmp_path: Path) -> None:
     real = program(tmp_path / "opt" / "claude-1", "#!/bin/sh\n")
     (only / "claude").symlink_to(real)
     found = find_installation(PRESETS["claude-code"])
@@ -55,7 +55,7 @@ def test_a_node_script_is_shown_with_its_packages_and_its_node(only: Path, tmp_p
     assert found.read_only == (modules, node)
 
 
-def test_a_node_script_without_node_says_so(only: Path, tmp_path: Path) -> None:
+def test_a_node_script_without_node_is_reported(only: Path, tmp_path: Path) -> None:
     program(only / "codex", "#!/usr/bin/env node\n")
     with pytest.raises(NotInstalled, match=r"needs Node\.js"):
         find_installation(PRESETS["codex"])
@@ -77,25 +77,25 @@ def test_a_python_tool_is_shown_with_its_environment_and_only_the_library_of_its
     assert base not in found.read_only
 
 
-def test_what_is_not_there_says_what_to_type(only: Path) -> None:
+def test_a_missing_program_is_reported_with_the_install_command(only: Path) -> None:
     with pytest.raises(NotInstalled, match=r"run `npm install -g @anthropic-ai/claude-code`"):
         find_installation(PRESETS["claude-code"])
-    with pytest.raises(SandboxError, match=r"`/opt/claude` is no program here"):
+    with pytest.raises(SandboxError, match=r"`/opt/claude` is not a program on this worker"):
         find_installation(PRESETS["claude-code"], "/opt/claude")
 
 
-def test_a_presets_command_is_made_from_where_it_is_installed(only: Path) -> None:
+def test_a_presets_command_uses_the_installed_program(only: Path) -> None:
     program(only / "claude", "#!/bin/sh\n")
     agent = declared(preset="claude-code", model="opus", arguments=["--effort", "high"])
     assert agent.command == ()
-    made = runnable(agent)
+    made = resolve_preset(agent)
     assert made.command[:2] == ("sh", "-c")
     assert str(only / "claude") in made.command
     assert made.command[-4:] == ("--model", "opus", "--effort", "high")
     assert made.read_only == (only / "claude",)
 
 
-async def test_a_program_is_asked_for_its_version_in_an_environment_of_its_own(
+async def test_the_version_command_runs_in_its_own_environment(
     only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
@@ -103,7 +103,7 @@ async def test_a_program_is_asked_for_its_version_in_an_environment_of_its_own(
         only / "claude",
         '#!/bin/sh\n[ "$1" = --version ] && [ -z "$OPENAI_API_KEY" ] && echo "9.8.7 (x $HOME)"\n',
     )
-    found = await readiness_of(declared(preset="claude-code"))
+    found = await check_readiness(declared(preset="claude-code"))
     assert (found.installed, found.version, found.reason) == (True, "9.8.7", None)
 
 
@@ -111,15 +111,15 @@ async def test_a_program_is_asked_for_its_version_in_an_environment_of_its_own(
     ("script", "version", "reason"),
     [
         ("echo 1.2.3", "1.2.3", "version 1.2.3, and 2.0.0 or newer is needed: run `npm"),
-        ("echo unknown", None, "does not say its version"),
-        ("echo 9.9.9; exit 1", None, "does not say its version"),
+        ("echo unknown", None, "does not report its version"),
+        ("echo 9.9.9; exit 1", None, "does not report its version"),
     ],
 )
-async def test_a_version_that_will_not_do_is_told(
+async def test_an_unusable_version_is_reported(
     only: Path, script: str, version: str | None, reason: str
 ) -> None:
     program(only / "claude", f"#!/bin/sh\n{script}\n")
-    found = await readiness_of(declared(preset="claude-code"))
+    found = await check_readiness(declared(preset="claude-code"))
     assert (found.installed, found.version) == (True, version)
     assert reason in str(found.reason)
 
@@ -127,13 +127,13 @@ async def test_a_version_that_will_not_do_is_told(
 @pytest.mark.parametrize(
     "home",
     [
-        # Each fails for root too, whom no permission stops.
+        # Each fails for root too, who ignores permissions.
         pytest.param(None, id="a file that cannot be read"),
         pytest.param(f"/{'x' * 300}/bin", id="a path that is too long"),
         pytest.param("/a\0b/bin", id="a path that is none"),
     ],
 )
-async def test_an_environment_that_cannot_be_looked_at_is_told_and_stops_nobody(
+async def test_an_unreadable_environment_is_reported_without_failing_others(
     only: Path, tmp_path: Path, home: str | None
 ) -> None:
     script = program(tmp_path / "tool" / "bin" / "mini", "#!/no/matter\n")
@@ -144,44 +144,42 @@ async def test_an_environment_that_cannot_be_looked_at_is_told_and_stops_nobody(
         configuration.symlink_to("/proc/self/mem")
     else:
         configuration.write_text(f"home = {home}\n")
-    found = await readiness_of(declared(preset="mini-swe-agent", model="m"))
+    found = await check_readiness(declared(preset="mini-swe-agent", model="m"))
     assert not found.installed
-    assert f"{only / 'mini'} cannot be looked at" in str(found.reason)
+    assert f"{only / 'mini'} cannot be read" in str(found.reason)
     assert "uv tool install mini-swe-agent" in str(found.reason)
 
 
-async def test_a_python_that_links_to_itself_is_told_and_stops_nobody(
+async def test_a_python_that_links_to_itself_is_reported_without_failing_others(
     only: Path, tmp_path: Path
 ) -> None:
     script = program(tmp_path / "tool" / "bin" / "mini", "#!/no/matter\n")
     (script.parent / "python").symlink_to("python")
     (only / "mini").symlink_to(script)
     (tmp_path / "tool" / "pyvenv.cfg").touch()
-    found = await readiness_of(declared(preset="mini-swe-agent", model="m"))
-    assert f"{only / 'mini'} cannot be looked at" in str(found.reason)
+    found = await check_readiness(declared(preset="mini-swe-agent", model="m"))
+    assert f"{only / 'mini'} cannot be read" in str(found.reason)
 
 
-async def test_a_program_that_cannot_be_asked_for_its_version_is_told_and_stops_nobody(
+async def test_a_program_that_cannot_report_its_version_does_not_fail_others(
     only: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(only / "claude", "#!/bin/sh\necho 9.8.7\n")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    found = await readiness_of(declared(preset="claude-code"))
+    found = await check_readiness(declared(preset="claude-code"))
     assert (found.installed, found.version) == (True, None)
-    assert "cannot be asked for its version" in str(found.reason)
+    assert "cannot be read" in str(found.reason)
     monkeypatch.undo()
 
 
-async def test_a_number_that_no_version_has_is_none(only: Path) -> None:
+async def test_an_absurd_number_is_not_a_version(only: Path) -> None:
     program(only / "claude", f"#!/bin/sh\necho {'9' * 5000}.1\n")
-    assert "does not say its version" in str(
-        (await readiness_of(declared(preset="claude-code"))).reason
+    assert "does not report its version" in str(
+        (await check_readiness(declared(preset="claude-code"))).reason
     )
 
 
-async def test_a_version_is_asked_for_once_until_the_program_changes(
-    only: Path, tmp_path: Path
-) -> None:
+async def test_a_version_is_cached_until_the_program_changes(only: Path, tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     path = program(only / "claude", f"#!/bin/sh\necho x >> {asked}\necho 2.1.0\n")
     versions, preset = Versions(), PRESETS["claude-code"]
@@ -199,14 +197,14 @@ def test_versions_are_compared_as_numbers() -> None:
     assert not is_older("2.0.0", "2.0.0")
 
 
-async def test_a_commands_program_must_be_where_agents_look(only: Path) -> None:
-    assert (await readiness_of(plain("sh", "-c", "true"))).installed
+async def test_the_program_of_a_command_must_be_on_the_agents_path(only: Path) -> None:
+    assert (await check_readiness(plain("sh", "-c", "true"))).installed
     program(only / "own-tool", "#!/bin/sh\n")
-    hidden = await readiness_of(plain("own-tool"))
+    hidden = await check_readiness(plain("own-tool"))
     assert not hidden.installed
-    assert "name it with its whole path" in str(hidden.reason)
-    assert (await readiness_of(plain("own-tool"), in_sandbox=False)).installed
-    assert (await readiness_of(plain("own-tool", PATH=str(only)))).installed
-    assert (await readiness_of(plain(str(only / "own-tool")))).installed
-    assert not (await readiness_of(plain(str(only / "gone")))).installed
-    assert (await readiness_of(plain("./in-the-repository"))).installed
+    assert "use its absolute path" in str(hidden.reason)
+    assert (await check_readiness(plain("own-tool"), in_sandbox=False)).installed
+    assert (await check_readiness(plain("own-tool", PATH=str(only)))).installed
+    assert (await check_readiness(plain(str(only / "own-tool")))).installed
+    assert not (await check_readiness(plain(str(only / "gone")))).installed
+    assert (await check_readiness(plain("./in-the-repository"))).installed

@@ -1,4 +1,4 @@
-"""What presets make of definitions, and how they read what their programs print."""
+"""The commands that presets build, and how they read the output of their programs."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from hypothesis import given, strategies
 
 from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.agents.model_access import model_environment
-from agentjobs.agents.presets.all_presets import PRESETS, watch_of
-from agentjobs.agents.presets.event_stream import MOST_EVENT_BYTES
-from agentjobs.agents.run_watcher import Watch
+from agentjobs.agents.presets.all_presets import PRESETS, watcher_for
+from agentjobs.agents.presets.event_stream import MAX_EVENT_BYTES
+from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.sandbox.protocol import SandboxReport
 
 MODEL = ModelAccess(api="openai", url="https://api.openai.com", secret="OPENAI_API_KEY", name="m")
@@ -35,8 +35,8 @@ def lines(*events: Any) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
 
 
-def watched(preset: str | None, *chunks: bytes) -> tuple[Watch, str]:
-    watch = watch_of(agent(preset))
+def watched(preset: str | None, *chunks: bytes) -> tuple[RunWatcher, str]:
+    watch = watcher_for(agent(preset))
     shown = b"".join(map(watch.feed, chunks)) + watch.end()
     return watch, shown.decode()
 
@@ -52,18 +52,16 @@ def result(**fields: Any) -> dict[str, Any]:
 NOWHERE = Path("/nowhere")
 
 
-def test_a_plain_commands_output_is_its_log_and_its_exit_code_its_outcome() -> None:
+def test_the_output_of_a_plain_command_is_its_log_and_its_exit_code_its_outcome() -> None:
     watch, shown = watched(None, b'{"type": "result"}', b" tail")
     assert shown == '{"type": "result"} tail'
-    assert watch.why_it_failed(ended(0), NOWHERE) is None
-    failure = watch.why_it_failed(ended(3, "it broke"), NOWHERE)
+    assert watch.failure_reason(ended(0), NOWHERE) is None
+    failure = watch.failure_reason(ended(3, "it broke"), NOWHERE)
     assert failure == "The agent ended with exit code 3. Its last lines:\nit broke"
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_the_prompt_reaches_the_program_whole_and_never_as_a_flag(
-    preset: str, tmp_path: Path
-) -> None:
+def test_the_program_gets_the_whole_prompt_and_never_as_a_flag(preset: str, tmp_path: Path) -> None:
     command = PRESETS[preset].command(("printf", "%s\\n"), MODEL, ("--extra",))
     variables = {
         "PATH": os.environ["PATH"],
@@ -88,7 +86,7 @@ def test_every_preset_points_its_program_at_the_gateway_with_the_jobs_key(preset
     assert not any("{token}" in value for value in variables.values())
 
 
-def test_events_are_shown_readably_however_they_are_cut() -> None:
+def test_events_are_formatted_however_they_are_chunked() -> None:
     stream = lines(said("Hello ä."), result())
     whole = watched("claude-code", stream)[1]
     assert whole == "Hello ä.\n"
@@ -98,15 +96,15 @@ def test_events_are_shown_readably_however_they_are_cut() -> None:
     )
 
 
-def test_what_is_no_event_passes_at_once() -> None:
-    watch = watch_of(agent("claude-code"))
+def test_other_output_passes_at_once() -> None:
+    watch = watcher_for(agent("claude-code"))
     assert watch.feed(b"no newline yet: {") == b"no newline yet: {"
     assert watch.feed(b'"type": "result"}\n') == b'"type": "result"}\n'
     assert watch.feed(b"{not json\n[1]\n") == b"{not json\n[1]\n"
     assert watch.feed(b'{"type": 3}\n') == b'{"type": 3}\n'
 
 
-def test_lines_around_events_stay_whole_and_in_order() -> None:
+def test_lines_around_events_stay_complete_and_in_order() -> None:
     stream = b"a warning\nmore\n" + lines(said("Hi.")) + b"half {\n" + lines(said("Bye.")) + b"{x"
     whole = "a warning\nmore\nHi.\nhalf {\nBye.\n{x"
     assert watched("claude-code", stream)[1] == whole
@@ -116,9 +114,9 @@ def test_lines_around_events_stay_whole_and_in_order() -> None:
     )
 
 
-def test_an_endless_event_is_not_kept_in_memory() -> None:
-    watch = watch_of(agent("claude-code"))
-    shown = watch.feed(b"{" + b"x" * MOST_EVENT_BYTES)
+def test_an_endless_event_is_not_buffered() -> None:
+    watch = watcher_for(agent("claude-code"))
+    shown = watch.feed(b"{" + b"x" * MAX_EVENT_BYTES)
     assert shown.startswith(b"[an event of more than 4 MiB")
     assert watch.feed(b"x" * 1000 + b"\nnext\n") == b"next\n"
 
@@ -130,8 +128,8 @@ def traced_memory() -> Iterator[None]:
     tracemalloc.stop()
 
 
-def memory_taken_by_a_piece(watch: Watch, *, after: int) -> int:
-    """By the dearest of 64 pieces that follow `after` bytes of a line, each of 512 bytes."""
+def memory_taken_by_a_piece(watch: RunWatcher, *, after: int) -> int:
+    """The longest time for one of 64 chunks of 512 bytes that follow `after` bytes of a line."""
     watch.feed(b"{" + b"x" * after)
     taken = []
     for _ in range(64):
@@ -144,22 +142,22 @@ def memory_taken_by_a_piece(watch: Watch, *, after: int) -> int:
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 @pytest.mark.usefixtures("traced_memory")
-def test_a_line_in_small_pieces_is_not_copied_with_every_one_of_them(preset: str) -> None:
-    watch = watch_of(agent(preset))
-    assert memory_taken_by_a_piece(watch, after=MOST_EVENT_BYTES // 2) < MOST_EVENT_BYTES // 8
+def test_a_line_in_small_chunks_is_not_copied_with_each_chunk(preset: str) -> None:
+    watch = watcher_for(agent(preset))
+    assert memory_taken_by_a_piece(watch, after=MAX_EVENT_BYTES // 2) < MAX_EVENT_BYTES // 8
 
 
-def test_an_event_as_long_as_may_be_is_read_in_small_pieces() -> None:
-    event = lines(said("x" * (MOST_EVENT_BYTES - 200)))
+def test_an_event_of_the_maximum_length_is_read_in_small_chunks() -> None:
+    event = lines(said("x" * (MAX_EVENT_BYTES - 200)))
     pieces = [event[at : at + 512] for at in range(0, len(event), 512)]
-    assert watched("claude-code", *pieces)[1] == "x" * (MOST_EVENT_BYTES - 200) + "\n"
+    assert watched("claude-code", *pieces)[1] == "x" * (MAX_EVENT_BYTES - 200) + "\n"
 
 
-def test_an_endless_event_in_small_pieces_is_left_out_once() -> None:
-    watch = watch_of(agent("claude-code"))
-    pieces = [b"{", *[b"x" * 4096] * (MOST_EVENT_BYTES // 4096 + 3), b"x\nnext\n"]
+def test_an_endless_event_in_small_chunks_is_omitted_once() -> None:
+    watch = watcher_for(agent("claude-code"))
+    pieces = [b"{", *[b"x" * 4096] * (MAX_EVENT_BYTES // 4096 + 3), b"x\nnext\n"]
     shown = b"".join(map(watch.feed, pieces)) + watch.end()
-    assert shown == b"[an event of more than 4 MiB is left out]\nnext\n"
+    assert shown == b"[an event of more than 4 MiB is omitted]\nnext\n"
 
 
 KINDS = (
@@ -191,12 +189,12 @@ VALUES = strategies.recursive(
     kind=strategies.sampled_from(KINDS),
     fields=strategies.dictionaries(strategies.sampled_from(WORDS), VALUES, max_size=6),
 )
-def test_whatever_an_event_holds_it_is_read_without_a_fault(
+def test_an_event_with_any_content_is_read_without_an_error(
     preset: str, kind: str, fields: dict[str, Any]
 ) -> None:
     watch, shown = watched(preset, lines({**fields, "type": kind}))
     shown.encode()
-    found = watch.why_it_failed(ended(0), NOWHERE)
+    found = watch.failure_reason(ended(0), NOWHERE)
     assert found is None or found.encode()
 
 
@@ -216,13 +214,13 @@ NESTED_IN = (
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 @pytest.mark.parametrize("opening", ["[", '{"text":', '["y",'])
-def test_an_event_of_any_depth_is_read_without_a_fault(preset: str, opening: str) -> None:
+def test_an_event_of_any_depth_is_read_without_an_error(preset: str, opening: str) -> None:
     closing = "}" if opening.startswith("{") else "]"
     for depth in (*range(100, 900, 100), *range(900, 1000)):
         value = opening * depth + "0" + closing * depth
         for event in NESTED_IN:
             watch, _ = watched(preset, lines(event).replace(b'"@"', value.encode()))
-            watch.why_it_failed(ended(0), NOWHERE)
+            watch.failure_reason(ended(0), NOWHERE)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +234,11 @@ def test_an_event_of_any_depth_is_read_without_a_fault(preset: str, opening: str
         ([{"type": "result", "subtype": ["odd"], "is_error": 7}], 0, "reported an error"),
     ],
 )
-def test_claude_codes_outcome_is_its_result(
+def test_the_outcome_of_claude_code_is_its_result(
     events: list[Any], exit_code: int, failure: str | None
 ) -> None:
     watch, _ = watched("claude-code", lines(*events))
-    found = watch.why_it_failed(ended(exit_code), NOWHERE)
+    found = watch.failure_reason(ended(exit_code), NOWHERE)
     assert found == failure if failure is None else failure in str(found)
 
 
@@ -254,11 +252,11 @@ def test_claude_codes_outcome_is_its_result(
         ([{"type": "turn.completed"}], 1, "exit code 1"),
     ],
 )
-def test_codexs_outcome_is_its_turns(
+def test_the_outcome_of_codex_is_its_last_turn(
     events: list[Any], exit_code: int, failure: str | None
 ) -> None:
     watch, _ = watched("codex", lines(*events))
-    found = watch.why_it_failed(ended(exit_code), NOWHERE)
+    found = watch.failure_reason(ended(exit_code), NOWHERE)
     assert found == failure if failure is None else failure in str(found)
 
 
@@ -267,7 +265,7 @@ def test_an_error_of_opencode_is_its_outcome_whatever_the_exit_code() -> None:
         "opencode", lines({"type": "error", "error": {"data": {"message": "no credit"}}})
     )
     assert shown == "! no credit\n"
-    assert watch.why_it_failed(ended(0), NOWHERE) == "opencode reported an error: no credit"
+    assert watch.failure_reason(ended(0), NOWHERE) == "opencode reported an error: no credit"
 
 
 @pytest.mark.parametrize(
@@ -277,14 +275,16 @@ def test_an_error_of_opencode_is_its_outcome_whatever_the_exit_code() -> None:
         ("litellm.APIError: gone\nTokens: 1 sent, 2 received.\n", None),
         ("Tokens: 1 sent, 2 received.\nlitellm.AuthenticationError: no\n", "AuthenticationError"),
         ("litellm.RateLimitError: slow down", "RateLimitError: slow down"),
-        ("nothing to see", "no answer from its model"),
+        ("nothing to see", "no response from its model"),
     ],
 )
-def test_aiders_outcome_is_how_its_last_request_ended(output: str, failure: str | None) -> None:
+def test_the_outcome_of_aider_is_how_its_last_request_ended(
+    output: str, failure: str | None
+) -> None:
     half = len(output) // 2
     watch, shown = watched("aider", output[:half].encode(), output[half:].encode())
     assert shown == output
-    found = watch.why_it_failed(ended(0), NOWHERE)
+    found = watch.failure_reason(ended(0), NOWHERE)
     assert found == failure if failure is None else failure in str(found)
 
 
@@ -294,12 +294,12 @@ def test_aiders_outcome_is_how_its_last_request_ended(output: str, failure: str 
         ({"info": {"exit_status": "Submitted"}}, 0, None),
         ({"info": {"exit_status": "LimitsExceeded"}}, 0, "stopped: LimitsExceeded"),
         ({"info": {"exit_status": "BadRequestError"}}, 1, "stopped: BadRequestError"),
-        ({"info": {"exit_status": ""}}, 0, "without saying how"),
-        ({"messages": [r'"exit_status": "Submitted"']}, 0, "without saying how"),
+        ({"info": {"exit_status": ""}}, 0, "without an exit status"),
+        ({"messages": [r'"exit_status": "Submitted"']}, 0, "without an exit status"),
         (None, 1, "exit code 1"),
     ],
 )
-def test_mini_swe_agents_outcome_is_in_its_trajectory(
+def test_the_outcome_of_mini_swe_agent_is_in_its_trajectory(
     trajectory: Any, exit_code: int, failure: str | None, tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
@@ -307,18 +307,18 @@ def test_mini_swe_agents_outcome_is_in_its_trajectory(
     if trajectory is not None:
         (report / "mini-swe-agent.traj.json").write_text(json.dumps(trajectory, indent=2))
     watch, _ = watched("mini-swe-agent", b"")
-    found = watch.why_it_failed(ended(exit_code), tmp_path)
+    found = watch.failure_reason(ended(exit_code), tmp_path)
     assert found == failure if failure is None else failure in str(found)
 
 
-def test_a_trajectory_that_is_a_pipe_or_a_link_is_none(tmp_path: Path) -> None:
+def test_a_trajectory_that_is_a_pipe_or_a_link_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     path = tmp_path / "report" / "mini-swe-agent.traj.json"
     watch, _ = watched("mini-swe-agent", b"")
     os.mkfifo(path)
-    assert watch.why_it_failed(ended(0), tmp_path) is not None
+    assert watch.failure_reason(ended(0), tmp_path) is not None
     path.unlink()
     outside = tmp_path / "outside"
     outside.write_text('{"exit_status": "Submitted"}')
     path.symlink_to(outside)
-    assert watch.why_it_failed(ended(0), tmp_path) is not None
+    assert watch.failure_reason(ended(0), tmp_path) is not None

@@ -1,6 +1,6 @@
-"""The agent `lint-fixer`: lets ruff fix and format the Python files of the working directory.
+"""The agent `lint-fixer`: fixes and formats the Python files of the working directory with ruff.
 
-Runs inside the sandbox and stands alone: it imports nothing of the service.
+Runs inside the sandbox and imports nothing of the service.
 """
 
 import json
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CLEAN, VIOLATIONS_LEFT = 0, 1
-LISTED = 50
+MAX_LISTED = 50
 
 FileStates = dict[str, tuple[int, int, int]]
 
 
 class RuffFailed(Exception):
-    """ruff could not do its work, e.g. because the repository's configuration is invalid."""
+    """ruff failed, for example because the repository's configuration is invalid."""
 
 
 def main() -> int:
@@ -46,22 +46,22 @@ def main() -> int:
 
 def fix() -> None:
     print("ruff check --fix")
-    ruff("check", "--fix", "--statistics", accepted=(CLEAN, VIOLATIONS_LEFT), is_shown=True)
+    ruff("check", "--fix", "--statistics", accepted=(CLEAN, VIOLATIONS_LEFT), show_output=True)
 
 
 def format_files(*, some_do_not_parse: bool) -> None:
-    """ruff formats every file it can, and fails for those it cannot parse: those may stay."""
+    """ruff formats every file it can and fails for those it cannot parse, which are left alone."""
     print("ruff format")
     try:
-        ruff("format", accepted=(CLEAN,), is_shown=True)
+        ruff("format", accepted=(CLEAN,), show_output=True)
     except RuffFailed:
         if not some_do_not_parse:
             raise
-        print("files with syntax errors were left as they are")
+        print("files with syntax errors were left unchanged")
 
 
 def count_violations() -> Counter[str]:
-    """By rule."""
+    """The number of violations by rule."""
     output = ruff(
         *("check", "--statistics", "--output-format", "json"), accepted=(CLEAN, VIOLATIONS_LEFT)
     )
@@ -70,7 +70,7 @@ def count_violations() -> Counter[str]:
 
 
 def file_states() -> FileStates:
-    """Enough of every file that ruff looks at to see whether it was written."""
+    """The status of every file that ruff checks, to detect changes."""
     names = ruff("check", "--show-files", accepted=(CLEAN,)).split("\n")
     states: FileStates = {}
     for name in names:
@@ -84,25 +84,25 @@ def changed_files(before: FileStates, after: FileStates) -> list[str]:
     return sorted(name for name, state in after.items() if before.get(name) != state)
 
 
-def ruff(*arguments: str, accepted: Sequence[int], is_shown: bool = False) -> str:
-    done = subprocess.run(
+def ruff(*arguments: str, accepted: Sequence[int], show_output: bool = False) -> str:
+    result = subprocess.run(
         [find_ruff(), *arguments, "--no-cache", "."],
         check=False,
-        stdout=None if is_shown else subprocess.PIPE,
+        stdout=None if show_output else subprocess.PIPE,
         encoding="utf-8",
         errors="surrogateescape",
     )
-    if done.returncode not in accepted:
-        raise RuffFailed(f"ruff {' '.join(arguments)} failed with exit code {done.returncode}")
-    return done.stdout or ""
+    if result.returncode not in accepted:
+        raise RuffFailed(f"ruff {' '.join(arguments)} failed with exit code {result.returncode}")
+    return result.stdout or ""
 
 
 def find_ruff() -> str:
     beside_python = Path(sys.executable).with_name("ruff")
-    found = str(beside_python) if beside_python.is_file() else shutil.which("ruff")
-    if found is None:
-        raise RuffFailed("ruff is not installed beside this Python")
-    return found
+    path = str(beside_python) if beside_python.is_file() else shutil.which("ruff")
+    if path is None:
+        raise RuffFailed("ruff is not installed next to this Python")
+    return path
 
 
 def write_report(changed: Sequence[str], fixed: Counter[str], left: Counter[str]) -> None:
@@ -117,24 +117,24 @@ def report(changed: Sequence[str], fixed: Counter[str], left: Counter[str]) -> s
     lines = [f"{action} {files}", "", "`ruff check --fix` and `ruff format`, with safe fixes only."]
     lines += section("Fixed", fixed)
     lines += ["", "### Changed files", ""]
-    lines += [f"- {as_code(name)}" for name in changed[:LISTED]]
-    if len(changed) > LISTED:
-        lines.append(f"- … and {len(changed) - LISTED} more")
-    lines += section("Left for a person", left)
+    lines += [f"- {as_code(name)}" for name in changed[:MAX_LISTED]]
+    if len(changed) > MAX_LISTED:
+        lines.append(f"- … and {len(changed) - MAX_LISTED} more")
+    lines += section("Needs a manual fix", left)
     return "\n".join(lines) + "\n"
 
 
 def section(heading: str, violations: Counter[str]) -> list[str]:
     if not violations:
         return []
-    rows = [f"- {as_code(rule)}: {count}" for rule, count in violations.most_common(LISTED)]
+    rows = [f"- {as_code(rule)}: {count}" for rule, count in violations.most_common(MAX_LISTED)]
     return ["", f"### {heading}", "", *rows]
 
 
 def as_code(name: str) -> str:
-    """A file's name may hold anything but a slash: nothing of it may become Markdown."""
-    shown = "".join(c if c.isprintable() and c != "`" else "?" for c in name)
-    return f"`{shown}`"
+    """A file name may contain anything but a slash; none of it may become Markdown."""
+    printable = "".join(c if c.isprintable() and c != "`" else "?" for c in name)
+    return f"`{printable}`"
 
 
 if __name__ == "__main__":

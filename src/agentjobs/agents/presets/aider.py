@@ -1,55 +1,55 @@
-"""aider, run with `--message`: it has no outcome of its own, so its words are read."""
+"""aider, run with `--message`: it reports no outcome, so its output is parsed."""
 
 import re
 from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.preset import Preset
-from agentjobs.agents.run_watcher import Watch
+from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.sandbox.protocol import SandboxReport
 
-# More than the longest beginning of a line that tells anything.
-MOST_LINE_BYTES = 1024
+# Longer than any line prefix that matters.
+MAX_LINE_BYTES = 1024
 
-# Its files would become part of the change: two can live elsewhere, the cache only here.
+# Its files would become part of the change: two can be moved, the cache must be removed.
 _SCRIPT = (
     '"$@" --chat-history-file "$HOME/aider.chat" --input-history-file "$HOME/aider.input"'
     ' --message "$AGENTJOBS_PROMPT"; code=$?; rm -rf .aider.tags.cache.v*; exit $code'
 )
-# One of them ends every request: what was paid for, or what litellm raised.
-# Bounded, because a hostile line must not take long to be no match.
+# One of these ends every request: the cost, or the exception of litellm.
+# Bounded, so that a hostile line is rejected quickly.
 _ENDED = re.compile(
     rb"^(?:Tokens: .{1,40}? sent, .{1,80}? received|litellm\.(?P<failure>\w{1,80}: .{0,500}))",
     re.MULTILINE,
 )
 
 
-class AiderWatch(Watch):
-    """Remembers how the last request ended: aider exits with 0 either way."""
+class AiderWatcher(RunWatcher):
+    """Records how the last request ended, because aider always exits with 0."""
 
     def __init__(self) -> None:
         self._line = b""
-        self._failure = "it got no answer from its model"
+        self._failure = "it got no response from its model"
 
     def feed(self, data: bytes) -> bytes:
-        whole, _, rest = (self._line + data).rpartition(b"\n")
-        self._look_at(whole)
-        self._line = rest[:MOST_LINE_BYTES]
+        whole, _, remainder = (self._line + data).rpartition(b"\n")
+        self._parse(whole)
+        self._line = remainder[:MAX_LINE_BYTES]
         return data
 
     def end(self) -> bytes:
-        self._look_at(self._line)
+        self._parse(self._line)
         return b""
 
-    def _look_at(self, lines: bytes) -> None:
+    def _parse(self, lines: bytes) -> None:
         for ended in _ENDED.finditer(lines):
             self._failure = (ended["failure"] or b"").decode(errors="replace").strip()
 
-    def why_it_failed(self, report: SandboxReport, run_dir: Path) -> str | None:
-        failed = super().why_it_failed(report, run_dir)
-        if failed is None and self._failure:
+    def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
+        reason = super().failure_reason(report, run_dir)
+        if reason is None and self._failure:
             return self.with_last_lines(f"aider stopped: {self._failure}.", report)
-        return failed
+        return reason
 
 
 def _arguments(model: ModelAccess) -> tuple[str, ...]:
@@ -69,11 +69,11 @@ AIDER = Preset(
     name="aider",
     executable="aider",
     install_with="uv tool install --python 3.12 aider-chat",
-    oldest_version="0.80.0",
+    min_version="0.80.0",
     distribution="aider-chat",
     apis=("anthropic", "openai"),
     arguments=_arguments,
     script=_SCRIPT,
     environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONUNBUFFERED": "1"},
-    watch=AiderWatch,
+    watcher=AiderWatcher,
 )

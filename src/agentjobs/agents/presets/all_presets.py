@@ -1,4 +1,4 @@
-"""Every preset by its id: what `preset = "…"` in an agent's definition may name."""
+"""All presets by id, and the watcher for an agent's run."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from agentjobs.agents.presets.codex import CODEX
 from agentjobs.agents.presets.mini_swe_agent import MINI_SWE_AGENT
 from agentjobs.agents.presets.opencode import OPENCODE
 from agentjobs.agents.presets.preset import Preset
-from agentjobs.agents.run_watcher import Watch
+from agentjobs.agents.run_watcher import RunWatcher
 
 PRESETS: Mapping[str, Preset] = {
     preset.id: preset for preset in (CLAUDE_CODE, CODEX, OPENCODE, AIDER, MINI_SWE_AGENT)
 }
 
 
-def watch_of(agent: Agent) -> Watch:
-    """One for each run: `feed` its output and log what comes back, `end` it, then ask
-    `why_it_failed`."""
-    return Watch() if agent.preset is None else PRESETS[agent.preset].watch()
+def watcher_for(agent: Agent) -> RunWatcher:
+    """A watcher for one run: `feed` it output and log the result, then call `end` and
+    `failure_reason`."""
+    return RunWatcher() if agent.preset is None else PRESETS[agent.preset].watcher()

@@ -1,20 +1,20 @@
-"""Codex, run with `codex exec`: its last turn tells the outcome."""
+"""Codex, run with `codex exec`: its last turn has the outcome."""
 
 from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.event_stream import (
     Event,
-    EventWatch,
-    indented,
+    EventWatcher,
+    indent,
     object_at,
-    shortened,
     text_of,
+    truncate,
 )
 from agentjobs.agents.presets.preset import Preset
 from agentjobs.sandbox.protocol import SandboxReport
 
-# A provider of our own; the gateway's address is known only when the sandbox is there.
+# A custom provider; the gateway's address is known only inside the sandbox.
 _SCRIPT = (
     'exec "$@" -c "model_providers.agentjobs.base_url=\\"$OPENAI_BASE_URL\\""'
     ' -- "$AGENTJOBS_PROMPT"'
@@ -35,45 +35,45 @@ _QUIET = (
 )
 
 
-class CodexWatch(EventWatch):
+class CodexWatcher(EventWatcher):
     def __init__(self) -> None:
         super().__init__()
         self._failure: str | None = None
         self._has_completed = False
 
-    def shown(self, event: Event) -> str:
+    def format_event(self, event: Event) -> str:
         match event["type"]:
             case "turn.completed":
                 self._has_completed = True
             case "turn.failed":
                 self._failure = text_of(object_at(event, "error").get("message"))
             case "error":
-                return f"! {shortened(text_of(event.get('message')))}"
+                return f"! {truncate(text_of(event.get('message')))}"
             case "item.completed":
-                return _shown_item(object_at(event, "item"))
+                return _format_item(object_at(event, "item"))
         return ""
 
-    def why_it_failed(self, report: SandboxReport, run_dir: Path) -> str | None:
+    def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         if self._failure is not None:
-            return f"Codex reported an error: {shortened(self._failure)}"
+            return f"Codex reported an error: {truncate(self._failure)}"
         if report.exit_code == 0 and self._has_completed:
             return None
-        return super().why_it_failed(report, run_dir) or self.with_last_lines(
+        return super().failure_reason(report, run_dir) or self.with_last_lines(
             "Codex ended without finishing its turn.", report
         )
 
 
-def _shown_item(item: Event) -> str:
+def _format_item(item: Event) -> str:
     match item.get("type"):
         case "agent_message" | "reasoning":
             return text_of(item)
         case "command_execution":
-            output = indented(shortened(text_of(item.get("aggregated_output"))))
-            return f"> {shortened(text_of(item.get('command')))}\n{output}"
+            output = indent(truncate(text_of(item.get("aggregated_output"))))
+            return f"> {truncate(text_of(item.get('command')))}\n{output}"
         case "file_change":
-            return f"> changed {shortened(item.get('changes'))}"
+            return f"> changed {truncate(item.get('changes'))}"
         case "error":
-            return f"! {shortened(text_of(item.get('message')))}"
+            return f"! {truncate(text_of(item.get('message')))}"
         case _:
             return ""
 
@@ -81,9 +81,9 @@ def _shown_item(item: Event) -> str:
 def _arguments(model: ModelAccess) -> tuple[str, ...]:
     return (
         *("exec", "--json", "--skip-git-repo-check", "--ephemeral", "--ignore-rules"),
-        # The sandbox around it decides what it may do; its own cannot be nested in there.
+        # The sandbox limits what it may do; its own sandbox cannot be nested inside.
         "--dangerously-bypass-approvals-and-sandbox",
-        *(word for setting in (*_PROVIDER, *_QUIET) for word in ("-c", setting)),
+        *(argument for setting in (*_PROVIDER, *_QUIET) for argument in ("-c", setting)),
         *(("--model", model.name) if model.name else ()),
     )
 
@@ -93,10 +93,10 @@ CODEX = Preset(
     name="Codex",
     executable="codex",
     install_with="npm install -g @openai/codex",
-    oldest_version="0.100.0",
+    min_version="0.100.0",
     apis=("openai",),
     has_default_model=True,
     arguments=_arguments,
     script=_SCRIPT,
-    watch=CodexWatch,
+    watcher=CodexWatcher,
 )

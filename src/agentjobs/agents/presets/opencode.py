@@ -1,4 +1,4 @@
-"""opencode, run with `opencode run`: an error it prints is its outcome."""
+"""opencode, run with `opencode run`: a printed error is its outcome."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +8,11 @@ import msgspec
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.event_stream import (
     Event,
-    EventWatch,
-    indented,
+    EventWatcher,
+    indent,
     object_at,
-    shortened,
     text_of,
+    truncate,
 )
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
 from agentjobs.sandbox.protocol import SandboxReport
@@ -25,12 +25,12 @@ _PACKAGES = {
 }
 
 
-class OpencodeWatch(EventWatch):
+class OpencodeWatcher(EventWatcher):
     def __init__(self) -> None:
         super().__init__()
         self._failure: str | None = None
 
-    def shown(self, event: Event) -> str:
+    def format_event(self, event: Event) -> str:
         part = object_at(event, "part")
         match event["type"]:
             case "error":
@@ -40,26 +40,26 @@ class OpencodeWatch(EventWatch):
                 return text_of(part)
             case "tool_use":
                 state = object_at(part, "state")
-                output = indented(shortened(text_of(state.get("output") or state.get("error"))))
-                return f"> {part.get('tool')} {shortened(state.get('input'))}\n{output}"
+                output = indent(truncate(text_of(state.get("output") or state.get("error"))))
+                return f"> {part.get('tool')} {truncate(state.get('input'))}\n{output}"
             case _:
                 return ""
 
-    def why_it_failed(self, report: SandboxReport, run_dir: Path) -> str | None:
+    def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         if self._failure is not None:
             return f"opencode reported an error: {self._failure}"
-        return super().why_it_failed(report, run_dir)
+        return super().failure_reason(report, run_dir)
 
 
 def _message(error: Event) -> str:
-    said = text_of(object_at(error, "data").get("message")) or text_of(error.get("name"))
-    return shortened(said or error)
+    message = text_of(object_at(error, "data").get("message")) or text_of(error.get("name"))
+    return truncate(message or error)
 
 
 def _arguments(model: ModelAccess) -> tuple[str, ...]:
-    # With a title of ours it asks no model for one.
-    titled = ("--title", "agentjobs")
-    return ("run", "--format", "json", "--auto", "--pure", *titled, "--model", _full_name(model))
+    # With a given title, it does not ask the model for one.
+    title = ("--title", "agentjobs")
+    return ("run", "--format", "json", "--auto", "--pure", *title, "--model", _full_name(model))
 
 
 def _full_name(model: ModelAccess) -> str:
@@ -67,7 +67,7 @@ def _full_name(model: ModelAccess) -> str:
 
 
 def _provider(model: ModelAccess) -> str:
-    """Its own `openai` speaks the responses API, which only the provider itself surely has."""
+    """Its `openai` uses the responses API, which only the provider itself is sure to have."""
     return model.api if model.url == PROVIDER_URLS[model.api] else f"{model.api}-compatible"
 
 
@@ -104,7 +104,7 @@ OPENCODE = Preset(
     name="opencode",
     executable="opencode",
     install_with="npm install -g opencode-ai",
-    oldest_version="1.0.0",
+    min_version="1.0.0",
     apis=("anthropic", "openai"),
     arguments=_arguments,
     environment={
@@ -115,5 +115,5 @@ OPENCODE = Preset(
         "OPENCODE_DISABLE_SHARE": "1",
     },
     model_environment=_model_environment,
-    watch=OpencodeWatch,
+    watcher=OpencodeWatcher,
 )

@@ -206,12 +206,12 @@ async def _look_at_workers(db: "Database") -> list[Finding]:
 
 async def _look_at_agents(settings: "Settings") -> list[Finding]:
     from agentjobs.agents.catalog import build_catalog
-    from agentjobs.agents.readiness import readiness_of
+    from agentjobs.agents.readiness import check_readiness
 
     in_sandbox = settings.has_sandbox
     found: list[Finding] = []
     for agent in build_catalog(settings).all():
-        seen = await readiness_of(agent, in_sandbox=in_sandbox)
+        seen = await check_readiness(agent, in_sandbox=in_sandbox)
         version = f" {seen.version}" if seen.version else ""
         words = f"{agent.id}{version}"
         if seen.reason is None:

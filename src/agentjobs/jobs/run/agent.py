@@ -3,9 +3,9 @@
 import asyncio
 import dataclasses
 
-from agentjobs.agents.presets.all_presets import watch_of
+from agentjobs.agents.presets.all_presets import watcher_for
 from agentjobs.agents.report import Report, read_report
-from agentjobs.agents.run_watcher import Watch
+from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
@@ -19,7 +19,7 @@ async def run_agent(
     run: RunContext, plan: RunPlan, checkout: Checkout, task: SandboxTask
 ) -> Report | None:
     """Return the agent's report for the pull request; raise JobFailed if the agent failed."""
-    process = _AgentProcess(run, watch_of(plan.agent))
+    process = _AgentProcess(run, watcher_for(plan.agent))
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
         prompt = task.environment["AGENTJOBS_PROMPT"]
         await start_job(run.db, run.job, checkout.commit, prompt)
@@ -34,7 +34,7 @@ async def run_agent(
 @dataclasses.dataclass(slots=True)
 class _AgentProcess:
     run_context: RunContext
-    watch: Watch
+    watch: RunWatcher
     _sandbox: asyncio.Task[SandboxReport] | None = None
     _over_budget: str | None = None
 
@@ -70,7 +70,9 @@ class _AgentProcess:
             raise JobFailed("budget_exceeded", self._over_budget) from None
 
 
-def _check_report(run: RunContext, report: SandboxReport, task: SandboxTask, watch: Watch) -> None:
+def _check_report(
+    run: RunContext, report: SandboxReport, task: SandboxTask, watch: RunWatcher
+) -> None:
     seconds = report.duration_ms / 1_000
     if report.timed_out:
         run.log.note(f"the agent was stopped after {seconds:.1f} s")
@@ -80,6 +82,6 @@ def _check_report(run: RunContext, report: SandboxReport, task: SandboxTask, wat
         run.log.note(f"the agent was stopped: it used more than {report.exceeded}")
         raise JobFailed("agent_failed", f"The agent used more than {report.exceeded}.")
     run.log.note(f"the agent ended with exit code {report.exit_code} after {seconds:.1f} s")
-    reason = watch.why_it_failed(report, task.run_dir)
+    reason = watch.failure_reason(report, task.run_dir)
     if reason is not None:
         raise JobFailed("agent_failed", reason)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from agentjobs.agents.certificates import trusting
+from agentjobs.agents.certificates import with_certificates
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.gateway.gateway import Gateway
@@ -35,7 +35,7 @@ class AgentNetwork:
 
 def connect_task(run: RunContext, task: SandboxTask, network: AgentNetwork) -> SandboxTask:
     connected = dataclasses.replace(task, ports=network.ports, hosts=network.hosts)
-    return trusting(connected, run.tools.certificates)
+    return with_certificates(connected, run.tools.certificates)
 
 
 @asynccontextmanager

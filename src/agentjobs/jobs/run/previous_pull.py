@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.agents.prompt import PullSoFar
+from agentjobs.agents.prompt import PreviousPull
 from agentjobs.forges.protocol import Forge, RepoAddress
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -26,7 +26,7 @@ WHERE j.status = 'completed' AND j.id <> :job_id ORDER BY j.id DESC LIMIT 20
 
 async def load_previous_pull(
     db: Database, forge: Forge, address: RepoAddress, job: ClaimedJob
-) -> PullSoFar | None:
+) -> PreviousPull | None:
     """None for a job that is not a follow-up."""
     if job.follows is None:
         return None
@@ -38,4 +38,4 @@ async def load_previous_pull(
     rows = await db.fetch_all(_PREVIOUS_JOBS, job_id=job.id)
     overrides = [msgspec.json.decode(row["config_override"], type=dict) for row in rows]
     prompts = tuple(str(override["prompt"]) for override in overrides if override.get("prompt"))
-    return PullSoFar(pull.number, pull.title, prompts)
+    return PreviousPull(pull.number, pull.title, prompts)

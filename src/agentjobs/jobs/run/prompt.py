@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from agentjobs.agents.invocation import prepare
-from agentjobs.agents.prompt import JobFacts, PullSoFar, TicketWords
+from agentjobs.agents.invocation import prepare_run
+from agentjobs.agents.prompt import JobDetails, PreviousPull, TicketText
 from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
@@ -20,12 +20,12 @@ def prepare_task(
     checkout: Checkout,
     repo_facts: CommitSummary,
     ticket: FoundTicket | None,
-    previous: PullSoFar | None,
+    previous: PreviousPull | None,
     fixes: list[dict[str, Any]] | None,
 ) -> SandboxTask:
     """`fixes` are for the agent `cve-fixer` only."""
     job, agent = run.job, plan.agent
-    facts = JobFacts(
+    facts = JobDetails(
         job_id=job.id,
         repo=job.repo,
         agent=agent.id,
@@ -43,7 +43,7 @@ def prepare_task(
         pull=previous,
         fixes=fixes,
     )
-    return prepare(
+    return prepare_run(
         agent,
         facts,
         workspace=checkout.tree,
@@ -59,8 +59,8 @@ def run_dir_of(checkout: Checkout) -> Path:
     return checkout.tree.with_name("run")
 
 
-def _ticket_text(found: FoundTicket | None) -> TicketWords | None:
+def _ticket_text(found: FoundTicket | None) -> TicketText | None:
     if found is None:
         return None
     ticket = found.ticket
-    return TicketWords(ticket.title, ticket.text, ticket.labels, ticket.url)
+    return TicketText(ticket.title, ticket.text, ticket.labels, ticket.url)
