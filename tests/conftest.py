@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -15,6 +16,9 @@ from agentjobs.store.opening import open_database
 from tests.support.event_loop import TidyLoops
 from tests.support.postgres import FreshDatabases, PostgresCluster
 
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 asyncio.set_event_loop_policy(TidyLoops())
 
 _ENGINES = ("sqlite", "postgresql")

@@ -24,7 +24,7 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 # On a busy machine an agent takes its time; nothing waits longer than it has to.
-_PATIENCE_MS = 15_000
+_TIMEOUT_MS = 60_000
 
 OpenPage = Callable[..., Coroutine[Any, Any, Page]]
 
@@ -60,7 +60,7 @@ def things(house: House) -> Iterator[Things]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    expect.set_options(timeout=_PATIENCE_MS)
+    expect.set_options(timeout=_TIMEOUT_MS)
     program = shutil.which("chromium")
     assert program, "the browser is missing: scripts/system-packages chromium"
     async with async_playwright() as playwright:
@@ -92,7 +92,7 @@ async def open_window(browser: Browser, house: House) -> AsyncIterator[OpenPage]
         *, origins: tuple[str, ...] = (), excused: tuple[str, ...] = (), **options: Any
     ) -> Page:
         context = await browser.new_context(base_url=house.url, **options)
-        context.set_default_timeout(_PATIENCE_MS)
+        context.set_default_timeout(_TIMEOUT_MS)
         await context.add_init_script(COUNT_SHIFTS)
         watch = Watch(frozenset({house.url, *origins}), excused)
         watch.over(context)

@@ -73,7 +73,7 @@ for number in $(seq 1 60); do echo "line $number"; done
 printf '\\033[33mneedle\\033[0m one\\n'
 for number in $(seq 61 120); do echo "line $number"; done
 echo 'Needle two'
-exec sleep 600
+exec sleep infinity
 """]
 
 [[agents]]

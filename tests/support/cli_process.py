@@ -131,7 +131,7 @@ class RunningService:
     process: "subprocess.Popen[str]"
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up_at, "it did not become true"

@@ -206,7 +206,6 @@ requests = st.builds(
 
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(requests, min_size=1, max_size=12))

@@ -20,7 +20,7 @@ def empty_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     pieces=st.lists(PIECES, min_size=1, max_size=4),
     start=st.sampled_from(["", "/"]),

@@ -183,7 +183,7 @@ _EVENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(PLATFORMS), _EVENTS, st.dictionaries(_NAMES, _VALUES) | _VALUES)
 def test_whatever_the_types_are_a_hint_is_sound_or_there_is_none(
     platform: str, event: str, payload: object

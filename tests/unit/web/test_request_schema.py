@@ -75,7 +75,7 @@ def schema_accepts(name: str, value: Any) -> bool:
 
 @pytest.mark.parametrize("field", [*JOB, "ticket_id", "config_override", "unknown"])
 @given(value=VALUES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_field_of_a_job_request(field: str, value: Any) -> None:
     body = {**JOB, field: value}
     assert schema_accepts("CreateJobRequest", body) == (not request_faults(body, NO_AGENTS))
@@ -83,7 +83,7 @@ def test_a_field_of_a_job_request(field: str, value: Any) -> None:
 
 @pytest.mark.parametrize("key", [*ConfigOverride.__annotations__, "unknown"])
 @given(value=VALUES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_key_of_the_override(key: str, value: Any) -> None:
     body = {**JOB, "config_override": {key: value}}
     assert schema_accepts("CreateJobRequest", body) == (not request_faults(body, NO_AGENTS))
@@ -91,7 +91,7 @@ def test_a_key_of_the_override(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("field", FollowUpRequest.__struct_fields__)
 @given(value=VALUES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_field_of_a_follow_up(field: str, value: Any) -> None:
     body = {"prompt": "Go", field: value}
     assert schema_accepts("FollowUpRequest", body) == (not faults_of(body, FollowUpRequest))
@@ -113,7 +113,7 @@ def test_required_fields(missing: str) -> None:
         st.sampled_from(["true", "false", "True", "1", "1.5", "queued", "Queued", "PyPI", "pypi"]),
     )
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_query_parameter(query: type, parameter: dict[str, Any], value: str) -> None:
     schema = parameter["schema"]
     typed: Any = value
