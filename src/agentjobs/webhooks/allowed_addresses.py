@@ -1,6 +1,6 @@
-"""Which addresses webhooks may reach in spite of the deny table: what is set, and what is in force.
+"""The allow list of webhook addresses: as configured, and as the running service uses it.
 
-The service that sends tells it in the store, so that a command judges as the service will.
+The service stores its list, so that commands apply the same one.
 """
 
 import ipaddress
@@ -16,11 +16,11 @@ SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
 
 _STORED_NAME = "webhooks_allow"
 _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-_texts = msgspec.json.Decoder(list[str])
+_decode_networks = msgspec.json.Decoder(list[str]).decode
 
 
 def effective_allow_list(settings: Settings, *, is_laptop: bool) -> AllowList:
-    """On a laptop, where everything is one person's, receivers may run on the same machine."""
+    """On a laptop, which one person uses, receivers may run on the same machine."""
     try:
         allowed = AllowList.parse(settings.webhooks_allow, setting=SETTING)
     except ValueError as error:
@@ -32,13 +32,13 @@ def effective_allow_list(settings: Settings, *, is_laptop: bool) -> AllowList:
 
 
 async def store_allow_list(db: Database, allowed: AllowList) -> None:
-    texts = [str(network) for network in allowed.networks]
-    await effective_settings.store_setting(db, _STORED_NAME, texts)
+    networks = [str(network) for network in allowed.networks]
+    await effective_settings.store_setting(db, _STORED_NAME, networks)
 
 
 async def load_allow_list(db: Database, settings: Settings) -> AllowList:
-    """That of the service that started last; before there was one, that of these settings."""
-    told = await effective_settings.load_setting(db, _STORED_NAME)
-    if told is None:
+    """The list of the service that started last; without one, the list of these settings."""
+    stored = await effective_settings.load_setting(db, _STORED_NAME)
+    if stored is None:
         return effective_allow_list(settings, is_laptop=False)
-    return AllowList.parse(_texts.decode(told), setting=SETTING)
+    return AllowList.parse(_decode_networks(stored), setting=SETTING)

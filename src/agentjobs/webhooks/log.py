@@ -1,7 +1,7 @@
-"""The delivery log: what was sent where and when, and what came back. Reads it, changes nothing.
+"""The delivery log: what was sent where and when, and the responses. Read-only.
 
-Pages go by identifier, the newest first. Each status is a range of an index and the page is merged
-from them, so that a page costs the same however long the log and whatever fills it.
+Pages are ordered by identifier, newest first. Each status is a range of an index, and a page merges
+these ranges, so its cost depends neither on the length of the log nor on its statuses.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Header
 
 STATUSES: tuple[DeliveryStatus, ...] = ("pending", "delivered", "failed")
 
-# Above every identifier, in every collation.
+# Sorts after every identifier, in every collation.
 _NO_BOUND = "dlv_" + "z" * 26
 _decode_headers = msgspec.json.Decoder(Headers).decode
 
-# Compared and ordered by both columns, or PostgreSQL may walk the whole log by identifier. What is
-# too old is left out afterwards: as a bound of the walk it would not end it there.
+# Compares and orders by both columns, because PostgreSQL may otherwise scan the whole log by
+# identifier. `since` is applied afterwards: as a scan condition it would not stop the scan.
 _RANGE = (
     "SELECT id FROM (SELECT id FROM deliveries WHERE {owner} = :{owner}"
     " /*postgresql AND (status || '', id) < ('{status}', :before) AND status || '' >= '{status}'"
     "  ORDER BY status || '' DESC, id DESC */"
     " /*sqlite AND status || '' = '{status}' AND id < :before ORDER BY id DESC */"
-    " LIMIT :limit) AS {status}_ones WHERE id >= :since"
+    " LIMIT :limit) AS {status}_rows WHERE id >= :since"
 )
 _RANGES: Mapping[str, Mapping[DeliveryStatus, str]] = {
     owner: {status: _RANGE.format(owner=owner, status=status) for status in STATUSES}
@@ -64,7 +64,7 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one endpoint; `due_at` means something while it is pending."""
+    """One event for one endpoint; `due_at` is only meaningful while it is pending."""
 
     id: str
     event: str
@@ -85,11 +85,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeliveryPage(msgspec.Struct, frozen=True):
     deliveries: list[Delivery]
-    more: bool
+    has_more: bool
 
 
 class DeliveryDetail(msgspec.Struct, frozen=True):
-    """With the bytes that are sent, and all that each attempt saw, the oldest first."""
+    """With the body and all attempts, oldest first."""
 
     delivery: Delivery
     body: bytes
@@ -99,27 +99,27 @@ class DeliveryDetail(msgspec.Struct, frozen=True):
 async def list_deliveries(
     db: Database,
     organization_id: str,
-    wanted: DeliveryFilter,
+    filters: DeliveryFilter,
     *,
     limit: int = 100,
     before: str | None = None,
 ) -> DeliveryPage:
-    """The newest first; `before` is the identifier of the last one already seen."""
+    """Newest first; `before` is the last identifier of the previous page."""
     rows = await db.fetch_all(
-        _page_statement(wanted),
+        _page_sql(filters),
         organization_id=organization_id,
-        endpoint_id=wanted.endpoint_id,
-        job_id=wanted.job_id,
-        status=wanted.status,
+        endpoint_id=filters.endpoint_id,
+        job_id=filters.job_id,
+        status=filters.status,
         before=_NO_BOUND if before is None else before,
-        since="" if wanted.since_ms is None else first_id_at("dlv", wanted.since_ms),
-        # One more than is shown, to know whether there is more.
+        since="" if filters.since_ms is None else first_id_at("dlv", filters.since_ms),
+        # One more than the page, to know whether there is another page.
         limit=limit + 1,
     )
-    shown = rows[:limit]
-    attempts = await _attempts_of(db, [row["id"] for row in shown])
+    page = rows[:limit]
+    attempts = await _load_attempts(db, [row["id"] for row in page])
     return DeliveryPage(
-        [_delivery(row, attempts.get(row["id"], [])) for row in shown], len(rows) > limit
+        [_to_delivery(row, attempts.get(row["id"], [])) for row in page], len(rows) > limit
     )
 
 
@@ -139,23 +139,20 @@ async def get_delivery(
         "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
     )
     return DeliveryDetail(
-        _delivery(row, [_summary(each) for each in rows]),
+        _to_delivery(row, [_to_summary(each) for each in rows]),
         bytes(row["body"]),
-        tuple(_attempt(each) for each in rows),
+        tuple(_to_attempt(each) for each in rows),
     )
 
 
 async def find_logged_endpoint(db: Database, organization: Organization, id_or_url: str) -> str:
-    """The identifier of an endpoint that the log may name.
-
-    If none is in use any more, one that was removed, and of several the latest.
-    """
+    """The identifier of an endpoint, including removed ones; of these, the latest."""
     try:
         return (await find_endpoint(db, organization.name, id_or_url)).id
     except Problem as problem:
         if problem.code != "endpoint_not_found":
             raise
-        removed = await _latest_removed(db, organization.id, id_or_url)
+        removed = await _find_removed(db, organization.id, id_or_url)
         if removed is None:
             raise
         return removed
@@ -164,64 +161,64 @@ async def find_logged_endpoint(db: Database, organization: Organization, id_or_u
 def delivery_not_found(organization: Organization, delivery_id: str) -> Problem:
     return Problem(
         "delivery_not_found",
-        f"The organization {organization.name!r} has no delivery {delivery_id!r}; "
-        f"`agentjobs webhooks deliveries{org_flag(organization.name)}` shows those it has.",
+        f"The organization {organization.name!r} has no delivery {delivery_id!r}. "
+        f"`agentjobs webhooks deliveries{org_flag(organization.name)}` lists its deliveries.",
     )
 
 
-async def _latest_removed(db: Database, organization_id: str, id_or_url: str) -> str | None:
+async def _find_removed(db: Database, organization_id: str, id_or_url: str) -> str | None:
     row = await db.fetch_one(
         "SELECT MAX(id) AS id FROM webhook_endpoints WHERE organization_id = :organization_id"
-        " AND (id = :wanted OR url = :wanted) AND removed_at IS NOT NULL",
+        " AND (id = :id_or_url OR url = :id_or_url) AND removed_at IS NOT NULL",
         organization_id=organization_id,
-        wanted=id_or_url,
+        id_or_url=id_or_url,
     )
     return None if row is None else row["id"]
 
 
-def _page_statement(wanted: DeliveryFilter) -> str:
-    if wanted.job_id is not None:
-        # Few, and found first: left to itself PostgreSQL may walk the whole log for them.
-        conditions = {"endpoint_id": wanted.endpoint_id, "status": wanted.status}
-        given = "".join(f" AND {name} = :{name}" for name, value in conditions.items() if value)
+def _page_sql(filters: DeliveryFilter) -> str:
+    if filters.job_id is not None:
+        # A job has few deliveries; without MATERIALIZED PostgreSQL may scan the whole log.
+        conditions = {"endpoint_id": filters.endpoint_id, "status": filters.status}
+        optional = "".join(f" AND {name} = :{name}" for name, value in conditions.items() if value)
         return (
-            "WITH found AS MATERIALIZED (SELECT id FROM deliveries"
-            f" WHERE job_id = :job_id AND id < :before AND id >= :since{given}),"
-            f" page AS (SELECT id FROM found ORDER BY id DESC LIMIT :limit) {_PAGE}"
+            "WITH matches AS MATERIALIZED (SELECT id FROM deliveries"
+            f" WHERE job_id = :job_id AND id < :before AND id >= :since{optional}),"
+            f" page AS (SELECT id FROM matches ORDER BY id DESC LIMIT :limit) {_PAGE}"
         )
-    ranges = _RANGES["organization_id" if wanted.endpoint_id is None else "endpoint_id"]
-    chosen = STATUSES if wanted.status is None else (wanted.status,)
-    merged = " UNION ALL ".join(ranges[status] for status in chosen)
+    ranges = _RANGES["organization_id" if filters.endpoint_id is None else "endpoint_id"]
+    statuses = STATUSES if filters.status is None else (filters.status,)
+    merged = " UNION ALL ".join(ranges[status] for status in statuses)
     return (
         f"WITH page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
         f" ORDER BY id DESC LIMIT :limit) {_PAGE}"
     )
 
 
-async def _attempts_of(db: Database, ids: list[str]) -> dict[str, list[AttemptSummary]]:
+async def _load_attempts(db: Database, ids: list[str]) -> dict[str, list[AttemptSummary]]:
     rows = await db.fetch_all(
         f"SELECT {_SUMMARY} FROM delivery_attempts"
         " WHERE delivery_id IN (SELECT value FROM each(:ids)) ORDER BY delivery_id, at, id",
         ids=ids,
     )
-    found: dict[str, list[AttemptSummary]] = {}
+    attempts: dict[str, list[AttemptSummary]] = {}
     for row in rows:
-        found.setdefault(row["delivery_id"], []).append(_summary(row))
-    return found
+        attempts.setdefault(row["delivery_id"], []).append(_to_summary(row))
+    return attempts
 
 
-def _delivery(row: Row, attempts: list[AttemptSummary]) -> Delivery:
+def _to_delivery(row: Row, attempts: list[AttemptSummary]) -> Delivery:
     fields: dict[str, Any] = {
         name: row[name] for name in Delivery.__struct_fields__ if name != "attempts"
     }
     return Delivery(**fields, attempts=tuple(attempts))
 
 
-def _summary(row: Row) -> AttemptSummary:
+def _to_summary(row: Row) -> AttemptSummary:
     return AttemptSummary(**{name: row[name] for name in AttemptSummary.__struct_fields__})
 
 
-def _attempt(row: Row) -> Attempt:
+def _to_attempt(row: Row) -> Attempt:
     return Attempt(
         at=row["at"],
         duration_ms=row["duration_ms"],

@@ -1,6 +1,6 @@
-"""Asks for deliveries to be made again: the same row, due now, with the whole schedule before it.
+"""Redelivers: makes settled deliveries pending again, due now, with all retries.
 
-Sends nothing itself: whoever sends is told.
+Sends nothing itself; the senders are notified.
 """
 
 from typing import Any
@@ -21,9 +21,9 @@ _ACTION = "webhook.redelivered"
 
 
 class Redelivered(msgspec.Struct, frozen=True):
-    """How many are due again, and how many were left because their endpoint takes none.
+    """How many deliveries are due again, and how many were skipped because of their endpoint.
 
-    `left`: how many more there are, where no more than some were asked for.
+    `left`: how many more there are beyond the requested limit.
     """
 
     count: int
@@ -31,8 +31,8 @@ class Redelivered(msgspec.Struct, frozen=True):
     left: int = 0
 
 
-class _Failed(msgspec.Struct, frozen=True):
-    """Which deliveries: all that failed for good since then, whenever their events happened."""
+class _FailedFilter(msgspec.Struct, frozen=True):
+    """Deliveries that failed permanently since then, whenever their events occurred."""
 
     organization_id: str
     since_ms: int
@@ -40,7 +40,7 @@ class _Failed(msgspec.Struct, frozen=True):
 
 
 async def redeliver(db: Database, organization: Organization, delivery_id: str) -> None:
-    """Whatever became of it, unless it is being sent at this moment."""
+    """Redelivers a delivery of any status, unless it is being sent right now."""
     entry = audit.entry(_ACTION, delivery_id, delivery=delivery_id, count=1)
     await db.transact(_redeliver_one, organization, delivery_id, entry)
 
@@ -51,34 +51,32 @@ async def redeliver_failed(
     since_ms: int,
     endpoint_id: str | None = None,
     *,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> Redelivered:
-    """All that failed for good since then, or the oldest `most` of them.
+    """Redelivers all deliveries that failed permanently since then, or the oldest `limit`.
 
-    In batches, each a transaction; then one entry in the audit log for all of them, also when
-    something comes in between.
+    Each batch is a transaction. One audit log entry covers all batches, even after an error.
     """
-    wanted = _Failed(organization_id, since_ms, endpoint_id)
-    target = await _target(db, organization_id, endpoint_id)
+    filters = _FailedFilter(organization_id, since_ms, endpoint_id)
+    target = await _audit_target_of(db, organization_id, endpoint_id)
     entry = audit.entry(_ACTION, target, failed_since=iso_utc(since_ms))
     count, after = 0, ""
     try:
-        while ids := await _ids(db, wanted, after, _room(most, count)):
+        while ids := await _find_ids(db, filters, after, _next_batch_size(limit, count)):
             count += await db.transact(_redeliver_batch, ids)
             after = ids[-1]
     finally:
         if count:
-            await db.transact(_tell, organization_id, entry, count)
-    left = 0 if _room(most, count) else await _number(db, wanted, after, "IN")
-    return Redelivered(count, await _number(db, wanted, "", "NOT IN"), left)
+            await db.transact(_write_audit_entry, organization_id, entry, count)
+    left = 0 if _next_batch_size(limit, count) else await _count(db, filters, after, "IN")
+    return Redelivered(count, await _count(db, filters, "", "NOT IN"), left)
 
 
-def _room(most: int | None, count: int) -> int:
-    """How many the next batch may have."""
-    return _BATCH if most is None else min(_BATCH, most - count)
+def _next_batch_size(limit: int | None, count: int) -> int:
+    return _BATCH if limit is None else min(_BATCH, limit - count)
 
 
-async def _target(db: Database, organization_id: str, endpoint_id: str | None) -> str:
+async def _audit_target_of(db: Database, organization_id: str, endpoint_id: str | None) -> str:
     if endpoint_id is None:
         return "all endpoints"
     row = await db.fetch_one(
@@ -89,42 +87,44 @@ async def _target(db: Database, organization_id: str, endpoint_id: str | None) -
     return endpoint_id if row is None else audit_target(row["url"])
 
 
-async def _ids(db: Database, wanted: _Failed, after: str, most: int) -> list[str]:
-    """Those whose endpoint takes deliveries, the oldest first."""
-    sql = f"SELECT id{_from(wanted, 'IN')} ORDER BY id LIMIT :most"
-    rows = await db.fetch_all(sql, **_parameters(wanted, after), most=most)
+async def _find_ids(db: Database, filters: _FailedFilter, after: str, limit: int) -> list[str]:
+    """Only deliveries whose endpoint is open, oldest first."""
+    sql = f"SELECT id{_from_sql(filters, 'IN')} ORDER BY id LIMIT :limit"
+    rows = await db.fetch_all(sql, **_parameters(filters, after), limit=limit)
     return [row["id"] for row in rows]
 
 
-async def _number(db: Database, wanted: _Failed, after: str, among: str) -> int:
+async def _count(db: Database, filters: _FailedFilter, after: str, operator: str) -> int:
     rows = await db.fetch_all(
-        f"SELECT COUNT(*) AS n{_from(wanted, among)}", **_parameters(wanted, after)
+        f"SELECT COUNT(*) AS n{_from_sql(filters, operator)}", **_parameters(filters, after)
     )
-    number: int = rows[0]["n"]
-    return number
+    count: int = rows[0]["n"]
+    return count
 
 
-def _from(wanted: _Failed, among: str) -> str:
-    """`among`: whether the endpoints are IN those that take deliveries, or NOT IN them."""
-    owner = "organization_id" if wanted.endpoint_id is None else "endpoint_id"
+def _from_sql(filters: _FailedFilter, operator: str) -> str:
+    """`operator`: whether the endpoint must be IN the open ones or NOT IN them."""
+    owner = "organization_id" if filters.endpoint_id is None else "endpoint_id"
     return (
         f" FROM deliveries WHERE {owner} = :{owner} AND status || '' = 'failed' AND id > :after"
-        # What is settled is due no more: the time is that of its end.
+        # `due_at` of a settled delivery is the time it ended.
         " AND due_at >= :since AND organization_id = :organization_id AND event <> :ping"
-        f" AND endpoint_id || '' {among} (SELECT e.id FROM webhook_endpoints e"
+        f" AND endpoint_id || '' {operator} (SELECT e.id FROM webhook_endpoints e"
         "  WHERE e.organization_id = :organization_id"
         "  AND e.removed_at IS NULL AND e.disabled_at IS NULL)"
     )
 
 
-def _parameters(wanted: _Failed, after: str) -> dict[str, Any]:
-    given = {
-        "organization_id": wanted.organization_id,
-        "since": wanted.since_ms,
+def _parameters(filters: _FailedFilter, after: str) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "organization_id": filters.organization_id,
+        "since": filters.since_ms,
         "after": after,
         "ping": PING,
     }
-    return given if wanted.endpoint_id is None else {**given, "endpoint_id": wanted.endpoint_id}
+    if filters.endpoint_id is not None:
+        parameters["endpoint_id"] = filters.endpoint_id
+    return parameters
 
 
 async def _redeliver_one(
@@ -143,7 +143,7 @@ async def _redeliver_one(
     if not await _make_due(tx, [delivery_id]):
         raise Problem(
             "delivery_in_progress",
-            f"{delivery_id} is being sent at this moment; look at it again in a few seconds.",
+            f"{delivery_id} is being sent right now. Try again in a few seconds.",
         )
     target = audit_target(row["url"])
     await audit.write(tx, organization.id, msgspec.structs.replace(entry, target=target))
@@ -154,14 +154,16 @@ async def _redeliver_batch(tx: Transaction, ids: list[str]) -> int:
         "SELECT d.id FROM deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id"
         " WHERE d.id IN (SELECT value FROM each(:ids)) AND d.status = 'failed'"
         " AND e.removed_at IS NULL AND e.disabled_at IS NULL"
-        # In one order, so that two who do this at once do not wait for each other.
+        # Locks in one order, so that concurrent redeliveries cannot deadlock.
         " ORDER BY d.id /*postgresql FOR UPDATE OF d */",
         ids=ids,
     )
     return await _make_due(tx, [row["id"] for row in rows])
 
 
-async def _tell(tx: Transaction, organization_id: str, entry: audit.Entry, count: int) -> None:
+async def _write_audit_entry(
+    tx: Transaction, organization_id: str, entry: audit.Entry, count: int
+) -> None:
     details = {**entry.details, "count": count}
     await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
 
@@ -183,18 +185,18 @@ def _refuse_unless_open(row: Row, org: str) -> None:
     if row["event"] == PING:
         raise Problem(
             "ping_not_redelivered",
-            "A ping is not sent again; "
+            "A ping cannot be redelivered. "
             f"`agentjobs webhooks test {row['id']}{org}` sends a new one.",
         )
     if row["removed_at"] is not None:
         raise Problem(
             "endpoint_removed",
-            f"The endpoint {endpoint} was removed, so nothing more is sent to it; "
-            f"`agentjobs webhooks add URL{org}` makes a new one, for what happens from then on.",
+            f"The endpoint {endpoint} was removed. "
+            f"`agentjobs webhooks add URL{org}` adds a new one for future events.",
         )
     if row["disabled_at"] is not None:
         raise Problem(
             "endpoint_disabled",
-            f"The endpoint {endpoint} is disabled; "
-            f"`agentjobs webhooks enable {row['id']}{org}` first, then ask again.",
+            f"The endpoint {endpoint} is disabled. "
+            f"Run `agentjobs webhooks enable {row['id']}{org}` first.",
         )

@@ -1,8 +1,8 @@
-"""Lets go of deliveries that are settled and old enough, with their attempts and pings' events.
+"""Deletes old settled deliveries with their attempts, and the events of pings.
 
 On SQLite the event loop waits for each statement of a transaction, and an attempt may hold 16 KiB
-of a response and a hundred headers: so batches are made by weight, and what they hold is looked
-up outside of any transaction.
+of a response and a hundred headers. Batches are therefore limited by size, and selected outside
+any transaction.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,104 +14,104 @@ from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.events import PING
 
-_READ_AT_ONCE = 1_000
-_MOST_IN_A_BATCH = 200
-# About 2 ms on SQLite, where a row with its index entries costs as much as some KiB of a body.
-_MOST_WEIGHT_IN_A_BATCH = 1024 * 1024
-_ROW_WEIGHT = 4 * 1024
+_PAGE_ROWS = 1_000
+_MAX_BATCH_ROWS = 200
+# Takes about 2 ms on SQLite, where a row with its index entries costs as much as 4 KiB of a body.
+_MAX_BATCH_BYTES = 1024 * 1024
+_ROW_BYTES = 4 * 1024
 
 _ANY_TIME = 2**63 - 1
 
-# What is settled is due no more: the time is that of its end.
-_IS_OVER = "status <> 'pending' AND due_at < :ended_before"
-# Asked for row by row, or PostgreSQL may read all attempts there are.
-_WEIGHED = (
-    "SELECT id, is_over, CASE WHEN is_over THEN (SELECT"
+# `due_at` of a settled delivery is the time it ended.
+_IS_EXPIRED = "status <> 'pending' AND due_at < :ended_before"
+# A correlated subquery, because PostgreSQL may otherwise read the whole table of attempts.
+_SIZED = (
+    "SELECT id, is_expired, CASE WHEN is_expired THEN (SELECT"
     " COALESCE(SUM(LENGTH(a.response_body) + LENGTH(a.response_headers)"
-    f" + LENGTH(a.request_headers) + {_ROW_WEIGHT}), 0)"
-    " FROM delivery_attempts a WHERE a.delivery_id = d.id) ELSE 0 END AS attempts_weight"
-    f" FROM (SELECT id, ({_IS_OVER}) AS is_over FROM deliveries WHERE {{wanted}}"
-    " ORDER BY id LIMIT :most) d ORDER BY id"
+    f" + LENGTH(a.request_headers) + {_ROW_BYTES}), 0)"
+    " FROM delivery_attempts a WHERE a.delivery_id = d.id) ELSE 0 END AS attempts_bytes"
+    f" FROM (SELECT id, ({_IS_EXPIRED}) AS is_expired FROM deliveries WHERE {{condition}}"
+    " ORDER BY id LIMIT :limit) d ORDER BY id"
 )
-# Those that stay are passed over here, so that no statement walks past many of them at once.
-_OLD = _WEIGHED.format(wanted="id < :before AND id > :after")
-_OF_JOBS = _WEIGHED.format(wanted=f"job_id IN (SELECT value FROM each(:jobs)) AND {_IS_OVER}")
+# Also returns deliveries that stay, so that no statement skips many rows at once.
+_OLD = _SIZED.format(condition="id < :before AND id > :after")
+_OF_JOBS = _SIZED.format(condition=f"job_id IN (SELECT value FROM each(:jobs)) AND {_IS_EXPIRED}")
 
 
-class Weighed(msgspec.Struct, frozen=True):
+class SizedDelivery(msgspec.Struct, frozen=True):
     id: str
-    weight: int
+    size_bytes: int
 
 
 async def prune_deliveries(db: Database, days: int, now: int | None = None) -> int:
-    """Those that ended before so many days, never pending ones; 0 days keeps them for ever."""
+    """Deletes deliveries that ended more than `days` ago, never pending ones; 0 keeps all."""
     if days <= 0:
         return 0
     cutoff = max((now_ms() if now is None else now) - days * DAY_MS, 0)
     total = 0
     after = ""
-    # None ends before its event, so those of later events need not be looked at.
+    # A delivery ends after its event, so later events need not be read.
     while rows := await db.fetch_all(
         _OLD,
         before=first_id_at("dlv", cutoff),
         after=after,
         ended_before=cutoff,
-        most=_READ_AT_ONCE,
+        limit=_PAGE_ROWS,
     ):
-        total += await _remove(db, rows, cutoff)
+        total += await _delete(db, rows, cutoff)
         after = rows[-1]["id"]
     return total
 
 
-async def forget_deliveries_of(db: Database, job_ids: list[str]) -> int:
-    """All that is settled, whatever its age: the bytes that were sent go with the job."""
+async def delete_deliveries_of(db: Database, job_ids: list[str]) -> int:
+    """Deletes settled deliveries of any age: the bytes that were sent are deleted with the job."""
     total = 0
     while rows := await db.fetch_all(
-        _OF_JOBS, jobs=job_ids, ended_before=_ANY_TIME, most=_READ_AT_ONCE
+        _OF_JOBS, jobs=job_ids, ended_before=_ANY_TIME, limit=_PAGE_ROWS
     ):
-        removed = await _remove(db, rows, _ANY_TIME)
-        if not removed:
+        deleted = await _delete(db, rows, _ANY_TIME)
+        if not deleted:
             break
-        total += removed
+        total += deleted
     return total
 
 
-def in_batches(deliveries: Iterable[Weighed]) -> Iterator[list[str]]:
-    """In their order, so that no batch is heavy; one that is heavy alone is alone in its batch."""
+def split_batches(deliveries: Iterable[SizedDelivery]) -> Iterator[list[str]]:
+    """Keeps the order. A delivery above the limit gets its own batch."""
     batch: list[str] = []
-    weight = 0
+    size_bytes = 0
     for delivery in deliveries:
-        is_full = weight + delivery.weight > _MOST_WEIGHT_IN_A_BATCH
-        if batch and (is_full or len(batch) == _MOST_IN_A_BATCH):
+        is_full = size_bytes + delivery.size_bytes > _MAX_BATCH_BYTES
+        if batch and (is_full or len(batch) == _MAX_BATCH_ROWS):
             yield batch
-            batch, weight = [], 0
+            batch, size_bytes = [], 0
         batch.append(delivery.id)
-        weight += delivery.weight
+        size_bytes += delivery.size_bytes
     if batch:
         yield batch
 
 
-async def _remove(db: Database, rows: list[Row], ended_before: int) -> int:
-    removed = 0
-    for ids in in_batches(_weighed(row) for row in rows if row["is_over"]):
-        removed += await db.transact(_remove_batch, ids, ended_before)
-    return removed
+async def _delete(db: Database, rows: list[Row], ended_before: int) -> int:
+    deleted = 0
+    for ids in split_batches(_to_sized(row) for row in rows if row["is_expired"]):
+        deleted += await db.transact(_delete_batch, ids, ended_before)
+    return deleted
 
 
-def _weighed(row: Row) -> Weighed:
-    return Weighed(row["id"], _ROW_WEIGHT + int(row["attempts_weight"]))
+def _to_sized(row: Row) -> SizedDelivery:
+    return SizedDelivery(row["id"], _ROW_BYTES + int(row["attempts_bytes"]))
 
 
-async def _remove_batch(tx: Transaction, ids: list[str], ended_before: int) -> int:
+async def _delete_batch(tx: Transaction, ids: list[str], ended_before: int) -> int:
     rows = await tx.fetch_all(
         "SELECT id, event, job_id FROM deliveries WHERE id IN (SELECT value FROM each(:ids))"
-        # Asked for again in the meantime, or being removed by another process.
-        f" AND {_IS_OVER} ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */",
+        # Another process may have redelivered or deleted it in the meantime.
+        f" AND {_IS_EXPIRED} ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */",
         ids=ids,
         ended_before=ended_before,
     )
     settled = [row["id"] for row in rows]
-    # The job of a ping is made up, so nobody else lets go of its event.
+    # A ping has no job whose deletion would delete its event.
     pings = [row["job_id"] for row in rows if row["event"] == PING]
     for table, column, values in (
         ("delivery_attempts", "delivery_id", settled),

@@ -1,6 +1,6 @@
-"""Whether an address may become an endpoint, judged when it is given, to say so at once.
+"""Validates the URL of an endpoint when it is entered, for immediate feedback.
 
-No guard: what counts is the address really dialled, which is judged again at every attempt.
+This is not the guard: every attempt checks the address that it dials.
 """
 
 import asyncio
@@ -23,33 +23,33 @@ from agentjobs.outbound.guard.hosts import canonical_address
 from agentjobs.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 from agentjobs.problems import Problem
 
-MOST_URL_LENGTH = 2_048
+MAX_URL_LENGTH = 2_048
 LOOKUP_SECONDS = 5
 
-# Threads of names that are slow stay for a while; a few must not keep others from being added.
+# Lookups of slow names hold a thread for a while; a few must not block other requests.
 _THREADS: Final = threading.Semaphore(32)
 _URL = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-_FOREIGN = (
-    "holds a character that no address may hold: write what is not ASCII, spaces and the like "
-    "as %XX, and a host in its xn-- form"
+_INVALID_CHARACTER = (
+    "contains an invalid character: write spaces and non-ASCII characters as %XX, and "
+    "the host in its xn-- form"
 )
 
 
 async def check_target(
     url: str, allowed: AllowList, *, lookup: Lookup = system_lookup, has_proxy: bool = False
 ) -> str | None:
-    """A warning, if there is cause for one. Raises Problem unless it may be sent to."""
-    scheme, host, is_name = _parsed(url)
+    """Returns a warning, if any. Raises Problem if the URL may not be used."""
+    scheme, host, is_name = _parse(url)
     if scheme == "https" and is_name and has_proxy:
-        # The proxy looks names up, and may know others than this machine does.
+        # The proxy resolves names, and may know names that this machine does not.
         return None
     try:
-        addresses = await _addresses(host, lookup)
+        addresses = await _resolve(host, lookup)
     except (OSError, UnicodeError) as error:
-        reason = f"{host} has no address now ({_words(error)})"
+        reason = f"{host} does not resolve ({_error_text(error)})"
         if scheme == "http":
-            raise _only_https(reason, allowed) from None
-        return f"{reason}; deliveries will fail until it has one."
+            raise _https_required(reason, allowed) from None
+        return f"{reason}; deliveries will fail until it does."
     if scheme == "http":
         _check_listed(host, addresses, allowed)
     else:
@@ -62,7 +62,7 @@ def _check_permitted(host: str, addresses: Sequence[str], allowed: AllowList) ->
         filter_permitted(host, addresses, allowed)
     except BlockedAddress as blocked:
         raise Problem(
-            "blocked_address", f"{blocked}. Add it there, and start the service again."
+            "blocked_address", f"{blocked}. Add it there and restart the service."
         ) from None
 
 
@@ -70,90 +70,90 @@ def _check_listed(host: str, addresses: Iterable[str], allowed: AllowList) -> No
     for address in addresses:
         if refusal_reason(address, allowed.without_public()):
             reason = address if address == host else f"{host}: {address}"
-            raise _only_https(f"{reason} is not among them", allowed)
+            raise _https_required(f"{reason} is not one of them", allowed)
 
 
-def _only_https(reason: str, allowed: AllowList) -> Problem:
+def _https_required(reason: str, allowed: AllowList) -> Problem:
     return Problem(
         "blocked_address",
-        f"http is for the addresses in {allowed.setting} alone, and {reason}. Use https, or add "
-        "the address there and start the service again. (`agentjobs up` adds loopback by itself "
+        f"http is limited to the addresses in {allowed.setting}, and {reason}. Use https, or add "
+        "the address there and restart the service. (`agentjobs up` adds loopback automatically "
         "while it listens on loopback, uses SQLite and has no public address.)",
     )
 
 
-async def _addresses(host: str, lookup: Lookup) -> Sequence[str]:
-    lookups = HostResolver(lookup, 1, _THREADS)
+async def _resolve(host: str, lookup: Lookup) -> Sequence[str]:
+    resolver = HostResolver(lookup, 1, _THREADS)
     try:
         async with asyncio.timeout(LOOKUP_SECONDS):
-            return await lookups.resolve(host)
+            return await resolver.resolve(host)
     except TimeoutError:
-        reason = f"no answer within {LOOKUP_SECONDS} seconds"
+        reason = f"no response within {LOOKUP_SECONDS} seconds"
         raise socket.gaierror(socket.EAI_AGAIN, reason) from None
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _parsed(url: str) -> tuple[str, str, bool]:
+def _parse(url: str) -> tuple[str, str, bool]:
     """Scheme, host, and whether the host is a name."""
-    _refuse_if(
-        (len(url) > MOST_URL_LENGTH, f"has more than {MOST_URL_LENGTH} characters"),
-        (not _URL.fullmatch(url), _FOREIGN),
-        ("#" in url, "has a fragment, which is never sent: leave out the # and what follows"),
+    _raise_if(
+        (len(url) > MAX_URL_LENGTH, f"is longer than {MAX_URL_LENGTH} characters"),
+        (not _URL.fullmatch(url), _INVALID_CHARACTER),
+        ("#" in url, "has a fragment, which is never sent: remove the # and what follows"),
     )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _invalid(f"cannot be read: {error}") from None
-    _refuse_if(
+        raise _invalid(f"is invalid: {error}") from None
+    _raise_if(
         (parts.scheme not in {"https", "http"}, "must begin with https://"),
-        (not host, "names no host: write it like https://hooks.example.com/agentjobs"),
+        (not host, "has no host: write it like https://hooks.example.com/agentjobs"),
         (
             "@" in parts.netloc,
-            "holds a user name or password: leave it out, the signature proves who sends",
+            "contains a user name or password: remove it, the signature authenticates the sender",
         ),
         (port == 0 or parts.netloc.endswith(":"), "must have a port between 1 and 65535, or none"),
     )
     is_bracketed = "[" in parts.netloc
-    literal = _literal(host)
+    literal = _canonical_literal(host)
     written = f"[{host}]" if is_bracketed else host
-    _refuse_if(
-        (literal is None and is_bracketed, f"names no host: {host!r} is not an IP address"),
+    _raise_if(
+        (literal is None and is_bracketed, f"has no valid host: {host!r} is not an IP address"),
         (
             literal not in {None, written},
-            f"spells an IP address in an unusual way: write {literal} instead of {written}",
+            f"has an IP address in an unusual form: write {literal} instead of {written}",
         ),
     )
-    _check_as_dialled(url, host)
+    _check_dialled_host(url, host)
     return parts.scheme, host, literal is None
 
 
-def _check_as_dialled(url: str, host: str) -> None:
-    """Attempts are made with another reader of addresses, which may see another host."""
+def _check_dialled_host(url: str, host: str) -> None:
+    """Attempts use another URL parser, which must see the same host."""
     try:
         dialled = URL(url).raw_host
     except ValueError as error:
-        raise _invalid(f"cannot be read: {error}") from None
-    _refuse_if((dialled != host, f"names two hosts, {host!r} or {dialled!r}, as it is read"))
+        raise _invalid(f"is invalid: {error}") from None
+    _raise_if((dialled != host, f"is ambiguous: its host could be {host!r} or {dialled!r}"))
 
 
-def _literal(host: str) -> str | None:
-    """An IP address in its plain spelling, as in a URL; None if the host is a name."""
+def _canonical_literal(host: str) -> str | None:
+    """An IP address in canonical form, with brackets if needed; None if the host is a name."""
     try:
-        plain = canonical_address(host)
+        address = canonical_address(host)
     except ValueError as error:
-        raise _invalid(f"names no host: {error}") from None
-    return f"[{plain}]" if plain is not None and ":" in plain else plain
+        raise _invalid(f"has no valid host: {error}") from None
+    return f"[{address}]" if address is not None and ":" in address else address
 
 
-def _refuse_if(*faults: tuple[bool, str]) -> None:
-    for is_so, words in faults:
-        if is_so:
-            raise _invalid(words)
+def _raise_if(*faults: tuple[bool, str]) -> None:
+    for is_fault, message in faults:
+        if is_fault:
+            raise _invalid(message)
 
 
-def _invalid(words: str) -> Problem:
-    return Problem("invalid_url", f"The address {words}.")
+def _invalid(message: str) -> Problem:
+    return Problem("invalid_url", f"The URL {message}.")

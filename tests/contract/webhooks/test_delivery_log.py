@@ -148,7 +148,7 @@ async def pages_of(world: Deliveries, wanted: DeliveryFilter) -> AsyncIterator[l
     while True:
         page = await list_deliveries(world.db, "org_a", wanted, limit=3, before=before)
         yield page.deliveries
-        if not page.more:
+        if not page.has_more:
             return
         before = page.deliveries[-1].id
 
@@ -156,8 +156,8 @@ async def pages_of(world: Deliveries, wanted: DeliveryFilter) -> AsyncIterator[l
 async def test_a_page_that_is_just_full_is_the_last_one(world: Deliveries) -> None:
     await one_of_each(world)
     page = await list_deliveries(world.db, "org_a", ALL, limit=4)
-    assert (len(page.deliveries), page.more) == (4, False)
-    assert (await list_deliveries(world.db, "org_a", ALL, limit=3)).more
+    assert (len(page.deliveries), page.has_more) == (4, False)
+    assert (await list_deliveries(world.db, "org_a", ALL, limit=3)).has_more
 
 
 async def test_one_delivery_is_shown_with_all_that_was_sent_and_came_back(

@@ -13,7 +13,7 @@ from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver
-from agentjobs.webhooks.retention import Weighed, in_batches, prune_deliveries
+from agentjobs.webhooks.retention import SizedDelivery, prune_deliveries, split_batches
 from tests.support.deliveries import Deliveries, attempt, known
 from tests.support.jobs import JobHarness
 
@@ -100,7 +100,7 @@ async def test_one_that_was_sent_again_is_kept_for_its_days_from_then_on(
 async def test_old_ones_that_stay_hide_none_that_go(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentjobs.webhooks.retention._READ_AT_ONCE", 2)
+    monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 2)
     stay = await settled(deliveries, 5, due_at=in_days(29))
     await settled(deliveries, 3)
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 3
@@ -117,8 +117,8 @@ async def test_a_ping_takes_its_event_along(deliveries: Deliveries) -> None:
 async def test_many_go_in_several_batches(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentjobs.webhooks.retention._READ_AT_ONCE", 3)
-    monkeypatch.setattr("agentjobs.webhooks.retention._MOST_IN_A_BATCH", 2)
+    monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 3)
+    monkeypatch.setattr("agentjobs.webhooks.retention._MAX_BATCH_ROWS", 2)
     await settled(deliveries, 8)
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 8
 
@@ -128,12 +128,12 @@ async def test_headers_weigh_as_much_as_bodies(
 ) -> None:
     sizes: list[int] = []
 
-    def watched(weighed: Iterable[Weighed]) -> Iterator[list[str]]:
-        for batch in in_batches(weighed):
+    def watched(deliveries: Iterable[SizedDelivery]) -> Iterator[list[str]]:
+        for batch in split_batches(deliveries):
             sizes.append(len(batch))
             yield batch
 
-    monkeypatch.setattr("agentjobs.webhooks.retention.in_batches", watched)
+    monkeypatch.setattr("agentjobs.webhooks.retention.split_batches", watched)
     for _ in range(5):
         await deliveries.event("org_a", new_id("job"))
     taken = await deliveries.claim()
@@ -145,13 +145,13 @@ async def test_headers_weigh_as_much_as_bodies(
 
 
 def test_batches_are_made_by_weight_and_number() -> None:
-    light = [Weighed(str(number), 1) for number in range(450)]
-    assert [len(batch) for batch in in_batches(light)] == [200, 200, 50]
-    heavy = [Weighed(str(number), 400 * KIB) for number in range(5)]
-    assert [len(batch) for batch in in_batches(heavy)] == [2, 2, 1]
-    huge = [Weighed("a", 1), Weighed("b", 9_000 * KIB), Weighed("c", 1)]
-    assert list(in_batches(huge)) == [["a"], ["b"], ["c"]]
-    assert list(in_batches([])) == []
+    small = [SizedDelivery(str(number), 1) for number in range(450)]
+    assert [len(batch) for batch in split_batches(small)] == [200, 200, 50]
+    large = [SizedDelivery(str(number), 400 * KIB) for number in range(5)]
+    assert [len(batch) for batch in split_batches(large)] == [2, 2, 1]
+    huge = [SizedDelivery("a", 1), SizedDelivery("b", 9_000 * KIB), SizedDelivery("c", 1)]
+    assert list(split_batches(huge)) == [["a"], ["b"], ["c"]]
+    assert list(split_batches([])) == []
 
 
 async def finished_job(harness: JobHarness, sends: Deliveries) -> str:

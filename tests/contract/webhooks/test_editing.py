@@ -141,7 +141,7 @@ async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(r
     _, warning = await room.edit(first.id, url=OTHER_URL)
     assert f"{second.id} also uses this URL" in (warning or "")
     _, warning = await room.edit(first.id, url="https://nobody.example.com/", lookup=unknown)
-    assert "nobody.example.com has no address now" in (warning or "")
+    assert "nobody.example.com does not resolve" in (warning or "")
 
 
 async def test_failures_at_the_former_address_do_not_count_at_the_new_one(room: Room) -> None:

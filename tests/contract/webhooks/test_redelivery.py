@@ -200,11 +200,11 @@ async def test_no_more_than_asked_for_and_how_many_are_left(
     await world.endpoint("org_a")
     made = await failed(world, jobs=8)
     # Those that cannot be sent are in nobody's way.
-    assert await redeliver_failed(world.db, "org_a", 0, most=1) == Redelivered(1, 5, left=7)
-    assert await redeliver_failed(world.db, "org_a", 0, most=4) == Redelivered(4, 5, left=3)
+    assert await redeliver_failed(world.db, "org_a", 0, limit=1) == Redelivered(1, 5, left=7)
+    assert await redeliver_failed(world.db, "org_a", 0, limit=4) == Redelivered(4, 5, left=3)
     statuses = await world.statuses()
     assert [statuses[one] for one in sorted(made)] == ["pending"] * 5 + ["failed"] * 3
-    assert await redeliver_failed(world.db, "org_a", 0, most=5) == Redelivered(3, 5)
+    assert await redeliver_failed(world.db, "org_a", 0, limit=5) == Redelivered(3, 5)
     assert await told(world) == [1, 4, 3]
 
 

@@ -18,7 +18,7 @@ from agentjobs.cli.forges.text import (
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
-from agentjobs.cli.webhooks.commands import sealing_keys, tell_of_key
+from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
 if TYPE_CHECKING:
     from agentjobs.connections.verify import VerifiedConnection
@@ -95,7 +95,7 @@ def add_connection(
     checked, public_url, keys = with_store(data_dir, work)
 
     def show() -> None:
-        tell_of_key(keys)
+        announce_new_key(keys)
         _show_added(checked, public_url, org, json=json)
 
     if reason := why_not_shown(show):

@@ -11,7 +11,7 @@ from agentjobs.cli.credential_input import read_token
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 from agentjobs.cli.trackers.text import TABLE, document, line
-from agentjobs.cli.webhooks.commands import sealing_keys, tell_of_key
+from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
 if TYPE_CHECKING:
     import aiohttp
@@ -97,7 +97,7 @@ def add_jira(
             link_back=link_back,
         )
         added = await verify_and_add(admin.db, keys, session, org, new, retry_budget)
-        tell_of_key(keys)
+        announce_new_key(keys)
         return added
 
     tracker, known_as = _reaching_out(data_dir, work)

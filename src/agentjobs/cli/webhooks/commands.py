@@ -1,4 +1,4 @@
-"""`agentjobs webhooks`: endpoints. A secret is printed once, alone on stdout, and never again."""
+"""`agentjobs webhooks`: manages endpoints. A secret is printed once, alone on stdout."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +9,13 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
-from agentjobs.cli.webhooks.text import TABLE, document, events_text, flag, line
+from agentjobs.cli.webhooks.text import (
+    ENDPOINT_COLUMNS,
+    endpoint_document,
+    endpoint_row,
+    events_text,
+    org_option,
+)
 
 if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
@@ -17,29 +23,31 @@ if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
     from agentjobs.webhooks.registration import CreatedEndpoint
 
-webhooks = typer.Typer(no_args_is_help=True, help="Where events are sent, signed.")
+webhooks = typer.Typer(no_args_is_help=True, help="Manage webhook endpoints and deliveries.")
 
-# No event has this name.
+# Not the name of an event.
 _ALL = "all"
 
-EndpointName = Annotated[
-    str, typer.Argument(metavar="ENDPOINT", help="Its identifier, or its exact address.")
-]
+EndpointName = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Endpoint ID or exact URL.")]
 
 
 @webhooks.command("add")
 def add_endpoint(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where to send; https.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="HTTPS URL that receives events.")],
     events: Annotated[
         list[str] | None,
-        typer.Option("--events", metavar="NAMES", help="Only these, as a,b (default: all)."),
+        typer.Option(
+            "--events", metavar="NAMES", help="Comma-separated events to send (default: all)."
+        ),
     ] = None,
-    description: Annotated[str, typer.Option("--description", help="What it is for.")] = "",
+    description: Annotated[
+        str, typer.Option("--description", help="What the endpoint is for.")
+    ] = "",
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Add an endpoint and print its secret, this once."""
+    """Add an endpoint and print its secret. The secret is shown only once."""
 
     async def work(admin: Admin) -> "tuple[CreatedEndpoint, SealingKeys]":
         from agentjobs.webhooks import registration
@@ -52,7 +60,7 @@ def add_endpoint(
             org,
             url,
             description=description,
-            events=_names(events or []),
+            events=_split_names(events or []),
             allowed=await load_allow_list(admin.db, admin.settings),
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
@@ -61,47 +69,49 @@ def add_endpoint(
     created, keys = with_store(data_dir, work)
 
     def show() -> None:
-        tell_of_key(keys)
+        announce_new_key(keys)
         _show_created(created, json=json)
 
     if reason := why_not_shown(show):
-        _take_back(data_dir, created.endpoint, reason)
+        _remove_again(data_dir, created.endpoint, reason)
 
 
 @webhooks.command("list")
 def list_endpoints(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
-    """List the endpoints of an organization, without their secrets."""
+    """List the endpoints of an organization."""
 
     async def work(admin: Admin) -> "list[Endpoint]":
         from agentjobs.webhooks import endpoints
 
         return await endpoints.list_endpoints(admin.db, org)
 
-    found = with_store(data_dir, work)
+    endpoints = with_store(data_dir, work)
     if json:
-        answer_json({"webhooks": [document(endpoint) for endpoint in found]})
+        answer_json({"webhooks": [endpoint_document(endpoint) for endpoint in endpoints]})
         return
-    answer_table(TABLE, [line(endpoint) for endpoint in found])
+    answer_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in endpoints])
 
 
 @webhooks.command("edit")
 def edit_endpoint(
     endpoint: EndpointName,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Where to send.")] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="New URL.")] = None,
     events: Annotated[
         list[str] | None,
-        typer.Option("--events", metavar="NAMES", help=f"Only these, as a,b; or {_ALL}."),
+        typer.Option(
+            "--events", metavar="NAMES", help=f"Comma-separated events to send, or `{_ALL}`."
+        ),
     ] = None,
     description: Annotated[
-        str | None, typer.Option("--description", help="What it is for.")
+        str | None, typer.Option("--description", help="What the endpoint is for.")
     ] = None,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Change where an endpoint is, what it gets or what it is for; its secret stays."""
+    """Change the URL, the events or the description of an endpoint. Its secret stays the same."""
     if url is None and not events and description is None:
-        raise typer.BadParameter("say what to change: --url, --events or --description")
+        raise typer.BadParameter("specify at least one of --url, --events and --description")
 
     async def work(admin: Admin) -> "tuple[Endpoint, str | None]":
         from agentjobs.webhooks.allowed_addresses import load_allow_list
@@ -113,25 +123,25 @@ def edit_endpoint(
             endpoint,
             url=url,
             description=description,
-            events=_chosen(events),
+            events=_parse_events(events),
             allowed=await load_allow_list(admin.db, admin.settings),
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
 
     changed, warning = with_store(data_dir, work)
     if json:
-        answer_json({**document(changed), "warning": warning})
+        answer_json({**endpoint_document(changed), "warning": warning})
         return
     if warning:
         remark(f"Warning: {warning}")
-    answer_changed(changed, f"is for {events_text(changed)} at {changed.url} now.", json=False)
+    answer_changed(changed, f"now receives {events_text(changed)} at {changed.url}.", json=False)
 
 
 @webhooks.command("disable")
 def disable_endpoint(
     endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Send nothing more to an endpoint; what waits for it fails."""
+    """Disable an endpoint. Its waiting deliveries fail."""
     from agentjobs.webhooks import endpoints
 
     disabled = change(data_dir, endpoints.disable_endpoint, org, endpoint)
@@ -142,14 +152,14 @@ def disable_endpoint(
 def enable_endpoint(
     endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Send to an endpoint again, events from now on."""
+    """Enable an endpoint. It receives events from now on."""
     from agentjobs.webhooks import endpoints
 
     enabled = change(data_dir, endpoints.enable_endpoint, org, endpoint)
     answer_changed(
         enabled,
-        "is enabled. What failed before can be sent again: agentjobs webhooks redeliver "
-        f"--failed-since TIME --endpoint {enabled.id}{flag(enabled)}",
+        "is enabled. To resend failed deliveries: agentjobs webhooks redeliver "
+        f"--failed-since TIME --endpoint {enabled.id}{org_option(enabled)}",
         json=json,
     )
 
@@ -158,31 +168,31 @@ def enable_endpoint(
 def remove_endpoint(
     endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Remove an endpoint and its secrets; its deliveries stay in the log for their time."""
+    """Remove an endpoint and its secrets. Its deliveries stay in the log until they expire."""
     from agentjobs.webhooks import endpoints
 
     removed = change(data_dir, endpoints.remove_endpoint, org, endpoint)
     if json:
         answer_json({"id": removed.id, "url": removed.url, "removed": True})
         return
-    answer_changed(removed, f"({removed.url}) is removed.", json=False)
+    answer_changed(removed, f"({removed.url}) was removed.", json=False)
 
 
 def change(
     data_dir: Path | None,
-    verb: "Callable[[Database, str, str], Awaitable[Endpoint]]",
+    operation: "Callable[[Database, str, str], Awaitable[Endpoint]]",
     org: str,
     endpoint: str,
 ) -> "Endpoint":
     async def work(admin: Admin) -> "Endpoint":
-        return await verb(admin.db, org, endpoint)
+        return await operation(admin.db, org, endpoint)
 
     return with_store(data_dir, work)
 
 
 def answer_changed(endpoint: "Endpoint", what: str, *, json: bool) -> None:
     if json:
-        answer_json(document(endpoint))
+        answer_json(endpoint_document(endpoint))
         return
     answer(endpoint.id)
     remark(f"{endpoint.id} {what}")
@@ -194,46 +204,46 @@ def sealing_keys(admin: Admin) -> "SealingKeys":
     return SealingKeys.load(admin.settings)
 
 
-def tell_of_key(keys: "SealingKeys") -> None:
+def announce_new_key(keys: "SealingKeys") -> None:
     if keys.created_key_file:
         remark(
-            f"Made the key that seals secrets: {keys.path}. Backups leave it out, so keep a copy "
-            "elsewhere; a sender on another machine needs the same one."
+            f"Created the key that encrypts secrets: {keys.path}. Backups do not include it, so "
+            "keep a copy elsewhere. Senders on other machines need the same key."
         )
 
 
 def _show_created(created: "CreatedEndpoint", *, json: bool) -> None:
     endpoint, secret, warning = created
     if json:
-        answer_json({"secret": secret, **document(endpoint), "warning": warning})
+        answer_json({"secret": secret, **endpoint_document(endpoint), "warning": warning})
         return
     if warning:
         remark(f"Warning: {warning}")
     remark(
-        f"{endpoint.id}, an endpoint of {endpoint.organization} for {events_text(endpoint)}. Its "
-        "secret is shown this once; the receiver checks signatures with it."
+        f"Added {endpoint.id} to {endpoint.organization} for {events_text(endpoint)}. Its secret "
+        "is shown only once; the receiver verifies signatures with it."
     )
-    remark(f"To try it: agentjobs webhooks test {endpoint.id}{flag(endpoint)}")
+    remark(f"To test it: agentjobs webhooks test {endpoint.id}{org_option(endpoint)}")
     answer(secret)
 
 
-def _take_back(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None:
+def _remove_again(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None:
     from agentjobs.problems import Problem
     from agentjobs.webhooks import endpoints
 
     change(data_dir, endpoints.remove_endpoint, endpoint.organization, endpoint.id)
     raise Problem(
         "secret_not_shown",
-        f"The secret could not be written: {reason}. Nobody would know it, so {endpoint.id} is "
-        "removed again; add it once more.",
+        f"The secret could not be printed: {reason}. {endpoint.id} was removed again, because no "
+        "one would know its secret. Add it again.",
     )
 
 
-def _chosen(texts: list[str] | None) -> list[str] | None:
-    """None: they stay; none of them: all of them."""
-    names = _names(texts) if texts else None
+def _parse_events(texts: list[str] | None) -> list[str] | None:
+    """None leaves the events unchanged; an empty list means all events."""
+    names = _split_names(texts) if texts else None
     return [] if names == [_ALL] else names
 
 
-def _names(texts: list[str]) -> list[str]:
+def _split_names(texts: list[str]) -> list[str]:
     return [name.strip() for text in texts for name in text.split(",")]

@@ -1,4 +1,4 @@
-"""`agentjobs webhooks deliveries`, `show`, `redeliver`: the delivery log, and sending again."""
+"""`agentjobs webhooks deliveries`, `show` and `redeliver`: the delivery log."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,14 +10,24 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
-from agentjobs.cli.webhooks.delivery_text import detail_document, document, shown
+from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery
 
 if TYPE_CHECKING:
     from agentjobs.organizations.organizations import Organization
     from agentjobs.webhooks.log import Delivery, DeliveryDetail, DeliveryFilter, DeliveryPage
     from agentjobs.webhooks.redelivery import Redelivered
 
-TABLE = ("id", "created", "event", "job", "endpoint", "status", "attempts", "last", "next attempt")
+COLUMNS = (
+    "id",
+    "created",
+    "event",
+    "job",
+    "endpoint",
+    "status",
+    "attempts",
+    "last",
+    "next attempt",
+)
 
 
 class Status(StrEnum):
@@ -26,61 +36,61 @@ class Status(StrEnum):
     failed = "failed"
 
 
-DeliveryId = Annotated[str, typer.Argument(metavar="DELIVERY", help="Its identifier, dlv_….")]
+DeliveryId = Annotated[str, typer.Argument(metavar="DELIVERY", help="Delivery ID (dlv_…).")]
 EndpointOption = Annotated[
     str | None,
-    typer.Option(
-        "--endpoint", metavar="ENDPOINT", help="Only of this one: its identifier or exact address."
-    ),
+    typer.Option("--endpoint", metavar="ENDPOINT", help="Only this endpoint: its ID or exact URL."),
 ]
 
 
 @webhooks.command("deliveries")
 def list_deliveries(
     *,
-    status: Annotated[Status | None, typer.Option("--status", help="Only with this one.")] = None,
-    job: Annotated[
-        str | None, typer.Option("--job", metavar="JOB", help="Only of this job.")
-    ] = None,
+    status: Annotated[Status | None, typer.Option("--status", help="Only this status.")] = None,
+    job: Annotated[str | None, typer.Option("--job", metavar="JOB", help="Only this job.")] = None,
     endpoint: EndpointOption = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help=f"Only of events since then: {TIME_HELP}"),
+        typer.Option("--since", metavar="TIME", help=f"Only events since then: {TIME_HELP}"),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="Maximum number of deliveries.")
+    ] = 100,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="DELIVERY", help="The next page: those before this one."),
+        typer.Option(
+            "--before", metavar="DELIVERY", help="Next page: only deliveries older than this one."
+        ),
     ] = None,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """List deliveries with their attempts, the newest first."""
+    """List deliveries with their attempts, newest first."""
 
     async def work(admin: Admin) -> "DeliveryPage":
         from agentjobs.organizations.organizations import find_organization
         from agentjobs.webhooks import log
 
         owner = await find_organization(admin.db, org)
-        wanted = await _filter(admin, owner, status, job, endpoint, since)
-        return await log.list_deliveries(admin.db, owner.id, wanted, limit=limit, before=before)
+        filters = await _parse_filters(admin, owner, status, job, endpoint, since)
+        return await log.list_deliveries(admin.db, owner.id, filters, limit=limit, before=before)
 
     page = with_store(data_dir, work)
     if json:
-        answer_json([document(delivery) for delivery in page.deliveries])
+        answer_json([delivery_document(delivery) for delivery in page.deliveries])
     else:
-        answer_table(TABLE, [_line(delivery) for delivery in page.deliveries])
-    if page.more:
+        answer_table(COLUMNS, [_row(delivery) for delivery in page.deliveries])
+    if page.has_more:
         last = page.deliveries[-1].id
-        remark(f"There are more: add `--before {last}` for the next page.")
+        remark(f"For the next page, add `--before {last}`.")
 
 
 @webhooks.command("show")
 def show_delivery(
     delivery: DeliveryId, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Show a delivery: what was sent, and what came back at each attempt."""
+    """Show a delivery with the request and the response of each attempt."""
 
     async def work(admin: Admin) -> "DeliveryDetail":
         from agentjobs.organizations.organizations import find_organization
@@ -93,19 +103,21 @@ def show_delivery(
     if json:
         answer_json(detail_document(detail))
         return
-    for line in shown(detail):
+    for line in format_delivery(detail):
         answer(line)
 
 
 @webhooks.command("redeliver")
 def redeliver(
     delivery: Annotated[
-        str | None, typer.Argument(metavar="[DELIVERY]", help="Its identifier, dlv_….")
+        str | None, typer.Argument(metavar="[DELIVERY]", help="Delivery ID (dlv_…).")
     ] = None,
     failed_since: Annotated[
         str | None,
         typer.Option(
-            "--failed-since", metavar="TIME", help=f"All that failed since then: {TIME_HELP}"
+            "--failed-since",
+            metavar="TIME",
+            help=f"All deliveries that failed since then: {TIME_HELP}",
         ),
     ] = None,
     endpoint: EndpointOption = None,
@@ -113,12 +125,12 @@ def redeliver(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Send a delivery again, or all that failed since a time; the service does it."""
+    """Redeliver one delivery, or all that failed since a time. The running service sends them."""
     if (delivery is None) == (failed_since is None):
-        raise typer.BadParameter("name one delivery, or give --failed-since TIME")
+        raise typer.BadParameter("specify either a delivery or --failed-since TIME")
     if delivery is not None:
         if endpoint is not None:
-            raise typer.BadParameter("--endpoint goes with --failed-since, not with a delivery")
+            raise typer.BadParameter("--endpoint requires --failed-since")
         _redeliver_one(delivery, org, data_dir, json=json)
         return
 
@@ -127,9 +139,9 @@ def redeliver(
         from agentjobs.webhooks.redelivery import redeliver_failed
 
         owner = await find_organization(admin.db, org)
-        wanted = await _filter(admin, owner, None, None, endpoint, failed_since)
-        since_ms = wanted.since_ms or 0
-        return await redeliver_failed(admin.db, owner.id, since_ms, wanted.endpoint_id)
+        filters = await _parse_filters(admin, owner, None, None, endpoint, failed_since)
+        since_ms = filters.since_ms or 0
+        return await redeliver_failed(admin.db, owner.id, since_ms, filters.endpoint_id)
 
     done = with_store(data_dir, work)
     if json:
@@ -138,17 +150,17 @@ def redeliver(
     answer(str(done.count))
     remark(f"{done.count} failed deliveries are due again.")
     if done.skipped:
-        _tell_of_skipped(done.skipped, org)
+        _report_skipped(done.skipped, org)
 
 
-def _tell_of_skipped(skipped: int, org: str) -> None:
+def _report_skipped(skipped: int, org: str) -> None:
     from agentjobs.webhooks.endpoints import org_flag
 
     flag = org_flag(org)
     remark(
-        f"{skipped} were left, because their endpoints are disabled or removed; "
-        f"`agentjobs webhooks list{flag}` shows why, and `agentjobs webhooks enable "
-        f"ENDPOINT{flag}` ends it."
+        f"{skipped} were skipped because their endpoints are disabled or removed. "
+        f"`agentjobs webhooks list{flag}` shows why; `agentjobs webhooks enable "
+        f"ENDPOINT{flag}` enables one."
     )
 
 
@@ -168,10 +180,10 @@ def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) ->
 
     answer(delivery)
     command = f"agentjobs webhooks show {delivery}{org_flag(org)}"
-    remark(f"{delivery} is due again; `{command}` tells what came of it.")
+    remark(f"{delivery} is due again. `{command}` shows the result.")
 
 
-async def _filter(
+async def _parse_filters(
     admin: Admin,
     owner: "Organization",
     status: Status | None,
@@ -183,7 +195,7 @@ async def _filter(
     from agentjobs.clock import now_ms
     from agentjobs.webhooks.log import DeliveryFilter, find_logged_endpoint
 
-    # First, because it asks nobody.
+    # First, because it needs no query.
     since_ms = None if since is None else moment_ms(since, now_ms())
     endpoint_id = None
     if endpoint is not None:
@@ -196,7 +208,7 @@ async def _filter(
     )
 
 
-def _line(delivery: "Delivery") -> list[Any]:
+def _row(delivery: "Delivery") -> list[Any]:
     from agentjobs.clock import iso_utc, iso_utc_or_none
 
     last = delivery.attempts[-1] if delivery.attempts else None

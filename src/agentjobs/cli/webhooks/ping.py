@@ -1,4 +1,4 @@
-"""`agentjobs webhooks test`: sends a ping to an endpoint and tells what came back."""
+"""`agentjobs webhooks test`: sends a ping to an endpoint and prints the response."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,32 +8,32 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, on_one_line, remark
 from agentjobs.cli.webhooks.commands import EndpointName, sealing_keys, webhooks
-from agentjobs.cli.webhooks.text import flag
+from agentjobs.cli.webhooks.text import format_response, org_option
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
     from agentjobs.webhooks.model import Attempt
 
-NOT_DELIVERED = 1
-FIELDS = ("status_code", "duration_ms", "address", "error_class", "error")
+_EXIT_NOT_DELIVERED = 1
+_FIELDS = ("status_code", "duration_ms", "address", "error_class", "error")
 
 
 @webhooks.command("test")
 def ping_endpoint(
     endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Send a ping, from this machine, and tell what came back."""
+    """Send a ping from this machine and print the response."""
 
     async def work(admin: Admin) -> "tuple[Endpoint, str, Attempt]":
         return await _ping(admin, org, endpoint)
 
-    found, delivery_id, attempt = with_store(data_dir, work)
+    pinged, delivery_id, attempt = with_store(data_dir, work)
     if json:
-        answer_json(_document(found, delivery_id, attempt))
+        answer_json(_document(pinged, delivery_id, attempt))
     else:
-        _tell(found, delivery_id, attempt)
+        _print_result(pinged, delivery_id, attempt)
     if not attempt.succeeded:
-        raise typer.Exit(NOT_DELIVERED)
+        raise typer.Exit(_EXIT_NOT_DELIVERED)
 
 
 async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Attempt]":
@@ -43,15 +43,15 @@ async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Atte
     from agentjobs.webhooks.endpoints import find_endpoint
     from agentjobs.webhooks.ping import send_ping
 
-    found = await find_endpoint(admin.db, org, name)
+    endpoint = await find_endpoint(admin.db, org, name)
     allowed = await load_allow_list(admin.db, admin.settings)
     try:
-        # Before a delivery is made that could not be sent.
+        # Fails before a delivery is created that could not be sent.
         load_tls_context(admin.settings.ca_file)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     keys = sealing_keys(admin)
-    return found, *await send_ping(admin.db, keys, admin.settings, found.id, allowed)
+    return endpoint, *await send_ping(admin.db, keys, admin.settings, endpoint.id, allowed)
 
 
 def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dict[str, Any]:
@@ -60,23 +60,21 @@ def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dic
         "endpoint": endpoint.id,
         "url": endpoint.url,
         "succeeded": attempt.succeeded,
-        **{field: getattr(attempt, field) for field in FIELDS},
+        **{field: getattr(attempt, field) for field in _FIELDS},
     }
 
 
-def _tell(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> None:
+def _print_result(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> None:
     from agentjobs.webhooks.endpoints import disabled_text
 
     if reason := disabled_text(endpoint):
-        remark(f"{endpoint.id} gets no events, only this ping: {reason}")
+        remark(f"{endpoint.id} is disabled and receives only this ping: {reason}")
     answer(on_one_line(_result(attempt)))
-    remark(f"The whole of it: agentjobs webhooks show {delivery_id}{flag(endpoint)}")
+    remark(f"For details: agentjobs webhooks show {delivery_id}{org_option(endpoint)}")
 
 
 def _result(attempt: "Attempt") -> str:
-    status = "no answer" if attempt.status_code is None else f"status {attempt.status_code}"
-    where = f" from {attempt.address}" if attempt.address else ""
-    came_back = f"{status}{where} after {attempt.duration_ms} ms"
+    response = format_response(attempt)
     if attempt.succeeded:
-        return f"delivered: {came_back}"
-    return f"failed: {came_back}: {attempt.error_class}: {attempt.error}"
+        return f"delivered: {response}"
+    return f"failed: {response}: {attempt.error_class}: {attempt.error}"

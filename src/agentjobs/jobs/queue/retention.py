@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.retention import forget_deliveries_of
+from agentjobs.webhooks.retention import delete_deliveries_of
 
 _BATCH = 200
 # A chunk is up to 64 KiB, and on SQLite the statement blocks the event loop.
@@ -70,7 +70,7 @@ async def _prune_logs(tx: Transaction, before: int) -> int:
 async def _prune_jobs(db: Database, at: int, days: int) -> int:
     total = 0
     while days > 0 and (ids := await _finished_before(db, at - days * DAY_MS)):
-        await forget_deliveries_of(db, ids)
+        await delete_deliveries_of(db, ids)
         removed = await db.transact(_remove_jobs, ids)
         if not removed:
             break

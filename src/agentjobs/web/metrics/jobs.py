@@ -1,6 +1,6 @@
-"""Queue and outcomes of all workers, read from the store when somebody looks at the metrics.
+"""Metrics of the queue and of finished jobs, read from the store at each scrape.
 
-Any process that answers the API can show them; workers need no address to be scraped at.
+Any API process reports them for all workers, so workers need no address to be scraped at.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.store.database import Database, Row, StoreUnavailable
 
-# Finished jobs are looked at again for this long: clocks differ, and commits come late.
+# Finished jobs are read again for this long, because clocks differ and commits may be late.
 _OVERLAP_MS = 60 * SECOND_MS
 _WAIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
 _DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
@@ -19,18 +19,18 @@ _DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
 class JobMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._store_up = Gauge(
-            "agentjobs_store_up", "1 while the store answers.", registry=registry
+            "agentjobs_store_up", "1 while the store responds.", registry=registry
         )
         self._waiting = Gauge(
-            "agentjobs_queue_depth", "Jobs that wait for a worker.", registry=registry
+            "agentjobs_queue_depth", "Jobs waiting for a worker.", registry=registry
         )
         self._oldest = Gauge(
             "agentjobs_queue_oldest_seconds",
-            "How long the job that waits longest has waited.",
+            "Waiting time of the longest-waiting job.",
             registry=registry,
         )
         self._active = Gauge(
-            "agentjobs_jobs_active", "Jobs that a worker has in hand.", registry=registry
+            "agentjobs_jobs_active", "Jobs that a worker has claimed.", registry=registry
         )
         self._finished = Counter(
             "agentjobs_jobs_finished",
@@ -40,25 +40,25 @@ class JobMetrics:
         )
         self._wait = Histogram(
             "agentjobs_job_wait_seconds",
-            "From queued to the agent's start, of finished jobs.",
+            "Time from queued to the start of the agent, for finished jobs.",
             buckets=_WAIT_SECONDS,
             registry=registry,
         )
         self._duration = Histogram(
             "agentjobs_job_duration_seconds",
-            "From the agent's start to the outcome.",
+            "Time from the start of the agent to the outcome.",
             ("status",),
             buckets=_DURATION_SECONDS,
             registry=registry,
         )
-        self._reading = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._since = now_ms()
-        self._seen: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
 
     async def refresh(self, db: Database) -> None:
         try:
-            # Two that look at once would both find the same jobs uncounted.
-            async with self._reading:
+            # Two concurrent scrapes would count the same jobs twice.
+            async with self._lock:
                 await self._read_queue(db)
                 await self._read_finished(db)
         except StoreUnavailable:
@@ -86,11 +86,11 @@ class JobMetrics:
             since=self._since,
         )
         for row in rows:
-            if row["id"] not in self._seen:
-                self._seen[row["id"]] = row["completed_at"]
+            if row["id"] not in self._counted:
+                self._counted[row["id"]] = row["completed_at"]
                 self._count(row)
         self._since = max(self._since, now_ms() - _OVERLAP_MS)
-        self._seen = {job: at for job, at in self._seen.items() if at > self._since}
+        self._counted = {job: at for job, at in self._counted.items() if at > self._since}
 
     def _count(self, row: Row) -> None:
         self._finished.labels(row["status"], row["error_code"] or "").inc()

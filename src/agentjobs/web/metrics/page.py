@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus: behind a token of its own, or open on an address of its own."""
+"""`/metrics` for Prometheus: protected by a token, or open on a separate address."""
 
 import hmac
 
@@ -16,16 +16,16 @@ class MetricsPage:
     def __init__(self, context: WebContext) -> None:
         self._context = context
 
-    async def guarded(self, request: Request) -> Response:
+    async def with_token(self, request: Request) -> Response:
         token = self._context.settings.metrics_token
-        given = bearer_token(request.scope) or ""
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        received = bearer_token(request.scope) or ""
+        if not hmac.compare_digest(received.encode(), token.encode()):
             raise Problem(
                 "unauthorized", "Send the metrics token as `Authorization: Bearer <token>`."
             )
-        return await self.open(request)
+        return await self.without_token(request)
 
-    async def open(self, _request: Request) -> Response:
+    async def without_token(self, _request: Request) -> Response:
         metrics = self._context.metrics
         await metrics.refresh(self._context.db)
         body = generate_latest(metrics.registry)
@@ -35,11 +35,11 @@ class MetricsPage:
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
-    """Nothing at all without a token: numbers are not for everybody who reaches the API."""
+    """Empty unless a token is set: metrics are not for everyone who reaches the API."""
     if not context.settings.metrics_token:
         return []
-    return [Route("/metrics", MetricsPage(context).guarded)]
+    return [Route("/metrics", MetricsPage(context).with_token)]
 
 
 def open_routes(context: WebContext) -> list[BaseRoute]:
-    return [Route("/metrics", MetricsPage(context).open)]
+    return [Route("/metrics", MetricsPage(context).without_token)]

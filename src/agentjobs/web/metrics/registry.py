@@ -1,4 +1,4 @@
-"""The numbers of the web half, in a registry of their own. Knows not where they are shown."""
+"""The registry of all metrics that a web process exports."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ _BOUNDS = (*(str(bound) for bound in _SECONDS), "+Inf")
 
 
 class RequestMetrics(Collector):
-    """Counted on the event loop's thread alone, so without the locks of ordinary counters."""
+    """Only counts on the event loop's thread, so it needs no locks, unlike ordinary counters."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], int] = {}
-        # For each route: the requests per bucket, and the sum of their seconds.
+        # Per route: requests per bucket, and total seconds.
         self._buckets: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # What a client makes up must not become a label of its own.
+        # A method that a client invents must not become a label.
         key = (route, method if method in _KNOWN_METHODS else "other", status)
         self._counts[key] = self._counts.get(key, 0) + 1
         buckets = self._buckets.get(route)
@@ -39,7 +39,7 @@ class RequestMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(
             "agentjobs_http_requests",
-            "Requests answered, by route template, method and status.",
+            "Requests by route template, method and status.",
             labels=("route", "method", "status"),
         )
         for (route, method, status), count in self._counts.items():
@@ -47,12 +47,12 @@ class RequestMetrics(Collector):
         yield requests
         durations = HistogramMetricFamily(
             "agentjobs_http_request_seconds",
-            "Time from the request's arrival to the end of its answer, waiting included.",
+            "Time from the arrival of a request to the end of its response.",
             labels=("route",),
         )
         for route, buckets in self._buckets.items():
-            cumulated = zip(_BOUNDS, accumulate(buckets), strict=True)
-            durations.add_metric((route,), list(cumulated), self._sums[route])
+            cumulative = zip(_BOUNDS, accumulate(buckets), strict=True)
+            durations.add_metric((route,), list(cumulative), self._sums[route])
         yield durations
 
 
@@ -66,6 +66,6 @@ class Metrics:
         self.registry.register(self.requests)
 
     async def refresh(self, db: Database) -> None:
-        """What is read from the store; the rest is counted as it happens."""
+        """Reads the metrics that come from the store; the others are counted as they happen."""
         await self.jobs.refresh(db)
         await self.webhooks.refresh(db)

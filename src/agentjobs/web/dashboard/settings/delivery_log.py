@@ -53,7 +53,7 @@ async def show_list(request: PageRequest) -> Response:
         spans=_SPANS,
         kept=kept,
         is_filtered=any(kept.values()),
-        older=_address(request, kept, before=page.deliveries[-1].id) if page.more else "",
+        older=_address(request, kept, before=page.deliveries[-1].id) if page.has_more else "",
         newest=_address(request, kept) if before else "",
     )
 
@@ -80,7 +80,7 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
     since = now_ms() - int(days) * DAY_MS
     endpoint_id = request.form.optional("endpoint")
     result = await redeliver_failed(
-        request.db, request.organization_id, since, endpoint_id, most=_MAX_REDELIVERIES
+        request.db, request.organization_id, since, endpoint_id, limit=_MAX_REDELIVERIES
     )
     banner = f"Redelivering {result.count:,} failed deliveries."
     if result.skipped:
