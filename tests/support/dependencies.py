@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from agentjobs.advisories.exposure import Finding, FoundAdvisory
+from agentjobs.advisories.exposure import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import DependencyView
@@ -75,7 +75,7 @@ def fault(
     dependency: Dependency, advisory_id: str, severity: str = "high", score: float | None = 7.5
 ) -> Finding:
     assert dependency.version is not None
-    record = FoundAdvisory(
+    record = AdvisorySummary(
         id=advisory_id,
         aliases=(f"CVE-of-{advisory_id}",),
         severity=severity,

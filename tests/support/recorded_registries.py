@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
+from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
 from agentjobs.advisories.registries.versions import Published
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
@@ -36,7 +36,7 @@ ANSWERS = {
 
 def recorded(ecosystem: str, name: str) -> Published:
     file, content_type = ANSWERS[ecosystem, name]
-    return read_answer(ecosystem, name, content_type, (_FILES / file).read_bytes())
+    return parse_response(ecosystem, name, content_type, (_FILES / file).read_bytes())
 
 
 def hashes_of(published: Published, version: str | None) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class RegistryServer:
 
 async def give_recorded(request: web.Request) -> web.StreamResponse:
     answers = {
-        f"/{ECOSYSTEMS[ecosystem]}{DIALECTS[ecosystem].path_of(name)}": answer
+        f"/{ECOSYSTEMS[ecosystem]}{REGISTRY_APIS[ecosystem].path_of(name)}": answer
         for (ecosystem, name), answer in ANSWERS.items()
     }
     if request.raw_path not in answers:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
@@ -24,7 +24,7 @@ _ADDRESS_MASKS = {socket.AF_INET: 32, socket.AF_INET6: 128}
 def service_environment() -> dict[str, str]:
     """Advisories from the records of the tests; registries wherever their names lead to here."""
     settings = Settings(data_dir="unused")
-    hosts = {host for one in ("PyPI", "npm") for host in hosts_of(settings, one)}
+    hosts = {host for one in ("PyPI", "npm") for host in hosts_for(settings, one)}
     masks = {mask for host in hosts for mask in _masks(host.rpartition(":")[0])}
     return {
         "PATH": os.pathsep.join([str(POETRY), str(NODE_TOOLS), os.environ["PATH"]]),

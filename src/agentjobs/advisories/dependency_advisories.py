@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.advisories.exposure import FoundAdvisory
+from agentjobs.advisories.exposure import AdvisorySummary
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.model import Scope
@@ -13,7 +13,7 @@ from agentjobs.json_fields import doc, known_values
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.store.database import Database, Row
 
-_decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
+_decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
 _COLUMNS = (
     "manifest, ecosystem, name, version, advisory_id, advisory_ids, severity, score, summary,"

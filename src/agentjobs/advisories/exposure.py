@@ -18,7 +18,7 @@ _MAX_RANGES_LENGTH = 300
 Package = tuple[str, str, str]
 
 
-class FoundAdvisory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AdvisorySummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What people want to know of an advisory about one package; `ranges` is for reading."""
 
     id: str
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str
     direct: bool
     advisory_id: str
-    advisories: tuple[FoundAdvisory, ...]
+    advisories: tuple[AdvisorySummary, ...]
     severity: str
     score: float | None
     severity_source: str
@@ -55,7 +55,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (self.ecosystem, self.name, self.version)
 
 
-def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> list[Finding]:
+def match_dependencies(
+    dependencies: Iterable[Dependency], advisories: Sequence[Advisory]
+) -> list[Finding]:
     """`advisories` also has those about the same faults, so that each is rated and named."""
     dependencies = list(dependencies)
     about = by_package(advisories, {(one.ecosystem, one.name) for one in dependencies})
@@ -79,7 +81,7 @@ def find(dependencies: Iterable[Dependency], advisories: Sequence[Advisory]) -> 
 
 class _Fault(msgspec.Struct, frozen=True):
     group: AdvisoryGroup
-    advisories: tuple[FoundAdvisory, ...]
+    advisories: tuple[AdvisorySummary, ...]
 
 
 def _faults(
@@ -112,10 +114,10 @@ def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
     )
 
 
-def _described(advisory: Advisory, severity: Severity, package: Package) -> FoundAdvisory:
+def _described(advisory: Advisory, severity: Severity, package: Package) -> AdvisorySummary:
     """`severity` is that of the fault, whichever record of it rates it."""
     ecosystem, name, _ = package
-    return FoundAdvisory(
+    return AdvisorySummary(
         id=advisory.id,
         aliases=advisory.aliases,
         severity=severity.level,

@@ -56,7 +56,7 @@ async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> 
     return await db.transact(_ensure, ecosystems, source)
 
 
-async def forget_feed(db: Database, ecosystem: str) -> None:
+async def delete_feed(db: Database, ecosystem: str) -> None:
     """Its records must be gone by then."""
     await db.transact(_forget, ecosystem)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
+from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.identifiers import new_id
@@ -13,7 +13,7 @@ from agentjobs.store.batch_insert import ManyRows
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.like_pattern import containing
 
-_decode_advisories = msgspec.json.Decoder(tuple[FoundAdvisory, ...]).decode
+_decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 
 # The worst first.
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
@@ -68,7 +68,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     direct: bool
     advisory_id: str
-    advisories: tuple[FoundAdvisory, ...]
+    advisories: tuple[AdvisorySummary, ...]
     severity: str
     score: float | None
     severity_source: str

@@ -1,4 +1,4 @@
-"""All that is known of one fault, by any of its names: for those who read about it.
+"""All that is known of one vulnerability, by any of its names: for those who read about it.
 
 Knows nothing of who is affected.
 """
@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs.advisories.matching import describe_affected, fixed_versions
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.rows import relatives_of
+from agentjobs.advisories.rows import load_relatives
 from agentjobs.store.database import Database
 
 _MAX_PACKAGES = 200
@@ -22,16 +22,16 @@ _decode = msgspec.json.Decoder(Advisory).decode
 
 
 class AffectedPackage(msgspec.Struct, frozen=True):
-    """What one record, `said_by`, says of a package; `ranges` is for reading."""
+    """What one record, `source_id`, says of a package; `ranges` is for reading."""
 
     ecosystem: str
     name: str
     ranges: str
     fixed: tuple[str, ...]
-    said_by: str
+    source_id: str
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Vulnerability(msgspec.Struct, frozen=True):
     """`left_out` is how many packages are not listed."""
 
     group: AdvisoryGroup
@@ -43,7 +43,7 @@ class Fault(msgspec.Struct, frozen=True):
         return frozenset((self.group.id, *self.group.aliases))
 
 
-async def find_fault(db: Database, name: str) -> Fault | None:
+async def find_vulnerability(db: Database, name: str) -> Vulnerability | None:
     """`name` is the identifier or an alias of a record, as it is written there."""
     rows = await db.fetch_all(
         "SELECT data FROM advisories"
@@ -53,17 +53,19 @@ async def find_fault(db: Database, name: str) -> Fault | None:
     if not rows:
         return None
     records = [_decode(row["data"]) for row in rows]
-    related = await relatives_of(db, records)
+    related = await load_relatives(db, records)
     everyone = {one.id: one for near in related.values() for one in near}
-    # Rating a fault for the first time takes a while.
-    return await asyncio.to_thread(_fault, name, list(everyone.values()))
+    # Rating a vulnerability for the first time takes a while.
+    return await asyncio.to_thread(_build_vulnerability, name, list(everyone.values()))
 
 
-def _fault(name: str, records: Sequence[Advisory]) -> Fault:
+def _build_vulnerability(name: str, records: Sequence[Advisory]) -> Vulnerability:
     groups = group_advisories(records)
     group = next(one for one in groups if name in (one.id, *one.aliases))
     packages = list(_packages(group.members))
-    return Fault(group, tuple(packages[:_MAX_PACKAGES]), max(len(packages) - _MAX_PACKAGES, 0))
+    return Vulnerability(
+        group, tuple(packages[:_MAX_PACKAGES]), max(len(packages) - _MAX_PACKAGES, 0)
+    )
 
 
 def _packages(records: Iterable[Advisory]) -> Iterable[AffectedPackage]:

@@ -149,7 +149,7 @@ async def advisories_for(db: Database, ecosystem: str, names: Collection[str]) -
     return list(found.values())
 
 
-async def relatives_of(db: Database, advisories: Sequence[Advisory]) -> dict[str, list[Advisory]]:
+async def load_relatives(db: Database, advisories: Sequence[Advisory]) -> dict[str, list[Advisory]]:
     """By identifier: the advisories that share a name with it, itself among them."""
     found = await _relatives(db, [one.id for one in advisories])
     by_name: dict[str, list[Advisory]] = defaultdict(list)

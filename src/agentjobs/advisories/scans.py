@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding, Package, find
+from agentjobs.advisories.exposure import Finding, Package, match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.matching import by_package
 from agentjobs.advisories.model import Advisory
@@ -30,7 +30,7 @@ _CHOICES_AT_ONCE = 8
 _decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-class ChoosesVersion(Protocol):
+class VersionChooser(Protocol):
     async def choose(
         self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
     ) -> Choice: ...
@@ -72,7 +72,7 @@ async def make_all_due(db: Database) -> None:
     await db.transact(_make_all_due)
 
 
-async def mark_for_scan(tx: Transaction, ecosystems: Collection[str], in_ms: int = 0) -> None:
+async def request_scans(tx: Transaction, ecosystems: Collection[str], in_ms: int = 0) -> None:
     """Of the repositories that depend on something there; later is only for those not due yet."""
     if not ecosystems:
         return
@@ -87,16 +87,16 @@ async def mark_for_scan(tx: Transaction, ecosystems: Collection[str], in_ms: int
     tx.announce("scan")
 
 
-async def scan_later(db: Database, repo_id: str) -> None:
+async def schedule_rescan(db: Database, repo_id: str) -> None:
     """Though nothing changed: something could not be done about what was found."""
     await db.transact(_scan_later, repo_id)
 
 
-async def scan_repository(db: Database, scan: DueScan, chooser: ChoosesVersion) -> int:
+async def scan_repository(db: Database, scan: DueScan, chooser: VersionChooser) -> int:
     """How many findings there are. Only `finish` of the claim says that it is done."""
     dependencies = await dependencies_of(db, scan.repo_id)
-    advisories = await advisories_about(db, dependencies)
-    findings = await asyncio.to_thread(find, dependencies, advisories)
+    advisories = await load_advisories(db, dependencies)
+    findings = await asyncio.to_thread(match_dependencies, dependencies, advisories)
     choices = await choose_versions(chooser, findings, advisories)
     await db.transact(_store, scan, findings, choices)
     return len(findings)
@@ -109,7 +109,7 @@ async def dependencies_of(db: Database, repo_id: str) -> list[Dependency]:
     return [_dependency(row) for row in rows]
 
 
-async def advisories_about(db: Database, dependencies: Sequence[Dependency]) -> list[Advisory]:
+async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> list[Advisory]:
     """With those about the same faults, each once."""
     names: dict[str, set[str]] = defaultdict(set)
     for one in dependencies:
@@ -125,7 +125,7 @@ async def advisories_about(db: Database, dependencies: Sequence[Dependency]) -> 
 
 
 async def choose_versions(
-    chooser: ChoosesVersion, findings: Sequence[Finding], advisories: Sequence[Advisory]
+    chooser: VersionChooser, findings: Sequence[Finding], advisories: Sequence[Advisory]
 ) -> dict[Package, Choice]:
     about = by_package(advisories, {finding.package[:2] for finding in findings})
     turns = asyncio.Semaphore(_CHOICES_AT_ONCE)

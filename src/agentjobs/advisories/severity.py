@@ -50,7 +50,7 @@ def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Sever
     )
 
 
-def at_least(level: str, threshold: str) -> bool:
+def is_at_least(level: str, threshold: str) -> bool:
     """What is unknown reaches no threshold."""
     return level != "unknown" and rank_of(level) >= rank_of(threshold)
 

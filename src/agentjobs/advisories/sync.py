@@ -12,19 +12,19 @@ from typing import Literal
 import msgspec
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.feeds import Feed, FeedClaim, Synced, ensure_feeds, forget_feed
+from agentjobs.advisories.feeds import Feed, FeedClaim, Synced, delete_feed, ensure_feeds
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.parse import id_of_path, look, newest, read
-from agentjobs.advisories.scans import mark_for_scan
+from agentjobs.advisories.scans import request_scans
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,
     Everything,
     FeedWarning,
     Note,
-    NotThere,
     Piece,
     Source,
     SourceError,
+    SourceNotFound,
     moment,
 )
 from agentjobs.store.database import Database, Transaction
@@ -74,7 +74,7 @@ async def sync_claimed(
         raise
     await claim.succeed(synced, every_seconds)
     # Also when nothing is new here: a registry may answer again, or have published a fix.
-    await db.transact(mark_for_scan, [feed.ecosystem])
+    await db.transact(request_scans, [feed.ecosystem])
     return result
 
 
@@ -102,7 +102,7 @@ class _Sync:
             return await self._take_everything()
         finally:
             if self._concerned:
-                await asyncio.shield(self._db.transact(mark_for_scan, self._concerned))
+                await asyncio.shield(self._db.transact(request_scans, self._concerned))
 
     async def _take_news(self) -> bool:
         """False where everything has to be read instead."""
@@ -114,7 +114,7 @@ class _Sync:
             return False
         try:
             await self._take(self._source.records(self._ecosystem, ids), len(ids))
-        except NotThere:
+        except SourceNotFound:
             return False
         return True
 
@@ -126,7 +126,7 @@ class _Sync:
                     return await self._done("unchanged", everything.mark)
                 await self._take_all(everything, everything.batches)
                 return await self._done("full", everything.mark)
-        except NotThere as error:
+        except SourceNotFound as error:
             return await self._find_nothing(str(error))
 
     async def _take_all(self, everything: Everything, batches: AsyncIterator[list[Piece]]) -> None:
@@ -140,7 +140,7 @@ class _Sync:
                 f"none of its {self._read} records could be read; {first.path}: {first.reason}"
             )
         if not self._seen:
-            raise NotThere(f"{self._source.name} holds no records about {self._ecosystem}")
+            raise SourceNotFound(f"{self._source.name} holds no records about {self._ecosystem}")
         await self._remove_unseen()
 
     async def _find_nothing(self, reason: str) -> tuple[Synced, SyncResult]:
@@ -213,12 +213,12 @@ class _Sync:
         )
 
 
-async def want_feeds(db: Database, ecosystems: Sequence[str], source: str) -> None:
+async def configure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> None:
     """What is not wanted any more goes, with its records."""
     for ecosystem in await ensure_feeds(db, ecosystems, source):
         while ids := await rows.ids_of_feed(db, ecosystem, "", BATCH_RECORDS):
-            await db.transact(mark_for_scan, await db.transact(rows.remove, ids))
-        await forget_feed(db, ecosystem)
+            await db.transact(request_scans, await db.transact(rows.remove, ids))
+        await delete_feed(db, ecosystem)
 
 
 async def _write(
@@ -231,5 +231,5 @@ async def _write(
 ) -> set[str]:
     concerned = await rows.put(tx, feed, generation, changed) if changed else set()
     concerned |= await rows.remove(tx, gone) if gone else set()
-    await mark_for_scan(tx, concerned - promised, in_ms=_SCAN_AFTER_CRASH_MS)
+    await request_scans(tx, concerned - promised, in_ms=_SCAN_AFTER_CRASH_MS)
     return concerned

@@ -1,8 +1,6 @@
-"""Which version a vulnerable package should go to, and why, in words for the pull request.
+"""Chooses the version that a vulnerable package should be upgraded to, and explains the choice."""
 
-Pure: what is published and what is known comes in; nothing is asked for here.
-"""
-
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -12,7 +10,12 @@ from packaging.version import Version
 
 from agentjobs.advisories.matching import affects, fixed_versions
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.registries.versions import (
+    Published,
+    PublishedVersion,
+    RegistryUnavailable,
+)
 from agentjobs.advisories.versions import (
     is_prerelease,
     is_pseudo_version,
@@ -37,6 +40,27 @@ class Choice(msgspec.Struct, frozen=True):
     reason: str
     source: Source
     hashes: tuple[str, ...] = ()
+
+
+class RegistryVersionChooser:
+    """Chooses among the versions that the registry lists; the registry caches its responses."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def choose(
+        self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
+    ) -> Choice:
+        """`advisories` are all known advisories of the package, not only those of this version."""
+        try:
+            published = await self._registry.published(ecosystem, name)
+        except RegistryUnavailable:
+            # Already logged. The versions that advisories call fixed are still candidates.
+            published = None
+        # Slow for a package with hundreds of advisories and versions.
+        return await asyncio.to_thread(
+            choose_version, ecosystem, name, version, advisories, published
+        )
 
 
 def choose_version(

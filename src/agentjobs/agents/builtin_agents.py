@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 import cve_fixer
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.agents.definitions import Agent
 from agentjobs.outbound.guard.host_patterns import is_pattern
@@ -31,7 +31,7 @@ def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
 
 def _registry_hosts(settings: Settings) -> tuple[str, ...]:
     """The hosts that a sandbox can reach, so none on localhost."""
-    hosts = (host for ecosystem in ECOSYSTEMS for host in hosts_of(settings, ecosystem))
+    hosts = (host for ecosystem in ECOSYSTEMS for host in hosts_for(settings, ecosystem))
     return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
 

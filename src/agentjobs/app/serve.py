@@ -9,8 +9,8 @@ from typing import Protocol
 
 import aiohttp
 
-from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
 from agentjobs.jobs.auto_trigger import reconcile
@@ -131,7 +131,7 @@ def _serving_loops(
         AdvisoryLoop(db, settings, session),
         ScanLoop(
             db,
-            Chooser(registry),
+            RegistryVersionChooser(registry),
             lambda repo_id: reconcile(context.jobs, repo_id),
         ),
         PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),

@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.gateway.prices import prices_of
 from agentjobs.inventory.commit_summary import CommitSummaryCache
@@ -50,7 +50,7 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
             prices=prices_of(settings),
             allowed=allowed_of(settings),
             session=session,
-            chooser=Chooser(registry),
+            chooser=RegistryVersionChooser(registry),
             certificates=certificates,
         )
         worker = Worker(tools, settings.effective_slots)

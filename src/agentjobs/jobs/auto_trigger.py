@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import msgspec
 
 from agentjobs.advisories.findings import FindingView, findings_of_repo
-from agentjobs.advisories.scans import scan_later
-from agentjobs.advisories.severity import at_least, rank_of
+from agentjobs.advisories.scans import schedule_rescan
+from agentjobs.advisories.severity import is_at_least, rank_of
 from agentjobs.agents.cve_fixer_support import CVE_FIXER, can_fix
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
@@ -83,7 +83,7 @@ def triggers_for(findings: Iterable[FindingView], threshold: str) -> list[Trigge
     triggers = [
         Trigger(*key, findings=tuple(sorted(same, key=_most_severe_first)))
         for key, same in by_fix.items()
-        if any(at_least(finding.severity, threshold) for finding in same)
+        if any(is_at_least(finding.severity, threshold) for finding in same)
     ]
     return sorted(
         triggers, key=lambda trigger: (_most_severe_first(trigger.findings[0]), trigger.manifest)
@@ -102,7 +102,7 @@ async def _trigger_all(
             fields = _log_fields(repo)
             _log.warning("no job for %s: %s", trigger.package, problem.message, extra=fields)
             if problem.code == "queue_full":
-                await scan_later(context.db, repo["id"])
+                await schedule_rescan(context.db, repo["id"])
             break
         if job_id is not None:
             created.append(job_id)

@@ -8,7 +8,7 @@ import aiohttp
 from agentjobs.advisories.feeds import Feed, claim_due_feed
 from agentjobs.advisories.sources import open_source
 from agentjobs.advisories.sources.source import Source, SourceError
-from agentjobs.advisories.sync import sync_claimed, want_feeds
+from agentjobs.advisories.sync import configure_feeds, sync_claimed
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.store.leases import ClaimLost
@@ -32,7 +32,7 @@ class AdvisoryLoop:
         source = open_source(
             self._settings.advisories_source, self._session, Path(self._settings.data_dir)
         )
-        await want_feeds(self._db, self._settings.advisories_ecosystems, source.name)
+        await configure_feeds(self._db, self._settings.advisories_ecosystems, source.name)
         with self._db.changes.listen("advisories") as signal:
             while True:
                 if not await self.sync_one(source):

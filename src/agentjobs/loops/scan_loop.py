@@ -4,9 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agentjobs.advisories.scans import (
-    ChoosesVersion,
     DueScan,
     ScanClaim,
+    VersionChooser,
     claim_due_scan,
     make_all_due,
     scan_repository,
@@ -28,7 +28,7 @@ class ScanLoop:
     def __init__(
         self,
         db: Database,
-        chooser: ChoosesVersion,
+        chooser: VersionChooser,
         after_scan: Callable[[str], Awaitable[object]],
     ) -> None:
         self._db = db

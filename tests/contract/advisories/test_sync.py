@@ -11,7 +11,7 @@ from agentjobs.advisories import feeds, rows, sync
 from agentjobs.advisories.feeds import Feed, FeedClaim, claim_due_feed, claim_feed, list_feeds
 from agentjobs.advisories.sources.local import LocalSource
 from agentjobs.advisories.sources.source import SourceError
-from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
+from agentjobs.advisories.sync import SyncResult, configure_feeds, sync_claimed
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
@@ -36,7 +36,7 @@ class House:
 
     async def sync(self, ecosystem: str = "PyPI", name: str = "osv") -> SyncResult:
         source = self.source(name)
-        await want_feeds(self.db, ["PyPI", "npm"], source.name)
+        await configure_feeds(self.db, ["PyPI", "npm"], source.name)
         feed = await claim_feed(self.db, ecosystem)
         assert feed is not None
         return await sync_claimed(self.db, feed, source, HOURS)
@@ -152,7 +152,7 @@ async def test_another_source_replaces_what_the_first_one_brought(house: House) 
     house.write(ONE, TWO)
     house.write(TWO, name="mirror")
     await house.sync()
-    await want_feeds(house.db, ["PyPI"], house.source("mirror").name)
+    await configure_feeds(house.db, ["PyPI"], house.source("mirror").name)
     assert await claim_due_feed(house.db, ["PyPI"]) is not None, "it is due at once"
     await house.db.transact(_expire)
     result = await house.sync(name="mirror")
@@ -166,7 +166,7 @@ async def test_an_ecosystem_that_is_not_wanted_any_more_goes(house: House) -> No
     house.write(record("GHSA-5", ecosystem="npm"), ecosystem="npm")
     await house.sync()
     await house.sync("npm")
-    await want_feeds(house.db, ["npm"], house.source().name)
+    await configure_feeds(house.db, ["npm"], house.source().name)
     assert await house.stored() == ["GHSA-5"]
     assert [feed.ecosystem for feed in await list_feeds(house.db)] == ["npm"]
 
@@ -220,7 +220,7 @@ async def test_records_of_an_older_format_are_written_anew(
 
 async def test_only_one_at_a_time_synchronizes_a_feed(house: House) -> None:
     house.write(ONE)
-    await want_feeds(house.db, ["PyPI"], house.source().name)
+    await configure_feeds(house.db, ["PyPI"], house.source().name)
     ours = await claim_due_feed(house.db, ["PyPI"])
     assert ours is not None
     assert await claim_due_feed(house.db, ["PyPI"]) is None
@@ -245,7 +245,7 @@ async def test_work_whose_claim_is_lost_is_cancelled() -> None:
 
 async def test_who_is_stopped_in_the_middle_leaves_the_feed_due(house: House) -> None:
     house.write(ONE)
-    await want_feeds(house.db, ["PyPI"], house.source().name)
+    await configure_feeds(house.db, ["PyPI"], house.source().name)
     feed = await claim_feed(house.db, "PyPI")
     assert feed is not None
 
@@ -295,7 +295,7 @@ async def test_the_loop_refreshes_all_that_is_due_and_tells_what_failed(
     async with aiohttp.ClientSession() as session:
         loop = AdvisoryLoop(house.db, settings, session)
         source = house.source()
-        await want_feeds(house.db, settings.advisories_ecosystems, source.name)
+        await configure_feeds(house.db, settings.advisories_ecosystems, source.name)
         assert [await loop.sync_one(source) for _ in range(3)] == [True, True, False]
     assert {feed.ecosystem: bool(feed.error) for feed in await list_feeds(house.db)} == {
         "PyPI": False,

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.advisories.exposure import find
+from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.findings import findings_of_repo, replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.catalog import Catalog
@@ -65,7 +65,7 @@ async def found(
 ) -> str:
     """Insert findings as a scan does; returns the repository's identifier."""
     repo_id = await repo_of(harness, caller)
-    findings = find(dependencies, list(every_advisory()))
+    findings = match_dependencies(dependencies, list(every_advisory()))
     choices = {one.package: Choice(fixes[one.name], "Because.", "registry") for one in findings}
     owner = caller.organization_id
     await harness.db.transact(replace_findings, owner, repo_id, findings, choices)

@@ -14,7 +14,7 @@ from aiohttp import web
 from agentjobs.advisories.feeds import Feed, claim_feed, list_feeds
 from agentjobs.advisories.sources import download, open_source
 from agentjobs.advisories.sources.source import SourceError
-from agentjobs.advisories.sync import SyncResult, sync_claimed, want_feeds
+from agentjobs.advisories.sync import SyncResult, configure_feeds, sync_claimed
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.store.database import Database
@@ -93,7 +93,7 @@ class House:
     async def sync(self, url: str = "", allowed: AllowList = LOOPBACK) -> SyncResult:
         async with new_session(allowed) as session:
             source = open_source(url or self.bucket.url, session, self.work_dir)
-            await want_feeds(self.db, ["PyPI"], source.name)
+            await configure_feeds(self.db, ["PyPI"], source.name)
             feed = await claim_feed(self.db, "PyPI")
             assert feed is not None
             return await sync_claimed(self.db, feed, source, 6)
@@ -132,7 +132,7 @@ async def test_of_a_long_list_of_changes_no_more_is_read_than_is_needed(
     old = "".join(f"2020-01-01T00:00:00Z,GHSA-old-{number}\n" for number in range(20_000))
     house.bucket.files["PyPI/modified_id.csv"] = (changes([ONE, TWO]) + old).encode()
     # Whoever reads all of it fails.
-    monkeypatch.setattr("agentjobs.advisories.sources.address.MAX_LIST_BYTES", 200_000)
+    monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_LIST_BYTES", 200_000)
     assert (await house.sync()).kind == "delta"
 
 
@@ -212,7 +212,7 @@ async def test_a_record_that_is_too_large_is_a_warning(
 ) -> None:
     await house.sync()
     house.bucket.fill(ONE, record("GHSA-3", modified=LATER))
-    monkeypatch.setattr("agentjobs.advisories.sources.address.MAX_RECORD_BYTES", 10)
+    monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_RECORD_BYTES", 10)
     result = await house.sync()
     assert {warning.path for warning in result.warnings} == {"GHSA-1.json", "GHSA-3.json"}
     assert await house.stored() == ["GHSA-1", "GHSA-2"]

@@ -10,9 +10,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from agentjobs.advisories.chooser import Chooser
 from agentjobs.advisories.model import parse_advisory
-from agentjobs.advisories.registries import dialect, registry
+from agentjobs.advisories.registries import api, registry
 from agentjobs.advisories.registries import request as asking
 from agentjobs.advisories.registries.registry import (
     ASKED_AT_ONCE,
@@ -22,6 +21,7 @@ from agentjobs.advisories.registries.registry import (
     Registry,
 )
 from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
+from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings
@@ -168,8 +168,8 @@ async def test_what_is_no_list_is_told_with_address_and_setting_but_no_password(
     async def give(request: web.Request) -> web.StreamResponse:
         return answer(request)
 
-    short = dialect.Dialect(**{**_parts_of("npm"), "most_bytes": 50})
-    monkeypatch.setattr(registry, "DIALECTS", {**registry.DIALECTS, "npm": short})
+    short = api.RegistryApi(**{**_parts_of("npm"), "most_bytes": 50})
+    monkeypatch.setattr(registry, "REGISTRY_APIS", {**registry.REGISTRY_APIS, "npm": short})
     async with (
         registry_server(give) as server,
         asking_of(server.settings("someone:secret"), clock) as asked,
@@ -184,7 +184,7 @@ async def test_what_is_no_list_is_told_with_address_and_setting_but_no_password(
 
 
 def _parts_of(ecosystem: str) -> dict[str, object]:
-    found = registry.DIALECTS[ecosystem]
+    found = registry.REGISTRY_APIS[ecosystem]
     return {name: getattr(found, name) for name in found.__struct_fields__}
 
 
@@ -246,12 +246,12 @@ async def test_a_version_is_chosen_with_the_registry_and_without_it(clock: Clock
     advisory = parse_advisory(record)
     assert advisory is not None
     async with registry_server() as server, asking_of(server.settings(), clock) as asked:
-        chosen = await Chooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+        chosen = await RegistryVersionChooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
         assert (chosen.version, chosen.source) == ("0.2.1", "registry")
-        unasked = await Chooser(asked).choose("npm", "..", "0.0.8", [advisory])
+        unasked = await RegistryVersionChooser(asked).choose("npm", "..", "0.0.8", [advisory])
         assert (unasked.version, unasked.source) == (None, "advisories")
     async with asking_of(server.settings(), clock) as asked:
-        chosen = await Chooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+        chosen = await RegistryVersionChooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
         assert (chosen.version, chosen.source) == ("0.2.1", "advisories")
         assert "The npm registry could not be asked" in chosen.reason
 

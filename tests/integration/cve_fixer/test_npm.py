@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
 from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
@@ -314,7 +314,7 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
     fixes = [fix for job in jobs for fix in job["fixes"]]
     (room.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
     refused: list[str] = []
-    hosts = hosts_of(Settings(data_dir=str(tmp_path)), "npm")
+    hosts = hosts_for(Settings(data_dir=str(tmp_path)), "npm")
     egress = Egress(hosts, AllowList.parse(addresses_of(hosts)), refused.append)
     report = await room.run(
         *(sys.executable, "-I", "-u", str(ENTRY)),

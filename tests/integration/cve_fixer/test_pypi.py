@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
 from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
@@ -298,7 +298,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_door_to_the_
     fixes = [{**fix, "manifest": name} for name in ("uv.lock", "poetry.lock")]
     (room.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
     refused: list[str] = []
-    hosts = hosts_of(Settings(data_dir=str(tmp_path)), "PyPI")
+    hosts = hosts_for(Settings(data_dir=str(tmp_path)), "PyPI")
     egress = Egress(hosts, AllowList.parse(addresses_of(hosts)), refused.append)
     report = await room.run(
         *(sys.executable, "-I", "-u", str(ENTRY)),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentjobs.advisories.exposure import Finding, find
+from agentjobs.advisories.exposure import Finding, match_dependencies
 from agentjobs.advisories.model import Advisory, parse_advisory
 from agentjobs.inventory.model import Dependency
 from tests.support.osv_records import CVSS_HIGH, record
@@ -19,7 +19,7 @@ def dependency(
 
 
 def found(dependencies: list[Dependency], *records: dict[str, Any]) -> list[Finding]:
-    return find(dependencies, advisories(*records))
+    return match_dependencies(dependencies, advisories(*records))
 
 
 def test_records_that_are_related_through_a_third_are_one_fault() -> None:

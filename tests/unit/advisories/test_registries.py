@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agentjobs.advisories.registries.dialect import BadName
-from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.api import InvalidPackageName
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.advisories.registries.pypi import version_in
+from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
 from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.settings import Settings
@@ -117,7 +117,7 @@ def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
         {"filename": "a-2.0-py3-none-any.whl", "hashes": {"sha256": "no hash"}, "yanked": False},
     ]
     page = json.dumps({"files": files}).encode()
-    found = read_answer("PyPI", "a", "application/vnd.pypi.simple.v1+json; charset=utf-8", page)
+    found = parse_response("PyPI", "a", "application/vnd.pypi.simple.v1+json; charset=utf-8", page)
     assert [(one.version, one.yanked, one.hashes) for one in found.versions] == [
         ("1.0", True, ()),
         ("2.0", False, ()),
@@ -127,13 +127,13 @@ def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
 def test_a_page_without_end_of_quotes_or_tags_is_read_to_its_end() -> None:
     good = b"<A HREF='a-1.0.tar.gz?x=1#md5=0' >a</A>"
     for bad in (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000):
-        found = read_answer("PyPI", "a", "text/html", good + bad)
+        found = parse_response("PyPI", "a", "text/html", good + bad)
         assert [one.version for one in found.versions] == ["1.0"]
 
 
 def test_a_deprecated_version_of_npm_is_not_a_withdrawn_one() -> None:
     body = b'{"versions": {"1.0.0": {"deprecated": "use 2"}, "2.0.0": {}}}'
-    found = read_answer("npm", "a", "application/json", body)
+    found = parse_response("npm", "a", "application/json", body)
     assert [(one.version, one.yanked) for one in found.versions] == [
         ("1.0.0", False),
         ("2.0.0", False),
@@ -144,31 +144,31 @@ def test_platforms_of_a_gem_count_only_if_it_has_nothing_else() -> None:
     java = {"number": "1.3", "platform": "java"}
     plain = {"number": "1.2", "platform": "ruby"}
     for entries, expected in (([java, java, plain], ["1.2"]), ([java], ["1.3"])):
-        found = read_answer("RubyGems", "a", "application/json", json.dumps(entries).encode())
+        found = parse_response("RubyGems", "a", "application/json", json.dumps(entries).encode())
         assert [one.version for one in found.versions] == expected
 
 
 def test_what_cannot_be_a_version_is_left_out() -> None:
     body = "\n".join(("v1.0.0", "v", "v1 $(id)", "v" + "9" * 300, "v1.0/../2.0", "latest"))
-    found = read_answer("Go", "a", "text/plain", body.encode())
+    found = parse_response("Go", "a", "text/plain", body.encode())
     assert [one.version for one in found.versions] == ["1.0.0"]
 
 
 @pytest.mark.parametrize(("ecosystem", "body"), NO_LISTS, ids=range(len(NO_LISTS)))
 def test_what_is_no_list_of_versions_is_refused(ecosystem: str, body: bytes) -> None:
     with pytest.raises(InvalidResponse):
-        read_answer(ecosystem, "a", "", body)
+        parse_response(ecosystem, "a", "", body)
 
 
 @pytest.mark.parametrize(("ecosystem", "name", "path"), PATHS)
 def test_each_registry_is_asked_at_its_own_path(ecosystem: str, name: str, path: str) -> None:
-    assert DIALECTS[ecosystem].path_of(name) == path
+    assert REGISTRY_APIS[ecosystem].path_of(name) == path
 
 
 @pytest.mark.parametrize(("ecosystem", "name"), NO_NAMES, ids=range(len(NO_NAMES)))
 def test_a_name_never_leads_to_another_page(ecosystem: str, name: str) -> None:
-    with pytest.raises(BadName):
-        DIALECTS[ecosystem].path_of(name)
+    with pytest.raises(InvalidPackageName):
+        REGISTRY_APIS[ecosystem].path_of(name)
 
 
 def test_tools_reach_the_registry_its_files_and_what_the_operator_adds() -> None:
@@ -179,11 +179,11 @@ def test_tools_reach_the_registry_its_files_and_what_the_operator_adds() -> None
         registry_hosts=["*.files.example", "registry.example:4873"],
     )
     added = ("*.files.example", "registry.example:4873")
-    assert hosts_of(settings, "npm") == (added[1], added[0])
-    assert hosts_of(settings, "Go") == ("[2001:db8::1]:443", *added)
-    index, files, *rest = hosts_of(settings, "PyPI")
+    assert hosts_for(settings, "npm") == (added[1], added[0])
+    assert hosts_for(settings, "Go") == ("[2001:db8::1]:443", *added)
+    index, files, *rest = hosts_for(settings, "PyPI")
     assert index.startswith("pypi.")
     assert files.startswith("files.")
     assert tuple(rest) == added
     for ecosystem in ECOSYSTEMS:
-        assert all(parse_pattern(host) for host in hosts_of(settings, ecosystem))
+        assert all(parse_pattern(host) for host in hosts_for(settings, ecosystem))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.advisories.model import Advisory, Rating
-from agentjobs.advisories.severity import LEVELS, UNKNOWN, Severity, at_least, severity_of
+from agentjobs.advisories.severity import LEVELS, UNKNOWN, Severity, is_at_least, severity_of
 from tests.support.recorded_advisories import recorded
 
 V4 = Rating("CVSS_V4", "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")  # 9.3
@@ -57,7 +57,7 @@ def test_the_python_databases_record_of_requests_is_rated_through_its_alias() ->
 
 
 def test_a_level_reaches_the_thresholds_up_to_itself_and_the_unknown_reaches_none() -> None:
-    reached = {level: [t for t in LEVELS[1:] if at_least(level, t)] for level in LEVELS}
+    reached = {level: [t for t in LEVELS[1:] if is_at_least(level, t)] for level in LEVELS}
     assert reached == {
         "unknown": [],
         "low": ["low"],

@@ -14,17 +14,17 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from agentjobs.advisories import parse
 from agentjobs.advisories.rows import Known
 from agentjobs.advisories.sources import archive as archives
-from agentjobs.advisories.sources import shown_source
+from agentjobs.advisories.sources import redact_source
 from agentjobs.advisories.sources.archive import Archive
-from agentjobs.advisories.sources.download import wanted_md5
-from agentjobs.advisories.sources.locations import open_place
+from agentjobs.advisories.sources.download import expected_md5
+from agentjobs.advisories.sources.locations import open_location
 from agentjobs.advisories.sources.source import (
     MAX_RECORD_BYTES,
     FeedWarning,
-    NotThere,
     Piece,
     Record,
     SourceError,
+    SourceNotFound,
     changed_ids,
     in_batches,
 )
@@ -178,7 +178,7 @@ def a_zip(*names: str) -> Callable[[Path], Path]:
 def test_records_are_found_however_the_source_is_laid_out(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    place = open_place(make(tmp_path), tmp_path)
+    place = open_location(make(tmp_path), tmp_path)
     try:
         total, pieces = place.pieces("PyPI")
         found = list(pieces)
@@ -193,10 +193,10 @@ def test_records_are_found_however_the_source_is_laid_out(
 def test_an_ecosystem_that_is_not_there_is_told(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    place = open_place(make(tmp_path), tmp_path)
-    with pytest.raises(NotThere, match="nothing for Maven"):
+    place = open_location(make(tmp_path), tmp_path)
+    with pytest.raises(SourceNotFound, match="nothing for Maven"):
         place.mark("Maven")
-    with pytest.raises(NotThere):
+    with pytest.raises(SourceNotFound):
         place.piece("Maven", "GHSA-aaaa")
     assert place.changes("Maven") is None
     place.close()
@@ -204,11 +204,11 @@ def test_an_ecosystem_that_is_not_there_is_told(
 
 def test_a_source_that_does_not_exist_is_told(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="No such file"):
-        open_place(tmp_path / "missing", tmp_path)
+        open_location(tmp_path / "missing", tmp_path)
 
 
 def test_a_changed_file_changes_the_mark(tmp_path: Path) -> None:
-    place = open_place(plain_files(tmp_path), tmp_path)
+    place = open_location(plain_files(tmp_path), tmp_path)
     before = place.mark("PyPI")
     (tmp_path / "PyPI" / "GHSA-bbbb.json").write_text("{}")
     assert place.mark("PyPI") != before
@@ -221,7 +221,7 @@ def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_aw
     folder.mkdir()
     (folder / "GHSA-aaaa.json").write_text(json.dumps(ONE))
     (folder / "loop.json").symlink_to("loop.json")
-    place = open_place(tmp_path, tmp_path)
+    place = open_location(tmp_path, tmp_path)
     assert place.mark("PyPI")
     _, pieces = place.pieces("PyPI")
     good, bad = pieces
@@ -259,12 +259,12 @@ def test_batches_are_bounded_by_number_and_by_size() -> None:
 def test_the_checksum_that_a_server_tells_is_read(
     headers: list[tuple[str, str]], wanted: bytes | None
 ) -> None:
-    assert wanted_md5(CIMultiDictProxy(CIMultiDict(headers))) == wanted
+    assert expected_md5(CIMultiDictProxy(CIMultiDict(headers))) == wanted
 
 
 def test_credentials_of_an_address_are_not_shown() -> None:
-    assert shown_source("https://me:secret@mirror.example/osv") == "https://mirror.example/osv"
-    assert shown_source("/srv/osv") == "/srv/osv"
+    assert redact_source("https://me:secret@mirror.example/osv") == "https://mirror.example/osv"
+    assert redact_source("/srv/osv") == "/srv/osv"
 
 
 def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.advisories.exposure import find
+from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.jobs.model import Cause
@@ -39,7 +39,9 @@ def dependency(
 
 
 def exposed(*dependencies: Dependency, warnings: tuple[IndexWarning, ...] = ()) -> Exposure:
-    return Exposure(dependencies, ADVISORIES, tuple(find(dependencies, ADVISORIES)), warnings)
+    return Exposure(
+        dependencies, ADVISORIES, tuple(match_dependencies(dependencies, ADVISORIES)), warnings
+    )
 
 
 def a_job(cause: Cause | None = None, **override: Any) -> ClaimedJob:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.advisories.registries.dialect import Body, Dialect, decode, segment
+from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
 from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
@@ -27,4 +27,4 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(PublishedVersion(line.vers, line.yanked) for line in lines))
 
 
-CRATES = Dialect(path_of=path_of, read=read, accept="text/plain, application/json")
+CRATES = RegistryApi(path_of=path_of, read=read, accept="text/plain, application/json")

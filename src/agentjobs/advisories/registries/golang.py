@@ -2,7 +2,7 @@
 
 import re
 
-from agentjobs.advisories.registries.dialect import Body, Dialect, as_text, segments
+from agentjobs.advisories.registries.api import Body, RegistryApi, as_text, segments
 from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _UPPER = re.compile("[A-Z]")
@@ -21,4 +21,4 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     )
 
 
-GO = Dialect(path_of=path_of, read=read, accept="text/plain")
+GO = RegistryApi(path_of=path_of, read=read, accept="text/plain")

@@ -10,7 +10,7 @@ from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 _FILES_OF_PYPI = ("pythonhosted.org", "files.")
 
 
-def hosts_of(settings: Settings, ecosystem: str) -> tuple[str, ...]:
+def hosts_for(settings: Settings, ecosystem: str) -> tuple[str, ...]:
     """As patterns of hosts: the registry's own first, then what the operator adds."""
     address = settings.registry_url(ecosystem)
     url = URL(address)

@@ -2,7 +2,7 @@
 
 from xml.parsers import expat
 
-from agentjobs.advisories.registries.dialect import BadName, Body, Dialect, segments
+from agentjobs.advisories.registries.api import Body, InvalidPackageName, RegistryApi, segments
 from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
 
 _VERSION = ("metadata", "versioning", "versions", "version")
@@ -12,7 +12,7 @@ _DEEPEST = 16
 def path_of(name: str) -> str:
     group, colon, artifact = name.partition(":")
     if not colon or ":" in artifact:
-        raise BadName(f"{name!r} is no name of a package: group:artifact is")
+        raise InvalidPackageName(f"{name!r} is no name of a package: group:artifact is")
     parts = [*segments(group, "."), *segments(artifact)]
     return f"/{'/'.join(parts)}/maven-metadata.xml"
 
@@ -57,4 +57,4 @@ class _Reader:
         self._path.pop()
 
 
-MAVEN = Dialect(path_of=path_of, read=read, accept="application/xml, text/xml")
+MAVEN = RegistryApi(path_of=path_of, read=read, accept="application/xml, text/xml")

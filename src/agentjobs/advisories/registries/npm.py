@@ -5,11 +5,11 @@ A deprecated version is not a withdrawn one: npm removes what is unpublished.
 
 import msgspec
 
-from agentjobs.advisories.registries.dialect import (
+from agentjobs.advisories.registries.api import (
     MIB,
-    BadName,
     Body,
-    Dialect,
+    InvalidPackageName,
+    RegistryApi,
     decode,
     segment,
     segments,
@@ -30,7 +30,7 @@ def path_of(name: str) -> str:
         return f"/{segment(name)}"
     scope, *rest = segments(name)
     if len(rest) != 1:
-        raise BadName(f"{name!r} is no name of a package: a scope and one name make one")
+        raise InvalidPackageName(f"{name!r} is no name of a package: a scope and one name make one")
     return f"/{scope}%2f{rest[0]}"
 
 
@@ -38,7 +38,7 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(map(PublishedVersion, decode(body, _Package).versions)))
 
 
-NPM = Dialect(
+NPM = RegistryApi(
     path_of=path_of,
     read=read,
     accept="application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8",

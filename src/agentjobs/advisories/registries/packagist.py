@@ -2,7 +2,13 @@
 
 import msgspec
 
-from agentjobs.advisories.registries.dialect import BadName, Body, Dialect, decode, segments
+from agentjobs.advisories.registries.api import (
+    Body,
+    InvalidPackageName,
+    RegistryApi,
+    decode,
+    segments,
+)
 from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
@@ -19,7 +25,7 @@ class _Packages(msgspec.Struct):
 def path_of(name: str) -> str:
     parts = segments(name.lower())
     if len(parts) != 2:
-        raise BadName(f"{name!r} is no name of a package: vendor/name is")
+        raise InvalidPackageName(f"{name!r} is no name of a package: vendor/name is")
     return f"/p2/{'/'.join(parts)}.json"
 
 
@@ -29,4 +35,4 @@ def read(name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(PublishedVersion(version) for version in versions))
 
 
-PACKAGIST = Dialect(path_of=path_of, read=read)
+PACKAGIST = RegistryApi(path_of=path_of, read=read)

@@ -9,7 +9,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from agentjobs.advisories.registries.dialect import MIB, Body, Dialect, as_text, decode, segment
+from agentjobs.advisories.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
 from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -111,7 +111,7 @@ def _after_name(name: str, stem: str) -> str | None:
     return None
 
 
-PYPI = Dialect(
+PYPI = RegistryApi(
     path_of=path_of,
     read=read,
     accept=f"{_JSON}, {_HTML};q=0.5, text/html;q=0.1",

@@ -6,15 +6,28 @@ What to do with a list of versions is the caller's matter.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import aiohttp
+import msgspec
 from yarl import URL
 
-from agentjobs.advisories.registries.dialect import BadName
-from agentjobs.advisories.registries.dialects import DIALECTS, read_answer
+from agentjobs.advisories.registries.api import Body, InvalidPackageName, RegistryApi
+from agentjobs.advisories.registries.crates import CRATES
+from agentjobs.advisories.registries.golang import GO
+from agentjobs.advisories.registries.maven import MAVEN
+from agentjobs.advisories.registries.npm import NPM
+from agentjobs.advisories.registries.packagist import PACKAGIST
+from agentjobs.advisories.registries.pypi import PYPI
 from agentjobs.advisories.registries.request import NoAnswer, ask
-from agentjobs.advisories.registries.versions import InvalidResponse, Published, RegistryUnavailable
+from agentjobs.advisories.registries.rubygems import RUBYGEMS
+from agentjobs.advisories.registries.versions import (
+    MAX_VERSIONS,
+    InvalidResponse,
+    Published,
+    RegistryUnavailable,
+    is_version,
+)
 from agentjobs.clock import elapsed_ms
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
@@ -27,6 +40,16 @@ MAX_WEIGHT = 200_000
 # thousand packages on a machine without a network would wait for each of them.
 FAILURES_BEFORE_REST = 3
 REST_MS = 60_000
+
+REGISTRY_APIS: Mapping[str, RegistryApi] = {
+    "PyPI": PYPI,
+    "npm": NPM,
+    "Go": GO,
+    "crates.io": CRATES,
+    "Maven": MAVEN,
+    "RubyGems": RUBYGEMS,
+    "Packagist": PACKAGIST,
+}
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +71,7 @@ class Registry:
         self._slots = asyncio.Semaphore(ASKED_AT_ONCE)
         self._kept = _Kept()
         self._under_way: dict[Key, asyncio.Task[Published]] = {}
-        self._health = {ecosystem: _Health() for ecosystem in DIALECTS}
+        self._health = {ecosystem: _Health() for ecosystem in REGISTRY_APIS}
 
     async def published(self, ecosystem: str, name: str) -> Published:
         """All versions, none if the registry does not know the package.
@@ -80,9 +103,9 @@ class Registry:
             self._kept.put(key, self._now(), done.result())
 
     async def _ask(self, ecosystem: str, name: str) -> Published:
-        dialect = DIALECTS.get(ecosystem)
+        dialect = REGISTRY_APIS.get(ecosystem)
         if dialect is None:
-            raise RegistryUnavailable(f"{ecosystem} is none of: {', '.join(DIALECTS)}")
+            raise RegistryUnavailable(f"{ecosystem} is none of: {', '.join(REGISTRY_APIS)}")
         health = self._health[ecosystem]
         address = self._settings.registry_url(ecosystem)
         try:
@@ -95,9 +118,9 @@ class Registry:
                     return Published()
                 # A page of megabytes takes a while, and others want the loop.
                 return await asyncio.to_thread(
-                    read_answer, ecosystem, name, answer.content_type, answer.body
+                    parse_response, ecosystem, name, answer.content_type, answer.body
                 )
-        except BadName as error:
+        except InvalidPackageName as error:
             raise RegistryUnavailable(str(error)) from None
         except (NoAnswer, InvalidResponse) as error:
             told = _told(ecosystem, str(url), str(error))
@@ -160,3 +183,12 @@ def _told(ecosystem: str, address: str, reason: str) -> str:
     plain = URL(address, encoded=True).with_user(None)
     setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
     return f"{plain}: {reason} ({setting} says where {ecosystem} packages are published)"
+
+
+def parse_response(ecosystem: str, name: str, content_type: str, body: Body) -> Published:
+    """Without what cannot be a version; raises InvalidResponse."""
+    found = REGISTRY_APIS[ecosystem].read(name, content_type, body)
+    if len(found.versions) > MAX_VERSIONS:
+        raise InvalidResponse(f"it lists {len(found.versions)} versions, more than any package has")
+    usable = tuple(one for one in found.versions if is_version(one.version))
+    return msgspec.structs.replace(found, versions=usable)

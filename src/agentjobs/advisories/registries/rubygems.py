@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.advisories.registries.dialect import Body, Dialect, decode, segment
+from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
 from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _ANY_PLATFORM = "ruby"
@@ -26,4 +26,4 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(map(PublishedVersion, numbers)))
 
 
-RUBYGEMS = Dialect(path_of=path_of, read=read)
+RUBYGEMS = RegistryApi(path_of=path_of, read=read)

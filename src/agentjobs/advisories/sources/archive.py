@@ -32,7 +32,7 @@ _LARGE_TABLE_SIZE_AT = 40
 _LONGEST_COMMENT = 65_535
 _ENCRYPTED = 0x1
 # What reading a broken archive raises.
-ARCHIVE_FAULTS = (
+ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -52,7 +52,7 @@ class Archive:
             if _table_bytes(file, size) > _MAX_TABLE_BYTES:
                 raise SourceError(f"{name}: its table of contents is too large to be read")
             self._zip = zipfile.ZipFile(file)
-        except (*ARCHIVE_FAULTS, struct.error) as error:
+        except (*ARCHIVE_ERRORS, struct.error) as error:
             raise SourceError(f"{name} is no whole zip archive: {error}") from None
         unpacked = sum(entry.file_size for entry in self._zip.infolist())
         if unpacked > max(_MAX_RATIO * size, _HARMLESS_BYTES):
@@ -86,7 +86,7 @@ class Archive:
             raise SourceError(f"{self._name}: {name}: {reason}")
         try:
             return cast("BinaryIO", self._zip.open(entry))
-        except ARCHIVE_FAULTS as error:
+        except ARCHIVE_ERRORS as error:
             raise SourceError(f"{self._name}: {name}: {error}") from None
 
     def _read(self, entry: zipfile.ZipInfo) -> Piece:
@@ -99,7 +99,7 @@ class Archive:
             with self._zip.open(entry) as file:
                 # The whole of it, so that its checksum is looked at.
                 return Record(entry.filename, file.read())
-        except ARCHIVE_FAULTS as error:
+        except ARCHIVE_ERRORS as error:
             return _left_out(entry.filename, f"it is damaged: {error}")
 
 

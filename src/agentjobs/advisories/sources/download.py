@@ -14,7 +14,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from agentjobs.advisories.sources.source import MAX_ARCHIVE_BYTES, NotThere, SourceError
+from agentjobs.advisories.sources.source import MAX_ARCHIVE_BYTES, SourceError, SourceNotFound
 from agentjobs.outbound.guard.addresses import BlockedAddress
 
 _TIMES = aiohttp.ClientTimeout(total=3_600, sock_connect=15, sock_read=60)
@@ -76,13 +76,13 @@ async def read_bounded(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes
         data += chunk
         if len(data) > most_bytes:
             raise ValueError(f"it is larger than {most_bytes} bytes")
-    wanted = wanted_md5(answer.headers)
+    wanted = expected_md5(answer.headers)
     if wanted is not None and hashlib.md5(data, usedforsecurity=False).digest() != wanted:
         raise ValueError("its MD5 is not the one that the server told")
     return bytes(data)
 
 
-def wanted_md5(headers: "CIMultiDictProxy[str]") -> bytes | None:
+def expected_md5(headers: "CIMultiDictProxy[str]") -> bytes | None:
     """As the store of OSV's bucket tells it, or as any server may; None if there is none."""
     if headers.get("x-goog-stored-content-encoding", "identity") != "identity":
         return None
@@ -107,7 +107,7 @@ async def _fill(file: BinaryIO, answer: aiohttp.ClientResponse) -> None:
         if size > MAX_ARCHIVE_BYTES:
             raise SourceError(f"{shown} is larger than an archive may be")
         await asyncio.to_thread(_keep, file, digest, chunk)
-    wanted = wanted_md5(answer.headers)
+    wanted = expected_md5(answer.headers)
     if wanted is not None and digest.digest() != wanted:
         raise SourceError(f"{shown}: its MD5 is not the one that the server told")
 
@@ -129,7 +129,7 @@ def _check_answer(answer: aiohttp.ClientResponse, asked: URL, may_be_same: bool)
     if answer.status == 304 and may_be_same:
         return
     if answer.status in (404, 410):
-        raise NotThere(f"{shown} is not there (status {answer.status})")
+        raise SourceNotFound(f"{shown} is not there (status {answer.status})")
     if answer.status != 200:
         raise SourceError(f"{shown} answered with status {answer.status}")
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from agentjobs.advisories.sources.locations import Place, open_place
+from agentjobs.advisories.sources.locations import Place, open_location
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,
     Everything,
@@ -31,7 +31,7 @@ class LocalSource:
 
     @asynccontextmanager
     async def everything(self, ecosystem: str, known_mark: str | None) -> AsyncIterator[Everything]:
-        place = await asyncio.to_thread(open_place, self._path, self._work_dir)
+        place = await asyncio.to_thread(open_location, self._path, self._work_dir)
         try:
             mark = await asyncio.to_thread(place.mark, ecosystem)
             if mark == known_mark:
@@ -60,7 +60,7 @@ class LocalSource:
             yield await asyncio.to_thread(self._with_place, read)
 
     def _with_place(self, work: Callable[[Place], T]) -> T:
-        place = open_place(self._path, self._work_dir)
+        place = open_location(self._path, self._work_dir)
         try:
             return work(place)
         finally:

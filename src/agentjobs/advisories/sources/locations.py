@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from agentjobs.advisories.sources.archive import ARCHIVE_FAULTS, Archive
+from agentjobs.advisories.sources.archive import ARCHIVE_ERRORS, Archive
 from agentjobs.advisories.sources.source import (
     MAX_ARCHIVE_BYTES,
     MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
     FeedWarning,
-    NotThere,
     Piece,
     Record,
     SourceError,
+    SourceNotFound,
 )
 from agentjobs.settings.registries import ECOSYSTEMS
 
@@ -30,13 +30,13 @@ _COPIED_BYTES = 1024**2
 
 class Place(Protocol):
     def mark(self, ecosystem: str) -> str:
-        """Another one whenever something changed. Raises NotThere."""
+        """Another one whenever something changed. Raises SourceNotFound."""
 
     def pieces(self, ecosystem: str) -> tuple[int | None, Iterator[Piece]]:
         """How many there are, as far as that is known, and all of them."""
 
     def piece(self, ecosystem: str, identifier: str) -> Piece:
-        """Raises NotThere."""
+        """Raises SourceNotFound."""
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
         """The lines of the list of changes, if there is one."""
@@ -44,7 +44,7 @@ class Place(Protocol):
     def close(self) -> None: ...
 
 
-def open_place(path: Path, work_dir: Path) -> Place:
+def open_location(path: Path, work_dir: Path) -> Place:
     try:
         if path.is_dir():
             return Directory(path)
@@ -89,7 +89,7 @@ class Directory:
     def piece(self, ecosystem: str, identifier: str) -> Piece:
         path = self._folder(ecosystem) / f"{identifier}.json"
         if not path.is_file():
-            raise NotThere(f"{path} is not there")
+            raise SourceNotFound(f"{path} is not there")
         return _read(path)
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
@@ -149,7 +149,7 @@ class ZipFile:
         name = f"{ecosystem}/{identifier}.json"
         piece = self._archive.piece(name)
         if piece is None:
-            raise NotThere(f"{self._path} has no {name}")
+            raise SourceNotFound(f"{self._path} has no {name}")
         return piece
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
@@ -173,7 +173,7 @@ class ZipFile:
                 if left < 0:
                     raise SourceError(f"{self._path}: {ecosystem}/{_ALL} is too large to be read")
                 copy.write(chunk)
-        except ARCHIVE_FAULTS as error:
+        except ARCHIVE_ERRORS as error:
             raise SourceError(f"{self._path}: {ecosystem}/{_ALL}: {error}") from None
         return copy
 
@@ -192,7 +192,7 @@ def _read(path: Path) -> Piece:
 def _lines(file: BinaryIO) -> Iterator[str]:
     try:
         data = file.read(MAX_LIST_BYTES)
-    except ARCHIVE_FAULTS as error:
+    except ARCHIVE_ERRORS as error:
         raise SourceError(f"{_CHANGES}: {error}") from None
     return iter(data.decode("utf-8", "replace").splitlines())
 
@@ -217,8 +217,8 @@ def _file_mark(stat: os.stat_result) -> str:
     return f"{stat.st_mtime_ns}-{stat.st_size}"
 
 
-def _nothing(path: Path, ecosystem: str) -> NotThere:
-    return NotThere(
+def _nothing(path: Path, ecosystem: str) -> SourceNotFound:
+    return SourceNotFound(
         f"{path} holds nothing for {ecosystem}: neither {ecosystem}/{_ALL} nor {ecosystem}/*.json"
     )
 

@@ -20,7 +20,7 @@ class SourceError(Exception):
     """The source cannot be used now, in words for the operator; what is stored stays in use."""
 
 
-class NotThere(SourceError):
+class SourceNotFound(SourceError):
     """The source is there, but not this part of it."""
 
 
@@ -67,7 +67,7 @@ class Source(Protocol):
         """Identifiers of records; None: there is no list of changes, or there are too many."""
 
     def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[Piece]]:
-        """Raises NotThere if one is missing: then the list of changes is of no use."""
+        """Raises SourceNotFound if one is missing: then the list of changes is of no use."""
 
 
 def in_batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:

@@ -47,11 +47,11 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
         raise Problem("no_source", HOW_TO_CONFIGURE)
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
-        from agentjobs.advisories.sync import want_feeds
+        from agentjobs.advisories.sync import configure_feeds
 
         async with _source(admin.settings) as source:
             ecosystems = admin.settings.advisories_ecosystems
-            await want_feeds(admin.db, ecosystems, source.name)
+            await configure_feeds(admin.db, ecosystems, source.name)
             return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
 
     done = with_store(data_dir, work)
@@ -63,9 +63,9 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
     if any(feed["result"] == "failed" for feed in done):
         raise typer.Exit(1)
     if not any(feed["records"] for feed in done):
-        from agentjobs.advisories.sources import shown_source
+        from agentjobs.advisories.sources import redact_source
 
-        source = shown_source(settings.advisories_source)
+        source = redact_source(settings.advisories_source)
         remark(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
         raise typer.Exit(1)
 
@@ -83,9 +83,9 @@ def show_status(data_dir: DataDir = None, json: Json = False) -> None:
     feeds = with_store(data_dir, work)
     documents = [feed_document(feed) for feed in feeds]
     if json:
-        from agentjobs.advisories.sources import shown_source
+        from agentjobs.advisories.sources import redact_source
 
-        source = shown_source(settings.advisories_source)
+        source = redact_source(settings.advisories_source)
         answer_json({"source": source or None, "feeds": documents})
     else:
         columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
@@ -119,11 +119,11 @@ def search_advisories(
         raise typer.BadParameter("say what to search for")
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
-        from agentjobs.advisories.rows import relatives_of, search
+        from agentjobs.advisories.rows import load_relatives, search
 
         # One more than is shown, to know whether there is more.
         found = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
-        relatives = await relatives_of(admin.db, found)
+        relatives = await load_relatives(admin.db, found)
         return [advisory_document(one, relatives[one.id]) for one in found]
 
     found = with_store(data_dir, work)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import aiohttp
 
-from agentjobs.advisories.chooser import Chooser
+from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
@@ -41,7 +41,7 @@ class JobTools:
     prices: Prices
     allowed: AllowList
     session: aiohttp.ClientSession
-    chooser: Chooser
+    chooser: RegistryVersionChooser
     # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
 

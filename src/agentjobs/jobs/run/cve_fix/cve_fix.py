@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.hosts import hosts_of
+from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.advisories.scans import choose_versions
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.git.remote import strip_credentials
@@ -47,7 +47,7 @@ class CveFix:
         if self.before is None:
             return plan
         ecosystems = {fix.ecosystem for fix in self.fixes}.difference(_NEEDS_NO_NETWORK)
-        hosts = {host for name in ecosystems for host in hosts_of(self.run.settings, name)}
+        hosts = {host for name in ecosystems for host in hosts_for(self.run.settings, name)}
         network = tuple(host for host in plan.network if host in hosts)
         return msgspec.structs.replace(plan, network=network)
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding, find
+from agentjobs.advisories.exposure import Finding, match_dependencies
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.scans import advisories_about
+from agentjobs.advisories.scans import load_advisories
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.jobs.run.context import RunContext
@@ -43,8 +43,8 @@ def location_of(item: Dependency | Finding) -> Location:
 async def read_exposure(run: RunContext, commit: str) -> Exposure:
     """Raises IndexFailure when the manifests cannot be read."""
     reading = await read_dependencies(run.mirror, commit, run.settings)
-    advisories = await advisories_about(run.db, reading.dependencies)
-    findings = await asyncio.to_thread(find, reading.dependencies, advisories)
+    advisories = await load_advisories(run.db, reading.dependencies)
+    findings = await asyncio.to_thread(match_dependencies, reading.dependencies, advisories)
     return Exposure(
         tuple(reading.dependencies), tuple(advisories), tuple(findings), tuple(reading.warnings)
     )

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding, FoundAdvisory, Package
-from agentjobs.advisories.severity import at_least
+from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
+from agentjobs.advisories.severity import is_at_least
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.outcomes import JobFailed
@@ -28,7 +28,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new
     parents: tuple[str, ...]
     hashes: tuple[str, ...]
     registry: str
-    advisories: tuple[FoundAdvisory, ...]
+    advisories: tuple[AdvisorySummary, ...]
     why: str
 
     @property
@@ -106,7 +106,7 @@ def plan_fixes(
 
 
 def _is_severe(finding: Finding, threshold: str) -> bool:
-    return threshold != "none" and at_least(finding.severity, threshold)
+    return threshold != "none" and is_at_least(finding.severity, threshold)
 
 
 def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
@@ -151,7 +151,7 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
     )
 
 
-def _advisory(finding: Finding) -> FoundAdvisory:
+def _advisory(finding: Finding) -> AdvisorySummary:
     """One advisory per vulnerability, with all its identifiers and the severity of the group."""
     first = next(each for each in finding.advisories if each.id == finding.advisory_id)
     names = {name for each in finding.advisories for name in (each.id, *each.aliases)}

@@ -4,7 +4,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.advisories.findings import FindingView, list_findings
-from agentjobs.advisories.lookup import AffectedPackage, Fault, find_fault
+from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -29,10 +29,10 @@ class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(request: PageRequest) -> Response:
     name = request.path_param("advisory_id").replace("\0", "")
-    fault = await find_fault(request.db, name)
-    names = fault.names if fault else frozenset((name,))
+    vulnerability = await find_vulnerability(request.db, name)
+    names = vulnerability.names if vulnerability else frozenset((name,))
     findings = await _findings(request, name, names)
-    if fault is None and not findings:
+    if vulnerability is None and not findings:
         raise Problem(
             "not_found",
             "No advisory with this id is known. It may have been withdrawn, or belong to an "
@@ -40,7 +40,9 @@ async def show(request: PageRequest) -> Response:
         )
     return await request.render(
         "vulnerabilities/detail.html",
-        advisory=_view_of_fault(fault) if fault else _view_of_finding(findings[0]),
+        advisory=_vulnerability_view(vulnerability)
+        if vulnerability
+        else _view_of_finding(findings[0]),
         lines=await load_lines(request, findings[:_MAX_FINDINGS]),
         is_more=len(findings) > _MAX_FINDINGS,
     )
@@ -54,8 +56,8 @@ async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> l
     return [each for each in findings if names & {each.advisory_id, *each.aliases}]
 
 
-def _view_of_fault(fault: Fault) -> _AdvisoryView:
-    group, first = fault.group, fault.group.members[0]
+def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
+    group, first = vulnerability.group, vulnerability.group.members[0]
     return _AdvisoryView(
         id=group.id,
         aliases=group.aliases,
@@ -66,8 +68,8 @@ def _view_of_fault(fault: Fault) -> _AdvisoryView:
         published=first.published[:10],
         modified=first.modified[:10],
         url=first.url,
-        packages=fault.packages,
-        left_out=fault.left_out,
+        packages=vulnerability.packages,
+        left_out=vulnerability.left_out,
     )
 
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
-from agentjobs.advisories.lookup import find_fault
+from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.repos.queries import list_repos
@@ -101,7 +101,7 @@ async def _known_advisory(request: PageRequest, text: str) -> str:
     """The searched advisory, if it is known although no repository is affected."""
     # Also accepts lower case.
     for name in dict.fromkeys((text, text.upper())):
-        if name and await find_fault(request.db, name):
+        if name and await find_vulnerability(request.db, name):
             return name
     return ""
 

@@ -18,14 +18,14 @@ Body = bytes | bytearray
 T = TypeVar("T")
 
 
-class BadName(ValueError):
+class InvalidPackageName(ValueError):
     """No package can have this name; the message says so."""
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class RegistryApi(msgspec.Struct, frozen=True, kw_only=True):
     """`path_of` gives what follows the registry's address, `read` gets (name, type, body).
 
-    `path_of` raises BadName, `read` InvalidResponse.
+    `path_of` raises InvalidPackageName, `read` InvalidResponse.
     """
 
     path_of: Callable[[str], str]
@@ -38,9 +38,9 @@ def segments(name: str, separator: str = "/") -> list[str]:
     """The parts of a name, each safe as one part of a path."""
     parts = name.split(separator)
     if len(name) > _LONGEST_NAME or not name.isprintable():
-        raise BadName(f"{name[:80]!r} is no name of a package")
+        raise InvalidPackageName(f"{name[:80]!r} is no name of a package")
     if any(part in {"", ".", ".."} for part in parts):
-        raise BadName(f"{name!r} is no name of a package")
+        raise InvalidPackageName(f"{name!r} is no name of a package")
     return [quote(part, safe="@!+~") for part in parts]
 
 
@@ -48,7 +48,7 @@ def segment(name: str) -> str:
     """Likewise, where a name has but one part."""
     only, *more = segments(name)
     if more:
-        raise BadName(f"{name!r} is no name of a package: there is a slash in it")
+        raise InvalidPackageName(f"{name!r} is no name of a package: there is a slash in it")
     return only
 
 

@@ -17,10 +17,10 @@ from agentjobs.advisories.sources.source import (
     MAX_RECORD_BYTES,
     Everything,
     FeedWarning,
-    NotThere,
     Piece,
     Record,
     SourceError,
+    SourceNotFound,
     changed_ids,
     grouped,
     in_batches,
@@ -33,7 +33,7 @@ _GROUP_RECORDS = 50
 _ENOUGH_BYTES = 64 * 1024
 
 
-class AddressSource:
+class RemoteSource:
     def __init__(self, base: str, session: aiohttp.ClientSession, work_dir: Path) -> None:
         self._base = URL(base.rstrip("/"))
         self._session = session
@@ -64,7 +64,7 @@ class AddressSource:
         try:
             async with ask(self._session, url) as answer:
                 text = await _newest_lines(answer, since)
-        except NotThere:
+        except SourceNotFound:
             return None
         return changed_ids(iter(text.splitlines()), since, most)
 
