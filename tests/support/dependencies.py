@@ -6,7 +6,7 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.graph.encoding import pack_graph
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, ModuleGraph
 from agentjobs.inventory.purl import purl_of

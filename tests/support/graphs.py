@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from agentjobs.inventory.graph_data import FlatGraph
-from agentjobs.inventory.graph_merge import join_graphs
+from agentjobs.inventory.graph.encoding import FlatGraph
+from agentjobs.inventory.graph.merge import join_graphs
 from agentjobs.inventory.imports import resolve
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
 

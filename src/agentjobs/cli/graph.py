@@ -72,7 +72,7 @@ async def _load(admin: Admin, org: str, name: str) -> Index:
     from agentjobs.advisories.dependency_advisories import advisories_of
     from agentjobs.advisories.findings import findings_of_repo
     from agentjobs.inventory.dependencies import check_indexed, list_dependencies
-    from agentjobs.inventory.graph import load_graph
+    from agentjobs.inventory.graph.stored import load_graph
     from agentjobs.organizations.organizations import find_organization
     from agentjobs.problems import Problem
     from agentjobs.repos.queries import find_repo
@@ -103,7 +103,7 @@ def _write(pieces: Iterable[str]) -> None:
 
 def _as_json(index: Index) -> Iterator[str]:
     from agentjobs.advisories.dependency_advisories import dependency_document
-    from agentjobs.inventory.graph_text import json_pieces
+    from agentjobs.inventory.graph.text import json_pieces
 
     facts = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
     documents = (
@@ -114,7 +114,7 @@ def _as_json(index: Index) -> Iterator[str]:
 
 
 def _as_dot(index: Index) -> Iterator[str]:
-    from agentjobs.inventory.graph_text import dot_lines
+    from agentjobs.inventory.graph.text import dot_lines
 
     return dot_lines(index.repo.full_name, index.graph, index.dependencies)
 

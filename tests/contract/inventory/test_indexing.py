@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.inventory.graph import load_graph, load_summary
+from agentjobs.inventory.graph.stored import load_graph, load_summary
 from agentjobs.inventory.indexing import (
     DueRepo,
     IndexedCommit,

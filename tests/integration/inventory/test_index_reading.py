@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.graph.encoding import unpack_graph
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import LanguageLines

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.graph.encoding import unpack_graph
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import ModuleGraph
 from tests.support.indexing import IndexSetup, index_setup

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from agentjobs.inventory.dependencies import find_parents
-from agentjobs.inventory.graph_text import dot_lines, json_pieces
-from agentjobs.inventory.graph_views import (
+from agentjobs.inventory.graph.text import dot_lines, json_pieces
+from agentjobs.inventory.graph.views import (
     Module,
     Neighbors,
     find_neighborhood,

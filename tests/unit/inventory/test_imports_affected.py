@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.inventory.graph_data import FlatGraph
+from agentjobs.inventory.graph.encoding import FlatGraph
 from agentjobs.inventory.imports import affected_sources
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
 from tests.support.graphs import graph_of

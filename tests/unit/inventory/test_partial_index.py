@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.inventory import imports
-from agentjobs.inventory.graph_data import (
+from agentjobs.inventory.graph.encoding import (
     FlatGraph,
     pack_flat,
     pack_graph,
     unpack_flat,
     unpack_graph,
 )
-from agentjobs.inventory.graph_merge import join_graphs, patch_graph
+from agentjobs.inventory.graph.merge import join_graphs, patch_graph
 from agentjobs.inventory.index import scan
 from agentjobs.inventory.index.analysis import BlobAnalysis, classify, fingerprint
 from agentjobs.inventory.index.assembly import dependencies_of, digest_of, languages_of, warnings_of

@@ -7,7 +7,7 @@ never too few; where the old targets say too little, it includes all sources of 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 
-from agentjobs.inventory.graph_data import FlatGraph
+from agentjobs.inventory.graph.encoding import FlatGraph
 from agentjobs.inventory.imports.javascript.resolver import EXTENSIONS, candidate_files
 from agentjobs.inventory.imports.module_graph import extensions_of
 from agentjobs.inventory.imports.resolver import directory_of

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from agentjobs.inventory.graph_data import START, Edges, PathGraph, edges_of, numbers
+from agentjobs.inventory.graph.encoding import START, Edges, PathGraph, edges_of, numbers
 from agentjobs.inventory.imports.golang.resolver import GoResolver
 from agentjobs.inventory.imports.java.resolver import JavaResolver
 from agentjobs.inventory.imports.javascript.resolver import JavaScriptResolver

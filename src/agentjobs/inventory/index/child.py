@@ -19,7 +19,7 @@ import msgspec
 
 from agentjobs.git.blocking import GitReadError
 from agentjobs.inventory import manifests
-from agentjobs.inventory.graph_data import pack_flat
+from agentjobs.inventory.graph.encoding import pack_flat
 from agentjobs.inventory.index import assembly
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.parallel import end_with_parent

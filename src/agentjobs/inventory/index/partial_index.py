@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.inventory.graph_data import FlatGraph, PathColumns, from_columns
-from agentjobs.inventory.graph_merge import join_graphs
+from agentjobs.inventory.graph.encoding import FlatGraph, PathColumns, from_columns
+from agentjobs.inventory.graph.merge import join_graphs
 from agentjobs.inventory.index.analysis import BlobAnalysis
 from agentjobs.inventory.model import ParsedManifest
 

@@ -15,7 +15,7 @@ import msgspec
 
 from agentjobs.git.blocking import list_files, read_blobs, split_record
 from agentjobs.inventory import imports
-from agentjobs.inventory.graph_data import FlatGraph, to_columns
+from agentjobs.inventory.graph.encoding import FlatGraph, to_columns
 from agentjobs.inventory.index.analysis import (
     MAX_SOURCE_BYTES,
     OUT_OF_MEMORY,

@@ -7,7 +7,7 @@ import zlib
 
 import msgspec
 
-from agentjobs.inventory.graph_data import PathColumns
+from agentjobs.inventory.graph.encoding import PathColumns
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.partial_index import PartialIndex

@@ -17,8 +17,8 @@ from agentjobs.git.blocking import (
     start_diff,
 )
 from agentjobs.inventory import imports
-from agentjobs.inventory.graph_data import FlatGraph, pack_flat, unpack_flat
-from agentjobs.inventory.graph_merge import join_graphs, patch_graph, update_sorted
+from agentjobs.inventory.graph.encoding import FlatGraph, pack_flat, unpack_flat
+from agentjobs.inventory.graph.merge import join_graphs, patch_graph, update_sorted
 from agentjobs.inventory.index.analysis import BlobAnalysis
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.partial_index import WHOLE_REPOSITORY

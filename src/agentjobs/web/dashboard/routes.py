@@ -19,7 +19,6 @@ from agentjobs.web.dashboard.repos import detail as repo
 from agentjobs.web.dashboard.repos import listing as repos
 from agentjobs.web.dashboard.settings import (
     api_keys,
-    audit_log,
     budgets,
     delivery_log,
     forge,
@@ -31,6 +30,7 @@ from agentjobs.web.dashboard.settings import (
     trackers,
     webhooks,
 )
+from agentjobs.web.dashboard.settings.audit_log import page
 from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
 from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 
@@ -64,7 +64,7 @@ ROUTES: Routes = [
     *secrets.ROUTES,
     *budgets.ROUTES,
     *organization.ROUTES,
-    *audit_log.ROUTES,
+    *page.ROUTES,
     # Before webhooks, whose endpoint path would match it.
     *delivery_log.ROUTES,
     *webhooks.ROUTES,

@@ -12,7 +12,7 @@ from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event,
 from agentjobs.advisories.rows import put
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
-from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.graph.encoding import pack_graph
 from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import JobHarness

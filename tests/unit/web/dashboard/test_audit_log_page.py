@@ -13,8 +13,9 @@ import agentjobs
 from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.audit import Actor, Entry, write
 from agentjobs.store.database import Transaction
-from agentjobs.web.dashboard.settings import audit_csv, audit_log
-from agentjobs.web.dashboard.settings.audit_text import ACTIONS, GROUPS, describe_details
+from agentjobs.web.dashboard.settings.audit_log import csv_export
+from agentjobs.web.dashboard.settings.audit_log import page as audit_log
+from agentjobs.web.dashboard.settings.audit_log.text import ACTIONS, GROUPS, describe_details
 from tests.unit.web.dashboard.audit_actions import actions_in
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
@@ -199,12 +200,12 @@ async def test_no_cell_of_the_file_is_a_formula(quiet_dashboard: Dashboard, star
 async def test_the_file_is_read_in_pages_and_has_an_end(
     quiet_dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_csv, "_PAGE", 2)
+    monkeypatch.setattr(csv_export, "_PAGE", 2)
     for number in range(6):
         await told(quiet_dashboard, target=str(number))
     targets = [row[6] for row in await rows_of(quiet_dashboard)]
     assert targets == ["target", "5", "4", "3", "2", "1", "0"]
-    monkeypatch.setattr(audit_csv, "MOST_ROWS", 3)
+    monkeypatch.setattr(csv_export, "MOST_ROWS", 3)
     assert [row[6] for row in await rows_of(quiet_dashboard)] == ["target", "5", "4", "3"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.inventory.graph_data import pack_graph
+from agentjobs.inventory.graph.encoding import pack_graph
 from agentjobs.inventory.model import ModuleGraph
 from tests.support.users import write
 

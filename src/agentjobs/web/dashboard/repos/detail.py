@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from agentjobs.advisories.findings import count_by_severity
 from agentjobs.inventory.dependencies import count_dependencies
-from agentjobs.inventory.graph import load_summary
+from agentjobs.inventory.graph.stored import load_summary
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.views.listing import JobFilter, list_lines
 from agentjobs.local_git.repositories import path as git_path

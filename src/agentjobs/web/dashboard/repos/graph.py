@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
 from agentjobs.inventory.dependencies import DependencyView, list_dependencies
-from agentjobs.inventory.graph_views import Module, find_neighborhood, most_imported, search_modules
+from agentjobs.inventory.graph.views import Module, find_neighborhood, most_imported, search_modules
 from agentjobs.inventory.model import ModuleGraph
 from agentjobs.inventory.package_neighbors import find_package_neighbors
 from agentjobs.problems import Problem

@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from functools import cache
 
-from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.graph.encoding import unpack_graph
 from agentjobs.inventory.model import ModuleGraph
 from agentjobs.store.database import Database
 

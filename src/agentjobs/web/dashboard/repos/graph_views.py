@@ -7,7 +7,7 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.graph_views import Neighbor, Neighborhood
+from agentjobs.inventory.graph.views import Neighbor, Neighborhood
 from agentjobs.inventory.package_neighbors import PackageNeighbors
 from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
 

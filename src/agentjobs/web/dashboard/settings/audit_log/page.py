@@ -9,9 +9,9 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.audit_csv import MOST_ROWS, csv_of
-from agentjobs.web.dashboard.settings.audit_query import AuditQuery, filter_of, read_query
-from agentjobs.web.dashboard.settings.audit_text import (
+from agentjobs.web.dashboard.settings.audit_log.csv_export import MOST_ROWS, csv_of
+from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, filter_of, read_query
+from agentjobs.web.dashboard.settings.audit_log.text import (
     GROUPS,
     describe_action,
     describe_actor,

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heapreplace
 
-from agentjobs.inventory.graph_data import (
+from agentjobs.inventory.graph.encoding import (
     START,
     Edges,
     FlatGraph,

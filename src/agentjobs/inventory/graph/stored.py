@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.inventory.graph_data import unpack_graph
+from agentjobs.inventory.graph.encoding import unpack_graph
 from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.store.database import Database
 
