@@ -13,14 +13,14 @@ from agentjobs.store.database import Transaction
 _IN_PERSON = ("user", "operator")
 
 
-def entry_in_person(action: str, target: str = "", /, **details: Any) -> audit.Entry | None:
+def entry_for_person(action: str, target: str = "", /, **details: Any) -> audit.Entry | None:
     """Make an entry before the transaction; None when an API key acts."""
     if audit.current_actor().kind not in _IN_PERSON:
         return None
     return audit.entry(action, target, **details)
 
 
-async def write_about(
+async def write_entry(
     tx: Transaction, organization_id: str, job_id: str, entry: audit.Entry | None
 ) -> None:
     if entry is not None:

@@ -1,10 +1,10 @@
 """Cancels a job: a queued one at once, a running one through its worker."""
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.audit import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
-from agentjobs.jobs.queue.transition import apply, cancelled
+from agentjobs.jobs.queue.transition import apply, to_cancelled
 from agentjobs.jobs.states import FINAL, QUEUED
 from agentjobs.jobs.views.queries import get_job, job_not_found
 from agentjobs.organizations.audit import Entry
@@ -13,7 +13,7 @@ from agentjobs.store.database import Transaction
 
 
 async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    entry = entry_in_person("job.cancelled", job_id)
+    entry = entry_for_person("job.cancelled", job_id)
     await context.db.transact(_cancel, organization_id, job_id, entry)
     return await get_job(context, organization_id, job_id)
 
@@ -34,11 +34,11 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Ent
             f"The job is already {row['status']}; only a queued or running job can be cancelled.",
         )
     if row["cancel_requested_at"] is None:
-        await write_about(tx, organization_id, job_id, entry)
+        await write_entry(tx, organization_id, job_id, entry)
     now = now_ms()
     if row["status"] == QUEUED:
         # A worker that prepares the job loses its claim, since the fence changes.
-        await apply(tx, cancelled(job_id, now))
+        await apply(tx, to_cancelled(job_id, now))
         return
     await tx.execute(
         "UPDATE jobs SET cancel_requested_at = COALESCE(cancel_requested_at, :now)"

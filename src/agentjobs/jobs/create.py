@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import check_acceptable, load_admission
-from agentjobs.jobs.audit import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
 from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
@@ -33,7 +33,7 @@ async def create_job(
     """`cause` is only set when a job that the service created itself is run again."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
-        entry = entry_in_person("job.created", repo=body.repo, agent=body.agent)
+        entry = entry_for_person("job.created", repo=body.repo, agent=body.agent)
         return await context.db.transact(
             _create, context, caller, body, idempotency, cause, fleet, entry
         )
@@ -56,7 +56,7 @@ async def _create(
     repo_id = check_acceptable(context, caller, body, admission)
     job_id = new_id("job")
     await insert_job(tx, job_id, caller, repo_id, body, cause=cause)
-    await write_about(tx, caller.organization_id, job_id, entry)
+    await write_entry(tx, caller.organization_id, job_id, entry)
     estimate = estimate_start(context.plans, caller, fleet, admission, body.agent)
     receipt = Receipt(job_id, QUEUED, estimate)
     await remember(tx, caller.organization_id, idempotency, receipt)

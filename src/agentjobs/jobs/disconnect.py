@@ -1,7 +1,7 @@
 """Disconnects a repository and fails its queued jobs."""
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.queue.transition import apply, failed
+from agentjobs.jobs.queue.transition import apply, to_failed
 from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database, Transaction
@@ -19,4 +19,4 @@ async def _fail_queued(tx: Transaction, repo_id: str) -> None:
         "SELECT id FROM jobs WHERE repo_id = :repo_id AND status = 'queued'", repo_id=repo_id
     )
     for row in queued:
-        await apply(tx, failed(row["id"], now_ms(), "repo_unavailable", _MESSAGE))
+        await apply(tx, to_failed(row["id"], now_ms(), "repo_unavailable", _MESSAGE))

@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.agents.catalog import Catalog
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
-from agentjobs.jobs.audit import entry_in_person, write_about
+from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob
 from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
@@ -111,7 +111,7 @@ async def follow_up_job(
     """Create it from a valid `body`. Of concurrent requests for one branch, one is accepted."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
-        entry = entry_in_person("job.created", follows=job_id)
+        entry = entry_for_person("job.created", follows=job_id)
         return await context.db.transact(
             _follow_up, context, caller, job_id, body, idempotency, fleet, entry
         )
@@ -147,7 +147,7 @@ async def _follow_up(
         branch=earlier.branch,
         follows=earlier.id,
     )
-    await write_about(tx, caller.organization_id, follow_up_id, entry)
+    await write_entry(tx, caller.organization_id, follow_up_id, entry)
     estimate = estimate_start(context.plans, caller, fleet, admission, request.agent)
     receipt = Receipt(follow_up_id, QUEUED, estimate)
     await remember(tx, caller.organization_id, idempotency, receipt)

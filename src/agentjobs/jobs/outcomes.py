@@ -20,8 +20,8 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The job goes back to the queue and no attempt is spent: the worker drains, or lost its
-    database."""
+    """The job is requeued without spending an attempt: the worker drains, or its database is
+    unavailable."""
 
 
 class Abandoned(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ Outcome = Completed | Failed | Cancelled | Released | Abandoned
 
 
 class JobFailed(Exception):
-    """A step of a run found out that the job fails, and with which code."""
+    """Raised by a step of a run to fail the job with a code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -62,33 +62,33 @@ class Redactor:
         at = self._drop(buffer, len(self._before))
         hold_from = self._cut_off_from if is_last else self._hold_from
         hold = hold_from(buffer, at)
-        shown: list[bytes] = []
-        for place in self._places(buffer, at):
-            if place >= hold:
+        output: list[bytes] = []
+        for position in self._positions(buffer, at):
+            if position >= hold:
                 break
-            found = self._pattern.match(buffer, place) if place >= at else None
-            if found is None:
+            match = self._pattern.match(buffer, position) if position >= at else None
+            if match is None:
                 continue
-            shown += (buffer[at:place], found["kept"] or b"", REDACTED)
-            self._dropping = self._rest_of(found)
-            at = self._drop(buffer, found.end())
+            output += (buffer[at:position], match["kept"] or b"", REDACTED)
+            self._dropping = self._rest_of(match)
+            at = self._drop(buffer, match.end())
             if at > hold:
                 hold = hold_from(buffer, at)
-        shown.append(buffer[at:hold])
+        output.append(buffer[at:hold])
         if is_last and hold < len(buffer):
-            shown.append(REDACTED)
+            output.append(REDACTED)
         self._before, self._held = buffer[max(hold - 1, 0) : hold], buffer[hold:]
-        return b"".join(shown)
+        return b"".join(output)
 
-    def _places(self, buffer: bytes, at: int) -> list[int]:
+    def _positions(self, buffer: bytes, at: int) -> list[int]:
         """Where a secret may begin. Searching bytes is many times faster than the pattern."""
-        places = set()
+        positions = set()
         for mark, lead in self._marks:
-            place = buffer.find(mark, at)
-            while place >= 0:
-                places.add(place - lead)
-                place = buffer.find(mark, place + 1)
-        return sorted(places)
+            position = buffer.find(mark, at)
+            while position >= 0:
+                positions.add(position - lead)
+                position = buffer.find(mark, position + 1)
+        return sorted(positions)
 
     def _drop(self, buffer: bytes, at: int) -> int:
         """Skip what still belongs to the secret found last."""
@@ -98,17 +98,17 @@ class Redactor:
                 self._dropping = None
         return at
 
-    def _rest_of(self, found: re.Match[bytes]) -> "_Drop":
-        if found.lastgroup == "value":
-            return _DropValue(self._rests[found["value"]])
-        index = int((found.lastgroup or "").removeprefix("format"))
+    def _rest_of(self, match: re.Match[bytes]) -> "_Drop":
+        if match.lastgroup == "value":
+            return _DropValue(self._rests[match["value"]])
+        index = int((match.lastgroup or "").removeprefix("format"))
         return _DropRun(TOKEN_FORMATS[index])
 
     def _hold_from(self, buffer: bytes, at: int) -> int:
         """Where the rest of the buffer could be the beginning of a secret."""
         size = len(buffer)
-        found = _UNFINISHED.search(buffer, max(at, size - _MAX_FORMAT_BYTES))
-        return self._value_from(buffer, at, found.start() if found else size)
+        match = _UNFINISHED.search(buffer, max(at, size - _MAX_FORMAT_BYTES))
+        return self._value_from(buffer, at, match.start() if match else size)
 
     def _cut_off_from(self, buffer: bytes, at: int) -> int:
         """Where a value begins that the stream ended in, if enough of it would be shown."""
@@ -160,14 +160,14 @@ class _DropRun:
 
     def _up_to_terminator(self, buffer: bytes, at: int, end: int) -> int:
         end = min(end, at + self._left)
-        seen = self._tail + buffer[at:end]
+        recent = self._tail + buffer[at:end]
         assert self._format.end is not None
-        found = self._format.end.search(seen)
-        if found is not None:
+        match = self._format.end.search(recent)
+        if match is not None:
             self._left = 0
-            return at + found.end() - len(self._tail)
+            return at + match.end() - len(self._tail)
         self._left -= end - at
-        self._tail = seen[-_MAX_TERMINATOR_BYTES:]
+        self._tail = recent[-_MAX_TERMINATOR_BYTES:]
         return end
 
 

@@ -1,6 +1,6 @@
 """Requeues jobs whose lease expired; after too many lost workers they fail with `worker_lost`."""
 
-from agentjobs.jobs.queue.transition import apply, cancelled, failed, requeued, unclaim
+from agentjobs.jobs.queue.transition import apply, release_claim, to_cancelled, to_failed, to_queued
 from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -30,11 +30,11 @@ async def _rescue_job(tx: Transaction, row: Row, now: int, retries: int) -> None
     job_id, fence = row["id"], row["fence"]
     lost = row["lost_workers"] + 1
     if row["cancel_requested_at"] is not None:
-        await apply(tx, cancelled(job_id, now, fence))
+        await apply(tx, to_cancelled(job_id, now, fence))
     elif lost > retries:
         message = f"This job lost its worker {lost} times; it is not retried."
-        await apply(tx, failed(job_id, now, "worker_lost", message, fence))
+        await apply(tx, to_failed(job_id, now, "worker_lost", message, fence))
     elif row["status"] == RUNNING:
-        await apply(tx, requeued(job_id, now, fence, lost_workers=lost))
+        await apply(tx, to_queued(job_id, now, fence, lost_workers=lost))
     else:
-        await unclaim(tx, job_id, fence, lost_workers=1)
+        await release_claim(tx, job_id, fence, lost_workers=1)

@@ -46,12 +46,12 @@ class Change(msgspec.Struct, frozen=True):
     review_requested: bool = False
 
 
-def cancelled(job_id: str, now: int, fence: int | None = None) -> Change:
+def to_cancelled(job_id: str, now: int, fence: int | None = None) -> Change:
     columns = {"completed_at": now, "error_code": "cancelled", "error_message": _CANCELLED_MESSAGE}
     return Change(job_id, CANCELLED, now, fence, columns)
 
 
-def failed(job_id: str, now: int, code: str, message: str, fence: int | None = None) -> Change:
+def to_failed(job_id: str, now: int, code: str, message: str, fence: int | None = None) -> Change:
     columns = {
         "completed_at": now,
         "error_code": code,
@@ -60,11 +60,11 @@ def failed(job_id: str, now: int, code: str, message: str, fence: int | None = N
     return Change(job_id, FAILED, now, fence, columns)
 
 
-def requeued(job_id: str, now: int, fence: int, **columns: int) -> Change:
+def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
     return Change(job_id, QUEUED, now, fence, {"queued_at": now, **columns})
 
 
-async def unclaim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
+async def release_claim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
     """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
         "UPDATE jobs SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"

@@ -51,7 +51,7 @@ def pull_text(
 
 
 def commit_message(job: ClaimedJob, text: PullText) -> str:
-    """The trailers name the job and the agent, and tell a job its own commit from others."""
+    """The trailers name the job and the agent; a job recognizes its own commit by them."""
     return f"{text.title}\n\n{text.body}{_trailers(job)}"
 
 

@@ -62,14 +62,14 @@ def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bou
         f"{floor} AS MATERIALIZED ({_floor(name)})" for name, floor in floors.items()
     )
     scans = []
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         conditions = [f"{_INDEXES[each].unindexed} = :{each}" for each in names if each != name]
         # Exactly one index is chosen among equals: no job may be found twice.
         chosen = [
-            f"(SELECT id FROM {floors[name]}) {'<' if rival < place else '<='}"
+            f"(SELECT id FROM {floors[name]}) {'<' if rival < position else '<='}"
             f" (SELECT id FROM {floors[names[rival]]})"
             for rival in range(len(names))
-            if rival != place
+            if rival != position
         ]
         conditions += [*others, *chosen]
         scans.append(

@@ -6,11 +6,11 @@ What cannot be read fails, so that no new way to write one goes unnoticed.
 import ast
 
 # Where each takes the action: its place among the arguments.
-_WRITERS = {"entry": 0, "entry_in_person": 0, "Entry": 1}
+_WRITERS = {"entry": 0, "entry_for_person": 0, "Entry": 1}
 
 
 def actions_in(module: ast.Module) -> set[str]:
-    if "organizations" not in ast.dump(module) and "entry_in_person" not in ast.dump(module):
+    if "organizations" not in ast.dump(module) and "entry_for_person" not in ast.dump(module):
         return set()
     constants = {
         target.id: node.value

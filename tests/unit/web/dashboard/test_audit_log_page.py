@@ -252,7 +252,7 @@ def test_every_action_the_service_writes_has_words() -> None:
         "audit.entry(\n  'a.b', x)",
         "Entry(who(), 'a.b', x, {})",
         "audit.Entry(actor=who, action='a.b', target=x, details={})",
-        "entry_in_person('a.b')",
+        "entry_for_person('a.b')",
         "entry(A, x)",
         "entry('a.b' if x else A, x)",
     ],

@@ -66,8 +66,7 @@ def findings_of_job(
 ) -> list[Finding]:
     """The findings whose fix is the one that caused this job; other fixes have their own jobs.
 
-    If no finding has that fix any more, the recommended version changed since, and the job
-    follows it.
+    If none is left, the recommended version has changed since, and the job uses the new one.
     """
     if job.cause is None:
         return findings

@@ -1,0 +1,88 @@
+"""How an exception ends a run."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released
+from agentjobs.jobs.run.failures import outcome_of
+from agentjobs.repos.configuration import ConfigurationError
+from agentjobs.sandbox.protocol import SandboxUnavailable
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.leases import ClaimLost
+from agentjobs.tickets.protocol import TicketNotFound
+from agentjobs.workspace.errors import (
+    BaseBranchMissing,
+    PushRejected,
+    RepoUnavailable,
+    UnsafeChange,
+)
+
+
+def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Outcome:
+    """Of a job on the branch `work` of a repository with the default branch `main`."""
+    fields = {"repo": "a/b", "repo_id": "repo_1", "branch": "work", "default_branch": "main"}
+    run: Any = SimpleNamespace(
+        job=SimpleNamespace(**{**fields, **job}),
+        settings=SimpleNamespace(data_dir="/var/agentjobs"),
+        log=SimpleNamespace(redact=lambda text: text.replace("hunter2", "[redacted]")),
+        db=SimpleNamespace(transact=_unavailable),
+        is_irrevocable=is_irrevocable,
+    )
+    return asyncio.run(outcome_of(error, run))
+
+
+async def _unavailable(*_: Any) -> None:
+    raise StoreUnavailable("away")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (JobFailed("timeout", "too slow"), "timeout"),
+        (UnsafeChange("protected_path", "CI"), "protected_path"),
+        (ConfigurationError("bad"), "invalid_configuration"),
+        (TicketNotFound("ABC-1"), "ticket_not_found"),
+        (RepoUnavailable("away"), "repo_unavailable"),
+        (PushRejected("no"), "push_rejected"),
+        (SandboxUnavailable("no bwrap"), "sandbox_error"),
+        (IndexFailure("too large"), "sandbox_error"),
+        (OSError(28, "No space left on device"), "sandbox_error"),
+        (ForgeError("no"), "forge_error"),
+        (ForgeError("not there", "gone"), "repo_unavailable"),
+        (BaseBranchMissing("main"), "repo_unavailable"),
+        (BaseBranchMissing("topic"), "invalid_configuration"),
+        (BaseBranchMissing("work"), "forge_error"),
+        (ValueError("a bug"), "sandbox_error"),
+    ],
+)
+def test_every_error_has_its_code(error: Exception, code: str) -> None:
+    result = outcome(error)
+    assert isinstance(result, Failed)
+    assert result.code == code
+
+
+def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
+    result = outcome(ForgeError("not there", "gone"), is_irrevocable=True)
+    assert result == Failed("forge_error", "not there")
+
+
+def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None:
+    assert outcome(ClaimLost()) == Abandoned()
+    assert outcome(StoreUnavailable("away")) == Released()
+
+
+def test_messages_show_neither_secrets_nor_the_services_paths() -> None:
+    result = outcome(RepoUnavailable("cannot read /var/agentjobs/mirrors with hunter2"))
+    assert result == Failed("repo_unavailable", "cannot read …/mirrors with [redacted]")
+
+
+def test_an_unexpected_error_is_not_shown_to_clients(caplog: pytest.LogCaptureFixture) -> None:
+    result = outcome(ValueError("internal detail"))
+    assert isinstance(result, Failed)
+    assert "internal detail" not in result.message
+    assert "internal detail" in caplog.text
