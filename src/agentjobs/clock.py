@@ -1,4 +1,4 @@
-"""Time as the service keeps it: integer milliseconds since the epoch, in UTC."""
+"""Times as integer milliseconds since the epoch, in UTC."""
 
 import time
 from datetime import UTC, datetime
@@ -14,12 +14,12 @@ def now_ms() -> int:
 
 
 def elapsed_ms() -> int:
-    """Since some moment in the past: never set back or forward, and it counts a machine's sleep."""
+    """A monotonic clock that keeps counting while the machine is suspended."""
     return time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
 
 
 def iso_utc(at_ms: int) -> str:
-    """ISO 8601 with milliseconds and `Z`, the only form that leaves the service."""
+    """ISO 8601 with milliseconds and `Z`, the format of all timestamps in responses."""
     moment = datetime.fromtimestamp(at_ms // 1_000, UTC)
     return f"{moment.isoformat()[:19]}.{at_ms % 1_000:03d}Z"
 

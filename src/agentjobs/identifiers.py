@@ -16,8 +16,8 @@ _last = 0
 
 
 def new_id(prefix: str) -> str:
-    """A fresh identifier, e.g. `job_01jd…`; later ones of this process sort after earlier ones."""
-    global _last  # noqa: PLW0603 - the order of identifiers is a matter of the whole process
+    """A new identifier such as `job_01jd…`. Those of one process sort by creation."""
+    global _last  # noqa: PLW0603 - identifiers are ordered across the whole process
     with _lock:
         fresh = (now_ms() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         _last = max(fresh, _last + 1)
@@ -26,22 +26,22 @@ def new_id(prefix: str) -> str:
 
 
 def id_pattern(prefix: str) -> str:
-    """A regular expression for whole identifiers, as JSON Schema has them."""
+    """A regular expression for identifiers, anchored for JSON Schema."""
     return f"^{prefix}_[0-9a-hjkmnp-tv-z]{{{_BODY_LENGTH}}}$"
 
 
 def id_matcher(prefix: str) -> Callable[[str], object]:
-    """Tells whether a text has the form of an identifier."""
+    """A predicate for texts that have the form of an identifier."""
     return re.compile(id_pattern(prefix)).fullmatch
 
 
 def first_id_at(prefix: str, at_ms: int) -> str:
-    """The smallest identifier of that moment: a time as a bound in a query by identifier."""
+    """The smallest identifier of that time, as a bound in queries by identifier."""
     return f"{prefix}_{_encode(at_ms << _RANDOM_BITS)}"
 
 
 def time_of(identifier: str) -> int:
-    """The moment it was made, in milliseconds."""
+    """The creation time in milliseconds."""
     value = 0
     for digit in identifier[-_BODY_LENGTH:]:
         value = value << 5 | _ALPHABET.index(digit)

@@ -18,7 +18,7 @@ Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 Count = Annotated[int, Meta(ge=0)]
 
-# Larger integers are reported by the bound that they exceed; msgspec has no type for some.
+# Larger integers are clamped, because msgspec rejects some before it compares them to a bound.
 _MAX_INTEGER = 2**62
 _TYPE_MESSAGES = {
     "str": "must be a string",
@@ -75,7 +75,7 @@ def text(
         max_length=max_length,
         pattern=matching.pattern if matching else None,
         examples=examples,
-        # With the type: a pattern alone holds for null, and `not` would refuse it.
+        # A pattern without a type matches null too, so `not` would reject null.
         extra_json_schema={"not": {"type": "string", "pattern": without.pattern}}
         if without
         else None,
@@ -95,7 +95,7 @@ def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
 def parse_texts(texts: Mapping[str, str], type_: type) -> dict[str, Any]:
     """Query parameters as the values that `type_` declares; unreadable ones remain strings."""
     kinds = {field.name: field.kind for field in _fields(type_)}
-    return {name: _parsed(value, kinds.get(name)) for name, value in texts.items()}
+    return {name: _parse(value, kinds.get(name)) for name, value in texts.items()}
 
 
 def faults_of(body: Mapping[str, Any], type_: type) -> list[Fault]:
@@ -141,7 +141,7 @@ class _Field:
     def __init__(self, field: inspect.Field, hint: Any) -> None:
         self.name = field.encode_name
         self.required = field.required
-        self.kind, extra = _unwrapped(field.type)
+        self.kind, extra = _unwrap(field.type)
         self.object_type = self.kind.cls if isinstance(self.kind, inspect.TypedDictType) else None
         self._hint = hint
         self._matching: Rule | None = extra.get("matching")
@@ -173,14 +173,14 @@ class _Field:
             return f"must be one of {', '.join(map(str, self.kind.values))}"
         if "matching regex" in error and self._matching:
             return self._matching.message
-        if found := _BOUND_ERROR.match(error):
-            kind, comparison, bound = found.groups()
+        if match := _BOUND_ERROR.match(error):
+            kind, comparison, bound = match.groups()
             if kind in _UNITS and (comparison, bound) == (">=", "1"):
                 return "must not be empty"
             verb, unit = _UNITS.get(kind, ("be", ""))
             return f"must {verb} {_COMPARISONS[comparison]} {bound.removesuffix('.0')}{unit}"
-        if (found := _TYPE_ERROR.match(error)) and found[1] in _TYPE_MESSAGES:
-            return _TYPE_MESSAGES[found[1]]
+        if (match := _TYPE_ERROR.match(error)) and match[1] in _TYPE_MESSAGES:
+            return _TYPE_MESSAGES[match[1]]
         return "is not valid"
 
 
@@ -192,7 +192,7 @@ def _fields(type_: type) -> tuple[_Field, ...]:
     return tuple(_Field(field, hints[field.name]) for field in info.fields)
 
 
-def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
+def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
     """A type without null and metadata, and the metadata's `extra`, that of list items included."""
     extra: dict[str, Any] = {}
     while True:
@@ -204,11 +204,11 @@ def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
         else:
             break
     if isinstance(info, inspect.ListType):
-        extra |= _unwrapped(info.item_type)[1]
+        extra |= _unwrap(info.item_type)[1]
     return info, extra
 
 
-def _parsed(value: str, kind: inspect.Type | None) -> Any:
+def _parse(value: str, kind: inspect.Type | None) -> Any:
     if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(value):
         return int(value)
     if isinstance(kind, inspect.BoolType):
@@ -217,7 +217,7 @@ def _parsed(value: str, kind: inspect.Type | None) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    # JSON does not tell 1.0 from 1.
+    # JSON does not distinguish 1.0 from 1.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):

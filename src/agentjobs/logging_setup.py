@@ -1,7 +1,4 @@
-"""JSON logs, one object per line, each with the request and the job it belongs to.
-
-Owns the form of a line and the two context variables; refuses to know who logs what.
-"""
+"""JSON logs: one object per line, with the identifiers of the current request and job."""
 
 import logging
 import sys
@@ -20,7 +17,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
 class JsonFormatter(logging.Formatter):
-    """`extra={"fields": {...}}` puts its entries beside the message."""
+    """Entries of `extra={"fields": {...}}` become fields of the line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -42,19 +39,19 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:
-    """Everything this process says goes to one stream (standard error) as JSON lines."""
+    """Log to one stream, standard error by default, as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Nothing of this is in a line, and collecting it costs more than writing the line.
+    # Lines do not contain these, and collecting them costs more than writing the line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    # Our own access log says the same and more.
+    # The service has its own access log.
     logging.getLogger("uvicorn.access").disabled = True
-    # These tell every step; what matters of it we say ourselves.
-    for chatty in ("alembic", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    # The service logs the relevant steps itself.
+    for verbose in ("alembic", "uvicorn"):
+        logging.getLogger(verbose).setLevel(logging.WARNING)
 
 
 def _encode(line: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A client for the Agent Job Service. It knows the interface, and nothing of the server's code."""
+"""A client for the Agent Job Service. It imports nothing of the server."""
 
 from agentjobs_client.async_client import AsyncClient
 from agentjobs_client.client import Client

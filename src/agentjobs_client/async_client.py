@@ -27,13 +27,13 @@ from agentjobs_client.models import (
     Repo,
     RepoList,
 )
-from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
+from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, RetryState
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """Speaks to one service with one API key, without blocking the event loop."""
+    """A client for one service with one API key, without blocking the event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AsyncClient:
         self._pause = pause
         self._clock = clock
         self._http = httpx.AsyncClient(
-            base_url=calls.address(base_url),
+            base_url=calls.normalize_base_url(base_url),
             headers=calls.base_headers(api_key),
             transport=transport,
         )
@@ -78,10 +78,10 @@ class AsyncClient:
         await self._http.aclose()
 
     async def agents(self) -> list[Agent]:
-        return (await self._ask(Call("GET", "/agents"), AgentList)).agents
+        return (await self._request(Call("GET", "/agents"), AgentList)).agents
 
     async def repos(self) -> list[Repo]:
-        return (await self._ask(Call("GET", "/repos"), RepoList)).repos
+        return (await self._request(Call("GET", "/repos"), RepoList)).repos
 
     async def dependencies(
         self,
@@ -92,11 +92,11 @@ class AsyncClient:
         vulnerable: bool = False,
         search: str | None = None,
     ) -> AsyncIterator[Dependency]:
-        """What a repository depends on; further pages are asked for as they are needed."""
+        """The dependencies of a repository; pages are fetched as needed."""
         filters = calls.dependency_filters(ecosystem, direct, vulnerable, search)
         cursor: str | None = None
         while True:
-            page = await self._ask(
+            page = await self._request(
                 calls.list_dependencies(repo_id, filters, cursor), DependencyPage
             )
             for dependency in page.dependencies:
@@ -114,9 +114,9 @@ class AsyncClient:
         config_override: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> JobReceipt:
-        """Queue a job. Without an `idempotency_key` one is made, so that repeats are one job."""
+        """Queue a job. An `idempotency_key` is generated if none is given."""
         call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
-        return await self._ask(call, JobReceipt)
+        return await self._request(call, JobReceipt)
 
     async def follow_up(
         self,
@@ -128,45 +128,45 @@ class AsyncClient:
         max_cost_usd: float | None = None,
         idempotency_key: str | None = None,
     ) -> JobReceipt:
-        """Queue a job that goes on with the pull request of a completed one."""
+        """Queue a follow-up on the pull request of a completed job."""
         call = calls.follow_up(
             job_id, prompt, agent, timeout_seconds, max_cost_usd, idempotency_key
         )
-        return await self._ask(call, JobReceipt)
+        return await self._request(call, JobReceipt)
 
     async def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
         """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
-        return await self._ask(calls.get_job(job_id, wait_seconds), Job)
+        return await self._request(calls.get_job(job_id, wait_seconds), Job)
 
     async def wait(self, job_id: str) -> Job:
-        """The job once it is finished, however long that takes."""
+        """Wait until the job is finished, without a time limit."""
         return [job async for job in self.watch(job_id)][-1]
 
     async def watch(self, job_id: str) -> AsyncIterator[Job]:
-        """The job now and at each change of its status, until it is finished.
+        """The job now and after each change of its status, until it is finished.
 
-        Goes on while the service restarts, unless it is away for longer than `away_seconds`.
+        Survives restarts of the service, unless it is unavailable for more than `away_seconds`.
         """
-        watch = JobWatch(job_id, self._patience_while_away(), self._clock)
+        watch = JobWatch(job_id, self._retry_while_away(), self._clock)
         while not watch.ended:
             try:
                 job = calls.read(await self._send_once(watch.next_call()), Job)
             except ClientError as error:
-                await self._pause(watch.pause_after(error))
+                await self._pause(watch.delay_after(error))
                 continue
-            if watch.brings_news(job):
+            if watch.update(job):
                 yield job
             else:
-                await self._pause(watch.pause_without_news())
+                await self._pause(watch.delay_without_change())
 
     async def jobs(
         self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
     ) -> AsyncIterator[Job]:
-        """All jobs, newest first; further pages are asked for as they are needed."""
+        """All jobs, newest first; pages are fetched as needed."""
         filters = {"status": status, "repo": repo, "agent": agent}
         cursor: str | None = None
         while True:
-            page = await self._ask(calls.list_jobs(filters, cursor), JobPage)
+            page = await self._request(calls.list_jobs(filters, cursor), JobPage)
             for job in page.jobs:
                 yield job
             cursor = page.next_cursor
@@ -175,40 +175,40 @@ class AsyncClient:
 
     async def cancel(self, job_id: str) -> Job:
         call = Call("POST", calls.job_path(job_id, "cancel"))
-        patience = Patience(retries=self._retries)
+        retry = RetryState(retries=self._retries)
         try:
-            return calls.read(await self._send(call, patience), Job)
+            return calls.read(await self._send(call, retry), Job)
         except ApiError as error:
-            if not calls.may_be_done_already(error, patience.failures):
+            if not calls.may_be_cancelled_already(error, retry.failures):
                 raise
-            return calls.cancelled_or_refused(await self.job(job_id), error)
+            return calls.cancelled_or_raise(await self.job(job_id), error)
 
     async def events(self, job_id: str) -> list[Event]:
         call = Call("GET", calls.job_path(job_id, "events"))
-        return (await self._ask(call, EventList)).events
+        return (await self._request(call, EventList)).events
 
     async def prompt(self, job_id: str) -> str | None:
-        """What the agent was told; None before it was started."""
-        return (await self._ask(Call("GET", calls.job_path(job_id, "prompt")), Prompt)).prompt
+        """The agent's prompt; None before the agent was started."""
+        return (await self._request(Call("GET", calls.job_path(job_id, "prompt")), Prompt)).prompt
 
     async def logs(
         self, job_id: str, *, follow: bool = False, timestamps: bool = False
     ) -> AsyncIterator[str]:
-        """The log so far, or with `follow` all of it until the job is finished.
+        """The log so far, or with `follow` the log until the job is finished.
 
-        With `timestamps` every line begins with the time it was written.
+        With `timestamps`, every line starts with the time it was written.
         """
         if not follow:
             call = calls.get_logs(job_id, timestamps)
             yield (await self._send(call)).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._patience_while_away(), timestamps=timestamps)
+        stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
         while not stream.ended:
             try:
                 async for text in self._read_log(stream):
                     yield text
             except ClientError as error:
-                await self._pause(stream.pause_after(error))
+                await self._pause(stream.delay_after(error))
 
     async def _read_log(self, stream: LogStream) -> AsyncIterator[str]:
         try:
@@ -221,7 +221,7 @@ class AsyncClient:
             ) as response:
                 if not response.is_success:
                     await response.aread()
-                calls.success(response)
+                calls.check_success(response)
                 calls.check_event_stream(response)
                 async for text in response.aiter_text():
                     for piece in stream.feed(text):
@@ -230,16 +230,16 @@ class AsyncClient:
             raise calls.unreachable(self._http.base_url, error) from error
         stream.check_ended()
 
-    async def _ask(self, call: Call, kind: type[T]) -> T:
+    async def _request(self, call: Call, kind: type[T]) -> T:
         return calls.read(await self._send(call), kind)
 
-    async def _send(self, call: Call, patience: Patience | None = None) -> httpx.Response:
-        patience = patience or Patience(retries=self._retries)
+    async def _send(self, call: Call, retry: RetryState | None = None) -> httpx.Response:
+        retry = retry or RetryState(retries=self._retries)
         while True:
             try:
                 return await self._send_once(call)
             except ClientError as error:
-                await self._pause(patience.pause_after(error))
+                await self._pause(retry.delay_after(error))
 
     async def _send_once(self, call: Call) -> httpx.Response:
         request = calls.request(self._http, call, self._timeout_seconds)
@@ -247,7 +247,7 @@ class AsyncClient:
             response = await self._http.send(request)
         except httpx.RequestError as error:
             raise calls.unreachable(self._http.base_url, error) from error
-        return calls.success(response)
+        return calls.check_success(response)
 
-    def _patience_while_away(self) -> Patience:
-        return Patience(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)
+    def _retry_while_away(self) -> RetryState:
+        return RetryState(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)

@@ -1,6 +1,6 @@
-"""What both clients say to the service, each call as data, and how they read its answers.
+"""The calls of both clients as data, and how their responses are parsed.
 
-Opens no connection, so that the sync and the async client cannot drift apart.
+Does no I/O: the sync and the async client share it, so that they cannot diverge.
 """
 
 import os
@@ -17,12 +17,12 @@ from agentjobs_client.errors import (
     ClientError,
     ServiceUnreachable,
     UnexpectedAnswer,
-    error_in,
+    error_from,
 )
 from agentjobs_client.models import Job
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
-LONGEST_WAIT_SECONDS = 60
+MAX_WAIT_SECONDS = 60
 
 T = TypeVar("T")
 
@@ -36,33 +36,33 @@ class Call(NamedTuple):
     extra_seconds: float = 0.0
 
 
-def address(base_url: str) -> str:
-    """The base address with its version segment, whether or not it was given."""
+def normalize_base_url(base_url: str) -> str:
+    """The base URL with its version segment, which callers may omit."""
     stem = base_url.strip().rstrip("/")
     try:
         url = httpx.URL(stem)
-        usable = url.scheme in {"http", "https"} and bool(url.host)
+        is_valid = url.scheme in {"http", "https"} and bool(url.host)
     except httpx.InvalidURL:
-        usable = False
-    if not usable:
-        raise ClientError(f"{base_url!r} is no address of a service; it looks like http://…/v1")
+        is_valid = False
+    if not is_valid:
+        raise ClientError(f"{base_url!r} is not a valid base URL; use the form http://…/v1")
     return stem if stem.endswith("/v1") else f"{stem}/v1"
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Base address and key from AGENTJOBS_URL and AGENTJOBS_API_KEY."""
+    """Base URL and key from AGENTJOBS_URL and AGENTJOBS_API_KEY."""
     environ = os.environ if environ is None else environ
     base_url, api_key = environ.get("AGENTJOBS_URL"), environ.get("AGENTJOBS_API_KEY")
     if not base_url:
         raise ClientError("set AGENTJOBS_URL to the address of the service, such as http://…/v1")
     if not api_key:
-        raise ClientError("set AGENTJOBS_API_KEY to a key made with `agentjobs keys create`")
+        raise ClientError("set AGENTJOBS_API_KEY to a key from `agentjobs keys create`")
     return base_url, api_key
 
 
 def base_headers(api_key: str) -> dict[str, str]:
     if not api_key.isascii() or not api_key.isprintable():
-        raise ClientError("the API key holds characters that no key has; was it copied whole?")
+        raise ClientError("the API key contains invalid characters; check that it was copied whole")
     return {"Authorization": f"Bearer {api_key}", "User-Agent": "agentjobs-client"}
 
 
@@ -102,7 +102,7 @@ def follow_up(
 def _new_job(path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Call:
     headers = {
         "Content-Type": "application/json",
-        # Without it, repeating a call whose answer was lost would make a second job.
+        # Without it, retrying a call whose response was lost would create a second job.
         "Idempotency-Key": idempotency_key or str(uuid.uuid4()),
     }
     return Call("POST", path, headers=headers, content=msgspec.json.encode(body))
@@ -115,7 +115,7 @@ def job_path(job_id: str, *more: str) -> str:
 def get_job(job_id: str, wait_seconds: float | None) -> Call:
     if wait_seconds is None:
         return Call("GET", job_path(job_id))
-    seconds = max(0, min(int(wait_seconds), LONGEST_WAIT_SECONDS))
+    seconds = max(0, min(int(wait_seconds), MAX_WAIT_SECONDS))
     params = {"wait_seconds": str(seconds)}
     return Call("GET", job_path(job_id), params=params, extra_seconds=seconds)
 
@@ -161,7 +161,7 @@ def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call:
 
 def unreachable(base_url: object, error: Exception) -> ServiceUnreachable:
     reason = str(error) or type(error).__name__
-    return ServiceUnreachable(f"{base_url} does not answer: {reason}")
+    return ServiceUnreachable(f"{base_url} cannot be reached: {reason}")
 
 
 def request(
@@ -177,18 +177,18 @@ def request(
     )
 
 
-def success(response: httpx.Response) -> httpx.Response:
-    """The response itself, whose body must have been read, unless it is a refusal."""
+def check_success(response: httpx.Response) -> httpx.Response:
+    """The response, whose body must have been read. Raises for an error response."""
     if not response.is_success:
-        raise error_in(response)
+        raise error_from(response)
     return response
 
 
 def check_event_stream(response: httpx.Response) -> None:
-    """Anything else would be read as a log that never ends."""
+    """Any other content would be read as a log without end."""
     if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
         raise UnexpectedAnswer(
-            f"{response.url} was not answered with a stream of events", status=response.status_code
+            f"{response.url} did not return an event stream", status=response.status_code
         )
 
 
@@ -197,17 +197,17 @@ def read(response: httpx.Response, kind: type[T]) -> T:
         return msgspec.json.decode(response.content, type=kind)
     except msgspec.DecodeError as error:
         raise UnexpectedAnswer(
-            f"{response.request.method} {response.url} was answered with {error}",
+            f"{response.request.method} {response.url} returned an unexpected body: {error}",
             status=response.status_code,
         ) from None
 
 
-def may_be_done_already(error: ApiError, failures: int) -> bool:
-    """Whether a cancel is refused only because an earlier try worked and its answer was lost."""
+def may_be_cancelled_already(error: ApiError, failures: int) -> bool:
+    """Whether an earlier attempt may have cancelled the job and only its response was lost."""
     return failures > 0 and error.code == "job_finished"
 
 
-def cancelled_or_refused(job: Job, refusal: ApiError) -> Job:
+def cancelled_or_raise(job: Job, refusal: ApiError) -> Job:
     if job.status != "cancelled":
         raise refusal
     return job

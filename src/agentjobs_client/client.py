@@ -1,4 +1,4 @@
-"""The synchronous client. Every call may be repeated safely and is, when the service was away."""
+"""The synchronous client. Every call is idempotent and is retried if the service is unavailable."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,13 +26,13 @@ from agentjobs_client.models import (
     Repo,
     RepoList,
 )
-from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, Patience
+from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, RetryState
 
 T = TypeVar("T")
 
 
 class Client:
-    """Speaks to one service with one API key.
+    """A client for one service with one API key.
 
     >>> with Client("http://127.0.0.1:8080/v1", "ajk_…") as client:
     ...     receipt = client.create_job("acme/shop", "lint-fixer")
@@ -57,7 +57,7 @@ class Client:
         self._pause = pause
         self._clock = clock
         self._http = httpx.Client(
-            base_url=calls.address(base_url),
+            base_url=calls.normalize_base_url(base_url),
             headers=calls.base_headers(api_key),
             transport=transport,
         )
@@ -82,10 +82,10 @@ class Client:
         self._http.close()
 
     def agents(self) -> list[Agent]:
-        return self._ask(Call("GET", "/agents"), AgentList).agents
+        return self._request(Call("GET", "/agents"), AgentList).agents
 
     def repos(self) -> list[Repo]:
-        return self._ask(Call("GET", "/repos"), RepoList).repos
+        return self._request(Call("GET", "/repos"), RepoList).repos
 
     def dependencies(
         self,
@@ -96,11 +96,11 @@ class Client:
         vulnerable: bool = False,
         search: str | None = None,
     ) -> Iterator[Dependency]:
-        """What a repository depends on; further pages are asked for as they are needed."""
+        """The dependencies of a repository; pages are fetched as needed."""
         filters = calls.dependency_filters(ecosystem, direct, vulnerable, search)
         cursor: str | None = None
         while True:
-            page = self._ask(calls.list_dependencies(repo_id, filters, cursor), DependencyPage)
+            page = self._request(calls.list_dependencies(repo_id, filters, cursor), DependencyPage)
             yield from page.dependencies
             cursor = page.next_cursor
             if cursor is None:
@@ -115,9 +115,9 @@ class Client:
         config_override: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> JobReceipt:
-        """Queue a job. Without an `idempotency_key` one is made, so that repeats are one job."""
+        """Queue a job. An `idempotency_key` is generated if none is given."""
         call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
-        return self._ask(call, JobReceipt)
+        return self._request(call, JobReceipt)
 
     def follow_up(
         self,
@@ -129,45 +129,45 @@ class Client:
         max_cost_usd: float | None = None,
         idempotency_key: str | None = None,
     ) -> JobReceipt:
-        """Queue a job that goes on with the pull request of a completed one."""
+        """Queue a follow-up on the pull request of a completed job."""
         call = calls.follow_up(
             job_id, prompt, agent, timeout_seconds, max_cost_usd, idempotency_key
         )
-        return self._ask(call, JobReceipt)
+        return self._request(call, JobReceipt)
 
     def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
         """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
-        return self._ask(calls.get_job(job_id, wait_seconds), Job)
+        return self._request(calls.get_job(job_id, wait_seconds), Job)
 
     def wait(self, job_id: str) -> Job:
-        """The job once it is finished, however long that takes."""
+        """Wait until the job is finished, without a time limit."""
         return list(self.watch(job_id))[-1]
 
     def watch(self, job_id: str) -> Iterator[Job]:
-        """The job now and at each change of its status, until it is finished.
+        """The job now and after each change of its status, until it is finished.
 
-        Goes on while the service restarts, unless it is away for longer than `away_seconds`.
+        Survives restarts of the service, unless it is unavailable for more than `away_seconds`.
         """
-        watch = JobWatch(job_id, self._patience_while_away(), self._clock)
+        watch = JobWatch(job_id, self._retry_while_away(), self._clock)
         while not watch.ended:
             try:
                 job = calls.read(self._send_once(watch.next_call()), Job)
             except ClientError as error:
-                self._pause(watch.pause_after(error))
+                self._pause(watch.delay_after(error))
                 continue
-            if watch.brings_news(job):
+            if watch.update(job):
                 yield job
             else:
-                self._pause(watch.pause_without_news())
+                self._pause(watch.delay_without_change())
 
     def jobs(
         self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
     ) -> Iterator[Job]:
-        """All jobs, newest first; further pages are asked for as they are needed."""
+        """All jobs, newest first; pages are fetched as needed."""
         filters = {"status": status, "repo": repo, "agent": agent}
         cursor: str | None = None
         while True:
-            page = self._ask(calls.list_jobs(filters, cursor), JobPage)
+            page = self._request(calls.list_jobs(filters, cursor), JobPage)
             yield from page.jobs
             cursor = page.next_cursor
             if cursor is None:
@@ -175,36 +175,36 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         call = Call("POST", calls.job_path(job_id, "cancel"))
-        patience = Patience(retries=self._retries)
+        retry = RetryState(retries=self._retries)
         try:
-            return calls.read(self._send(call, patience), Job)
+            return calls.read(self._send(call, retry), Job)
         except ApiError as error:
-            if not calls.may_be_done_already(error, patience.failures):
+            if not calls.may_be_cancelled_already(error, retry.failures):
                 raise
-            return calls.cancelled_or_refused(self.job(job_id), error)
+            return calls.cancelled_or_raise(self.job(job_id), error)
 
     def events(self, job_id: str) -> list[Event]:
-        return self._ask(Call("GET", calls.job_path(job_id, "events")), EventList).events
+        return self._request(Call("GET", calls.job_path(job_id, "events")), EventList).events
 
     def prompt(self, job_id: str) -> str | None:
-        """What the agent was told; None before it was started."""
-        return self._ask(Call("GET", calls.job_path(job_id, "prompt")), Prompt).prompt
+        """The agent's prompt; None before the agent was started."""
+        return self._request(Call("GET", calls.job_path(job_id, "prompt")), Prompt).prompt
 
     def logs(self, job_id: str, *, follow: bool = False, timestamps: bool = False) -> Iterator[str]:
-        """The log so far, or with `follow` all of it until the job is finished.
+        """The log so far, or with `follow` the log until the job is finished.
 
-        With `timestamps` every line begins with the time it was written.
+        With `timestamps`, every line starts with the time it was written.
         """
         if not follow:
             call = calls.get_logs(job_id, timestamps)
             yield self._send(call).content.decode("utf-8", "replace")
             return
-        stream = LogStream(job_id, self._patience_while_away(), timestamps=timestamps)
+        stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
         while not stream.ended:
             try:
                 yield from self._read_log(stream)
             except ClientError as error:
-                self._pause(stream.pause_after(error))
+                self._pause(stream.delay_after(error))
 
     def _read_log(self, stream: LogStream) -> Iterator[str]:
         try:
@@ -217,7 +217,7 @@ class Client:
             ) as response:
                 if not response.is_success:
                     response.read()
-                calls.success(response)
+                calls.check_success(response)
                 calls.check_event_stream(response)
                 for text in response.iter_text():
                     yield from stream.feed(text)
@@ -225,16 +225,16 @@ class Client:
             raise calls.unreachable(self._http.base_url, error) from error
         stream.check_ended()
 
-    def _ask(self, call: Call, kind: type[T]) -> T:
+    def _request(self, call: Call, kind: type[T]) -> T:
         return calls.read(self._send(call), kind)
 
-    def _send(self, call: Call, patience: Patience | None = None) -> httpx.Response:
-        patience = patience or Patience(retries=self._retries)
+    def _send(self, call: Call, retry: RetryState | None = None) -> httpx.Response:
+        retry = retry or RetryState(retries=self._retries)
         while True:
             try:
                 return self._send_once(call)
             except ClientError as error:
-                self._pause(patience.pause_after(error))
+                self._pause(retry.delay_after(error))
 
     def _send_once(self, call: Call) -> httpx.Response:
         request = calls.request(self._http, call, self._timeout_seconds)
@@ -242,7 +242,7 @@ class Client:
             response = self._http.send(request)
         except httpx.RequestError as error:
             raise calls.unreachable(self._http.base_url, error) from error
-        return calls.success(response)
+        return calls.check_success(response)
 
-    def _patience_while_away(self) -> Patience:
-        return Patience(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)
+    def _retry_while_away(self) -> RetryState:
+        return RetryState(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service; one base class to catch."""
+"""The exceptions of this package, with one base class."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ import msgspec
 
 
 class ClientError(Exception):
-    """Anything this package raises on purpose."""
+    """The base class of this package's exceptions."""
 
 
 class ServiceUnreachable(ClientError):
-    """No answer: the address is wrong, the service is down, or the network is."""
+    """No response: the address is wrong, or the service or the network is down."""
 
 
 class UnexpectedAnswer(ClientError):
-    """An answer that is not this interface's, such as a proxy's error page."""
+    """A response that is not the service's, such as a proxy's error page."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class UnexpectedAnswer(ClientError):
 
 
 class ApiError(ClientError):
-    """A refusal by the service. `code` is stable, `message` says what to do next."""
+    """An error response of the service. `code` is stable, `message` says what to do next."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class _Envelope(msgspec.Struct):
     error: _ErrorBody
 
 
-def error_in(response: httpx.Response) -> ClientError:
-    """The exception for a response that is not a success; its body must have been read."""
+def error_from(response: httpx.Response) -> ClientError:
+    """The exception for an unsuccessful response, whose body must have been read."""
     retry_after_seconds = _seconds(response.headers.get("Retry-After"))
     try:
         body = msgspec.json.decode(response.content, type=_Envelope).error
     except msgspec.DecodeError:
         return UnexpectedAnswer(
-            f"{response.url} answered {response.status_code} in a form this client does not know; "
-            "is it the address of the service, ending in /v1?",
+            f"{response.url} returned {response.status_code} in an unknown format; check that the "
+            "address is the service's and ends in /v1.",
             status=response.status_code,
             retry_after_seconds=retry_after_seconds,
         )

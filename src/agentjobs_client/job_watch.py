@@ -1,15 +1,15 @@
-"""Where the waiting for one job stands: what to ask next, and how soon."""
+"""The state of waiting for one job: the next call and the delay before it."""
 
 from agentjobs_client import calls
 from agentjobs_client.errors import ClientError
 from agentjobs_client.models import Job
-from agentjobs_client.retry import Clock, Patience, pause_before_asking_again
+from agentjobs_client.retry import Clock, RetryState, poll_delay
 
 
 class JobWatch:
-    def __init__(self, job_id: str, patience: Patience, clock: Clock) -> None:
+    def __init__(self, job_id: str, retry: RetryState, clock: Clock) -> None:
         self._job_id = job_id
-        self._patience = patience
+        self._retry = retry
         self._clock = clock
         self._job: Job | None = None
         self._asked_at = 0.0
@@ -19,21 +19,21 @@ class JobWatch:
         return self._job is not None and self._job.finished
 
     def next_call(self) -> calls.Call:
-        """The job as it is at first, then as soon as its status changes."""
+        """The first call returns at once, later ones when the status changes."""
         self._asked_at = self._clock()
-        return calls.get_job(self._job_id, calls.LONGEST_WAIT_SECONDS if self._job else None)
+        return calls.get_job(self._job_id, calls.MAX_WAIT_SECONDS if self._job else None)
 
-    def brings_news(self, job: Job) -> bool:
-        """Takes an answer; whether its status is another than the last one's."""
-        self._patience.answered()
+    def update(self, job: Job) -> bool:
+        """Store the latest job; returns whether its status changed."""
+        self._retry.record_success()
         before, self._job = self._job, job
         return before is None or before.status != job.status
 
-    def pause_without_news(self) -> float:
-        """Seconds until the next call. A service that is stopping answers all of them at once."""
+    def delay_without_change(self) -> float:
+        """Seconds until the next call. A service that is shutting down responds without waiting."""
         waited = self._clock() - self._asked_at
-        return pause_before_asking_again() if waited < calls.LONGEST_WAIT_SECONDS / 2 else 0.0
+        return poll_delay() if waited < calls.MAX_WAIT_SECONDS / 2 else 0.0
 
-    def pause_after(self, error: ClientError) -> float:
-        """Seconds until the next try; raises the error when trying again is no use."""
-        return self._patience.pause_after(error)
+    def delay_after(self, error: ClientError) -> float:
+        """Seconds until the next attempt. Raises the error if no retry is left."""
+        return self._retry.delay_after(error)

@@ -1,4 +1,4 @@
-"""Where the reading of one log stands, so that a broken connection goes on where it stopped."""
+"""The state of reading one log, so that a new connection resumes where the last one stopped."""
 
 from collections.abc import Iterator
 
@@ -6,19 +6,19 @@ import httpx
 
 from agentjobs_client import calls
 from agentjobs_client.errors import ClientError, ServiceUnreachable
-from agentjobs_client.retry import Patience, pause_before_asking_again
+from agentjobs_client.retry import RetryState, poll_delay
 from agentjobs_client.server_sent_events import EventParser
 
-# The service sends a sign of life more often than this while a job is silent.
+# The service sends keep-alives more often than this.
 SILENCE_SECONDS = 60.0
 
 
 class LogStream:
-    def __init__(self, job_id: str, patience: Patience, *, timestamps: bool = False) -> None:
+    def __init__(self, job_id: str, retry: RetryState, *, timestamps: bool = False) -> None:
         self.ended = False
         self._job_id = job_id
         self._timestamps = timestamps
-        self._patience = patience
+        self._retry = retry
         self._last_event_id = ""
         self._parser = EventParser()
 
@@ -31,9 +31,9 @@ class LogStream:
         return httpx.Timeout(calls.DEFAULT_TIMEOUT_SECONDS, read=SILENCE_SECONDS)
 
     def feed(self, text: str) -> Iterator[str]:
-        """The pieces of log that `text` brings."""
-        # Any sign of life counts: a proxy may cut the connection to a silent job again and again.
-        self._patience.answered()
+        """The log text contained in `text`."""
+        # Keep-alives count too: a proxy may repeatedly cut the connection of a silent job.
+        self._retry.record_success()
         for event in self._parser.feed(text):
             self._last_event_id = event.id or self._last_event_id
             if event.event == "end":
@@ -43,9 +43,9 @@ class LogStream:
 
     def check_ended(self) -> None:
         if not self.ended:
-            raise ServiceUnreachable("the service closed the log before its end")
+            raise ServiceUnreachable("the service closed the log stream before its end")
 
-    def pause_after(self, error: ClientError) -> float:
-        """Seconds until the next try; raises the error when trying again is no use."""
+    def delay_after(self, error: ClientError) -> float:
+        """Seconds until the next attempt. Raises the error if no retry is left."""
         self._parser = EventParser()
-        return max(self._patience.pause_after(error), pause_before_asking_again())
+        return max(self._retry.delay_after(error), poll_delay())

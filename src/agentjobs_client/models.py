@@ -1,4 +1,4 @@
-"""What the service answers with. Fields that a newer service adds are ignored, never an error."""
+"""The responses of the service. Fields that a newer service adds are ignored."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class Repo(msgspec.Struct, frozen=True):
 
 
 class DependencyAdvisory(msgspec.Struct, frozen=True):
-    """A known fault of a package; `fix_version` ends all of them."""
+    """A known vulnerability of a package; `fix_version` fixes all of the package's."""
 
     id: str
     severity: str
@@ -44,7 +44,7 @@ class DependencyAdvisory(msgspec.Struct, frozen=True):
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """A package that one manifest leads to; `parents` leads to it from a direct dependency."""
+    """A package in a manifest; `parents` is the path from a direct dependency to it."""
 
     ecosystem: str
     name: str
@@ -59,7 +59,7 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class JobReceipt(msgspec.Struct, frozen=True):
-    """The answer to a job that was accepted."""
+    """The response to an accepted job."""
 
     job_id: str
     status: str
@@ -88,13 +88,13 @@ class Job(msgspec.Struct, frozen=True):
     usage: dict[str, Any] | None = None
     queue_reason: str | None = None
     verification: dict[str, Any] | None = None
-    # The job whose pull request this one goes on with.
+    # The job that this one follows up on.
     follows: str | None = None
-    # Why the service itself asked for it.
+    # Why the service created the job by itself.
     cause: dict[str, Any] | None = None
     # open, merged or closed.
     pr_state: str | None = None
-    # What the tracker says of the ticket: title, url, labels.
+    # From the tracker: title, url, labels.
     ticket: dict[str, Any] | None = None
 
     @property

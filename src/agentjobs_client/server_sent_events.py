@@ -1,10 +1,10 @@
-"""Reads a stream of server-sent events, piece by piece. Knows nothing of jobs or HTTP."""
+"""An incremental parser of server-sent events. Knows nothing about jobs or HTTP."""
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# The three line ends of the standard, and no other: `splitlines` would also cut inside log text.
+# Only the standard's three line endings: `splitlines` would also split inside log text.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -49,8 +49,8 @@ class EventParser:
 
     def _dispatch(self) -> ServerSentEvent | None:
         event, data = self._event or "message", self._data
-        named = bool(self._event)
+        is_named = bool(self._event)
         self._event, self._data = "", []
-        if not data and not named:
+        if not data and not is_named:
             return None
         return ServerSentEvent(event, "\n".join(data), self._id)

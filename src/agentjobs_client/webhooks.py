@@ -1,4 +1,4 @@
-"""Proves that a webhook came from the service before it is read. Knows no web framework."""
+"""Verifies the signature of a webhook before parsing it. Works with any web framework."""
 
 import base64
 import binascii
@@ -14,32 +14,32 @@ from agentjobs_client.errors import ClientError
 from agentjobs_client.retry import Clock
 
 DEFAULT_TOLERANCE_SECONDS = 300.0
-# The second one is there only while a new secret waits for its turn.
+# The second header exists only while a new secret is pending.
 _BODY_SIGNATURES = ("x-service-signature-256", "x-service-signature-256-next")
 _TIMED_HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
 class InvalidSignature(ClientError):
-    """Not from the service, changed on its way, or too old. Answer 401 and do nothing else."""
+    """Not from the service, modified in transit, or too old. Respond with 401."""
 
 
 class UnknownPayload(ClientError):
-    """Signed with the right secret, but not an event of this interface."""
+    """The signature is valid, but the body is not a known event."""
 
 
 class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The five fields of the body, and what the headers add to them."""
+    """The five fields of the body, and fields from the headers."""
 
     event: str
     job_id: str
     repo: str
     timestamp: str
     pr_url: str | None = None
-    # Of the event: the same for every endpoint, on every retry and redelivery.
+    # The same for every endpoint, retry and redelivery.
     event_id: str | None = None
-    # Of this endpoint's copy of it, as the delivery log names it. Not signed.
+    # The delivery to this endpoint, as in the delivery log. Not signed.
     delivery_id: str | None = None
-    # Counts the events of one job. Not signed.
+    # Numbers the events of one job. Not signed.
     sequence: int | None = None
 
 
@@ -51,14 +51,13 @@ def verify_webhook(
     tolerance_seconds: float | None = DEFAULT_TOLERANCE_SECONDS,
     clock: Clock = time.time,
 ) -> WebhookEvent:
-    """The event in a request, or InvalidSignature. `body` is the bytes as they were received.
+    """Return the event, or raise InvalidSignature. `body` is the raw bytes as received.
 
-    Give all secrets that are good at the moment while one replaces another. With
-    `tolerance_seconds=None` only the body's signature is looked at, which an old copy of a
-    delivery has as well.
+    Pass all valid secrets while a secret is being rotated. With `tolerance_seconds=None` only the
+    body's signature is verified, which does not protect against replays.
     """
-    secrets = _usable(secret)
-    lowered = _readable(headers)
+    secrets = _parse_secrets(secret)
+    lowered = _normalize_headers(headers)
     _check_body_signature(body, lowered, secrets)
     if tolerance_seconds is not None:
         _check_timed_signature(body, lowered, secrets)
@@ -66,18 +65,18 @@ def verify_webhook(
     return _event(body, lowered)
 
 
-def _usable(secret: str | Sequence[str]) -> list[str]:
+def _parse_secrets(secret: str | Sequence[str]) -> list[str]:
     given = [secret] if isinstance(secret, str) else list(secret)
-    # A secret that was read from a file often ends with a newline.
-    secrets = [each.strip() for each in given]
-    # Anybody can sign with an empty key.
+    # A secret from a file often ends with a newline.
+    secrets = [value.strip() for value in given]
+    # Anyone can sign with an empty key.
     if not secrets or not all(secrets):
-        raise ValueError("verify_webhook needs the endpoint's secret, and it is empty")
+        raise ValueError("verify_webhook requires the endpoint's secret, but it is empty")
     return secrets
 
 
-def _readable(headers: Mapping[Any, Any]) -> dict[str, str]:
-    """What frameworks hand on as bytes, too; a value of any other kind counts as absent."""
+def _normalize_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
+    """Accepts strings and bytes, since frameworks differ; ignores other values."""
     texts = {_text(name): _text(value) for name, value in headers.items()}
     return {
         name.lower(): value
@@ -96,14 +95,14 @@ def _check_body_signature(body: bytes, headers: Mapping[str, str], secrets: list
     given = [headers[name] for name in _BODY_SIGNATURES if name in headers]
     if not given:
         raise InvalidSignature("The header X-Service-Signature-256 is missing.")
-    made = [
+    expected = [
         "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         for secret in secrets
     ]
-    if not _any_equal(made, given):
+    if not _any_equal(expected, given):
         raise InvalidSignature(
-            "X-Service-Signature-256 does not match: another secret, or a body that was changed. "
-            "Verify the bytes as received, before any parsing."
+            "X-Service-Signature-256 does not match: the secret differs or the body was modified. "
+            "Verify the raw bytes before any parsing."
         )
 
 
@@ -113,13 +112,13 @@ def _check_timed_signature(body: bytes, headers: Mapping[str, str], secrets: lis
         raise InvalidSignature(f"The header {missing[0]} is missing.")
     event_id, timestamp, signatures = (headers[name] for name in _TIMED_HEADERS)
     content = b".".join((_bytes(event_id), _bytes(timestamp), body))
-    keys = [key for key in map(_decoded, secrets) if key]
-    made = [hmac.new(key, content, hashlib.sha256).digest() for key in keys]
-    entries = ["v1," + base64.b64encode(digest).decode() for digest in made]
+    keys = [key for key in map(_decode_key, secrets) if key]
+    expected = [hmac.new(key, content, hashlib.sha256).digest() for key in keys]
+    entries = ["v1," + base64.b64encode(digest).decode() for digest in expected]
     if not _any_equal(entries, signatures.split()):
         raise InvalidSignature(
-            "webhook-signature does not match: another secret, or webhook-id or "
-            "webhook-timestamp was changed."
+            "webhook-signature does not match: the secret differs, or webhook-id or "
+            "webhook-timestamp was modified."
         )
 
 
@@ -131,26 +130,26 @@ def _check_age(timestamp: str, now: float, tolerance_seconds: float) -> None:
     if abs(age) > tolerance_seconds:
         direction = "old" if age > 0 else "ahead"
         raise InvalidSignature(
-            f"webhook-timestamp is {abs(age):.0f} s {direction}, more than the "
-            f"{tolerance_seconds:g} s that are allowed; is the clock right?"
+            f"webhook-timestamp is {abs(age):.0f} s {direction}, more than the allowed "
+            f"{tolerance_seconds:g} s; check the clock."
         )
 
 
-def _decoded(secret: str) -> bytes | None:
-    """The key of `webhook-signature`; none in a secret of another form."""
+def _decode_key(secret: str) -> bytes | None:
+    """The key of `webhook-signature`; None if the secret is not base64."""
     try:
         return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except binascii.Error:
         return None
 
 
-def _any_equal(made: list[str], given: list[str]) -> bool:
-    # A list: every pair is compared, whichever is equal.
-    return any([hmac.compare_digest(_bytes(a), _bytes(b)) for a in made for b in given])  # noqa: C419
+def _any_equal(expected: list[str], given: list[str]) -> bool:
+    # A list instead of a generator: compares every pair, in constant time.
+    return any([hmac.compare_digest(_bytes(a), _bytes(b)) for a in expected for b in given])  # noqa: C419
 
 
 def _bytes(text: str) -> bytes:
-    # Web frameworks hand on bytes outside ASCII in forms that cannot always be encoded.
+    # Some web frameworks pass non-ASCII bytes in forms that UTF-8 cannot encode.
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -158,7 +157,8 @@ def _event(body: bytes, headers: Mapping[str, str]) -> WebhookEvent:
     try:
         event = msgspec.json.decode(body, type=WebhookEvent)
     except msgspec.DecodeError as error:
-        raise UnknownPayload(f"The signature is good, the body is not an event: {error}") from None
+        message = f"The signature is valid, but the body is not an event: {error}"
+        raise UnknownPayload(message) from None
     return msgspec.structs.replace(
         event,
         event_id=headers.get("webhook-id"),

@@ -9,9 +9,9 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.identifiers import new_id
-from agentjobs.store.batch_insert import ManyRows
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.store.like_pattern import containing
+from agentjobs.store.like_pattern import contains_pattern
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 
@@ -40,13 +40,13 @@ _TYPES = {
     **_CHANGEABLE,
     "first_seen_at": "bigint",
 }
-_INSERT = ManyRows(
+_INSERT = BatchStatement(
     _TYPES,
     one=f"INSERT INTO findings ({', '.join(_TYPES)})"
     f" VALUES ({', '.join(f':{name}' for name in _TYPES)})",
     many=f"INSERT INTO findings ({', '.join(_TYPES)}) SELECT {', '.join(_TYPES)} FROM {{rows}}",
 )
-_UPDATE = ManyRows(
+_UPDATE = BatchStatement(
     {"id": "text", **_CHANGEABLE},
     one=f"UPDATE findings SET {', '.join(f'{name} = :{name}' for name in _CHANGEABLE)}"
     " WHERE id = :id",
@@ -119,7 +119,7 @@ async def list_findings(
         organization_id=organization_id,
         repo_id=repo_id,
         severity=severity,
-        pattern=containing((search or "").strip().lower()),
+        pattern=contains_pattern((search or "").strip().lower()),
         place=int(place) if place.isdecimal() else 0,
         last=last,
         limit=limit,

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 import msgspec
 
 from agentjobs.advisories.model import Advisory, package_name
-from agentjobs.store.batch_insert import ManyRows
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.like_pattern import containing
+from agentjobs.store.like_pattern import contains_pattern
 
 # What the column `data` holds has changed whenever this does: then everything is written anew.
 FORMAT = 1
@@ -20,7 +20,7 @@ _SEARCHED_AT_ONCE = 1_000
 
 _decode = msgspec.json.Decoder(Advisory).decode
 
-_PUT = ManyRows(
+_PUT = BatchStatement(
     {"id": "text", "modified": "text", "data": "text", "generation": "bigint", "feed": "text"},
     one="INSERT INTO advisories (id, modified, data, generation, feed)"
     " VALUES (:id, :modified, :data, :generation, :feed) ON CONFLICT (id) DO UPDATE SET"
@@ -31,14 +31,14 @@ _PUT = ManyRows(
     " modified = excluded.modified, data = excluded.data, generation = excluded.generation,"
     " feed = excluded.feed",
 )
-_PUT_PACKAGE = ManyRows(
+_PUT_PACKAGE = BatchStatement(
     {"ecosystem": "text", "name": "text", "advisory_id": "text"},
     one="INSERT INTO advisory_packages (ecosystem, name, advisory_id)"
     " VALUES (:ecosystem, :name, :advisory_id) ON CONFLICT DO NOTHING",
     many="INSERT INTO advisory_packages (ecosystem, name, advisory_id)"
     " SELECT ecosystem, name, advisory_id FROM {rows} ON CONFLICT DO NOTHING",
 )
-_PUT_NAME = ManyRows(
+_PUT_NAME = BatchStatement(
     {"name": "text", "advisory_id": "text"},
     one="INSERT INTO advisory_names (name, advisory_id) VALUES (:name, :advisory_id)"
     " ON CONFLICT DO NOTHING",
@@ -193,7 +193,7 @@ async def _by_words(db: Database, words: str) -> AsyncIterator[Advisory]:
         "SELECT id, data FROM advisories WHERE id > :after AND lower(data) LIKE :pattern"
         " ESCAPE '!' ORDER BY id LIMIT :limit",
         after=after,
-        pattern=containing(words),
+        pattern=contains_pattern(words),
         limit=_SEARCHED_AT_ONCE,
     ):
         for row in rows:

@@ -10,7 +10,7 @@ from agentjobs.agents.definitions import Agent, ModelAccess, named_files
 from agentjobs.agents.model_access import DEFAULT_SECRETS, model_environment_names
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
-from agentjobs.gateway.upstream import Api, names
+from agentjobs.gateway.upstream import Api, matches_model
 from agentjobs.organizations.secrets import is_secret_name
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
@@ -196,7 +196,9 @@ def _name_faults(table: AgentTable, preset: Preset | None) -> Iterator[Fault]:
         yield "model", "must be the name of a model of its API"
     if not all(_MODEL_PATTERN.fullmatch(pattern) for pattern in table.models):
         yield "models", "must be names of models, where `*` matches anything"
-    elif table.model and not any(names(each, table.model) for each in table.models or ["*"]):
+    elif table.model and not any(
+        matches_model(each, table.model) for each in table.models or ["*"]
+    ):
         yield "models", f"must allow `{table.model}`, the agent's own model"
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
-from agentjobs.gateway.prices import prices_of
+from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.credentials import may_write_branch
@@ -47,7 +47,7 @@ async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
             tickets=Tickets(context.db, keys, session, platforms),
             facts=CommitSummaryCache(),
             keys=keys,
-            prices=prices_of(settings),
+            prices=load_prices(settings),
             allowed=allowed_of(settings),
             session=session,
             chooser=RegistryVersionChooser(registry),

@@ -73,9 +73,9 @@ def _require_public_url_elsewhere(settings: "Settings") -> None:
     if settings.public_url or url.startswith("sqlite:"):
         return
     from agentjobs.settings import SettingsError
-    from agentjobs.store.postgresql.address import is_on_this_machine
+    from agentjobs.store.postgresql.address import is_local_address
 
-    if not is_on_this_machine(url):
+    if not is_local_address(url):
         raise SettingsError(
             "set AGENTJOBS_PUBLIC_URL to the address by which this worker reaches `agentjobs serve`"
             ": the database is on another host, so the service need not be on this one"

@@ -1,6 +1,6 @@
-"""One job's way to its budget: reserves, waits for what is open, settles in the background.
+"""The budget of one job: reserves the cost of a request and settles it in the background.
 
-A request that does not fit only because others of the same job are under way waits for them.
+If only open reservations of the same job exceed the budget, a request waits for them.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from agentjobs.store.database import StoreError, StoreUnavailable
 _log = logging.getLogger(__name__)
 
 MAX_NANOUSD = 10**15
-"""A million dollars for one request: sums of what is less do not outgrow the store's numbers."""
+"""A million dollars per request: sums below it fit into the database's integers."""
 
 
 class Charge:
-    """What one request costs: its reservation, until something better is known."""
+    """The cost of one request: the reserved amount until the usage is known."""
 
     def __init__(self, call: Call, price: Price | None, reservation: Reservation) -> None:
         self.reservation = reservation
@@ -31,12 +31,12 @@ class Charge:
         self.output_tokens = call.output_tokens
         self._price = price
 
-    def nothing(self) -> None:
+    def waive(self) -> None:
         self.nanousd = self.input_tokens = self.output_tokens = 0
 
-    def used(self, usage: Usage) -> bool:
-        """False, and nothing changes, where that would cost more than can be meant."""
-        nanousd = self._price.of(usage) if self._price else 0
+    def apply_usage(self, usage: Usage) -> bool:
+        """Returns False and changes nothing if the cost is implausibly high."""
+        nanousd = self._price.cost(usage) if self._price else 0
         if nanousd > MAX_NANOUSD:
             return False
         self.nanousd = nanousd
@@ -49,88 +49,88 @@ class Budget:
         self._ledger = ledger
         self._on_exceeded = on_exceeded
         self._overdrawn: str | None = None
-        # One at a time, so that what others hold is known when one does not fit.
-        self._turn = asyncio.Lock()
-        self._open: dict[Charge, int] = {}
+        # One reservation at a time, so that the sum of open charges is known when one fails.
+        self._lock = asyncio.Lock()
+        self._open_charges: dict[Charge, int] = {}
         self._settled = asyncio.Event()
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def applies(self) -> bool:
-        return self._ledger.limited
+        return self._ledger.has_limit
 
     async def reserve(self, call: Call, price: Price | None) -> Charge:
-        """Raises RequestRefused, and tells of it, when the budget cannot cover the call."""
+        """Raises RequestRefused and calls `on_exceeded` if the budget cannot cover the call."""
         while True:
             if self._overdrawn is not None:
                 raise RequestRefused(402, "budget_exceeded", self._overdrawn)
             settled = self._settled
-            answer = await self._admit(call, price)
-            if isinstance(answer, Charge):
-                return answer
-            held = sum(self._open.values())
-            if not settled.is_set() and answer.missing_nanousd > held:
-                self._on_exceeded(answer.message)
-                raise RequestRefused(402, "budget_exceeded", answer.message)
+            result = await self._admit(call, price)
+            if isinstance(result, Charge):
+                return result
+            reserved = sum(self._open_charges.values())
+            if not settled.is_set() and result.missing_nanousd > reserved:
+                self._on_exceeded(result.message)
+                raise RequestRefused(402, "budget_exceeded", result.message)
             await settled.wait()
 
     async def _admit(self, call: Call, price: Price | None) -> Charge | Refusal:
-        """What is reserved for a client that leaves meanwhile is given back."""
-        attempt = asyncio.create_task(self._open_one(call, price))
+        """If the client disconnects meanwhile, its reservation is returned."""
+        attempt = asyncio.create_task(self._reserve_charge(call, price))
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            self._keep(attempt)
-            attempt.add_done_callback(self._give_back)
+            self._track(attempt)
+            attempt.add_done_callback(self._return_reservation)
             raise
 
-    def _give_back(self, attempt: "asyncio.Task[Charge | Refusal]") -> None:
+    def _return_reservation(self, attempt: "asyncio.Task[Charge | Refusal]") -> None:
         if attempt.cancelled() or attempt.exception():
             return
-        answer = attempt.result()
-        if isinstance(answer, Charge):
-            answer.nothing()
-            self.settle(answer)
+        result = attempt.result()
+        if isinstance(result, Charge):
+            result.waive()
+            self.settle(result)
 
-    async def _open_one(self, call: Call, price: Price | None) -> Charge | Refusal:
-        async with self._turn:
-            answer = await self._try(_sensible(call.cost(price)))
-            if isinstance(answer, Refusal):
-                return answer
-            charge = Charge(call, price, answer)
-            self._open[charge] = answer.nanousd
+    async def _reserve_charge(self, call: Call, price: Price | None) -> Charge | Refusal:
+        async with self._lock:
+            result = await self._reserve(_check_cost(call.cost(price)))
+            if isinstance(result, Refusal):
+                return result
+            charge = Charge(call, price, result)
+            self._open_charges[charge] = result.nanousd
             return charge
 
-    async def _try(self, nanousd: int) -> Reservation | Refusal:
+    async def _reserve(self, nanousd: int) -> Reservation | Refusal:
         try:
             return await self._ledger.reserve(nanousd)
         except StoreUnavailable:
-            message = "the service's database is away for the moment; try again"
-            raise RequestRefused(503, "unavailable", message, again=True) from None
+            message = "the service's database is temporarily unavailable; try again"
+            raise RequestRefused(503, "unavailable", message, is_retryable=True) from None
 
     def settle(self, charge: Charge) -> None:
-        """Without making anybody wait."""
-        self._keep(asyncio.create_task(self._settle(charge)))
+        """Settle in the background."""
+        self._track(asyncio.create_task(self._settle(charge)))
 
     async def close(self, seconds: float) -> None:
-        """Wait for what is being settled; what takes longer stays charged as reserved."""
+        """Wait for open settlements; those that take longer stay charged as reserved."""
         try:
             async with asyncio.timeout(seconds):
-                while self._under_way:
-                    await asyncio.wait(self._under_way)
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
         except TimeoutError:
-            for task in self._under_way:
+            for task in self._tasks:
                 task.cancel()
 
-    def _end(self, why: str) -> None:
-        """Told once, though every further answer that comes may pass the limit again."""
+    def _exceed(self, reason: str) -> None:
+        """Reported once, although later responses may exceed the limit again."""
         if self._overdrawn is None:
-            self._overdrawn = why
-            self._on_exceeded(why)
+            self._overdrawn = reason
+            self._on_exceeded(reason)
 
-    def _keep(self, task: "asyncio.Task[Any]") -> None:
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+    def _track(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _settle(self, charge: Charge) -> None:
         try:
@@ -141,18 +141,18 @@ class Budget:
                 output_tokens=charge.output_tokens,
             )
             if overdrawn is not None:
-                self._end(overdrawn)
+                self._exceed(overdrawn)
         except StoreError as error:
-            # Not again: had it been written after all, a second time would give money back.
-            _log.warning("a model request stays charged as reserved: %s", error)
+            # No retry: if the first attempt was committed, a second one would correct it twice.
+            _log.warning("a model request stays charged at its reserved cost: %s", error)
         finally:
-            del self._open[charge]
+            del self._open_charges[charge]
             self._settled.set()
             self._settled = asyncio.Event()
 
 
-def _sensible(nanousd: int) -> int:
+def _check_cost(nanousd: int) -> int:
     if nanousd > MAX_NANOUSD:
-        message = "this request may cost more than a million dollars: ask for less output"
+        message = "this request could cost more than a million dollars: lower its output limit"
         raise RequestRefused(400, "invalid_request", message)
     return nanousd

@@ -1,6 +1,6 @@
-"""From the bytes an agent sent to a call that may be forwarded: parsed, bounded, made to report.
+"""Turns the body of an agent's request into a call to forward.
 
-Pure: decides and rewrites; sends nothing and spends nothing.
+Parses the body, bounds its cost and makes the provider report the usage. Does no I/O.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from agentjobs.gateway.content_blocks import (
     IMAGES,
     Block,
     TooManyBlocks,
-    blocks_of,
+    block_type,
+    collect_blocks,
     conversation,
     image_bytes,
-    kind_of,
 )
-from agentjobs.gateway.endpoints import CHAT, MAXIMA, Endpoint
+from agentjobs.gateway.endpoints import CHAT, OUTPUT_LIMIT_FIELDS, Endpoint
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.hidden_costs import hidden_cost
 from agentjobs.gateway.prices import Price
@@ -27,25 +27,25 @@ from agentjobs.gateway.upstream import Upstream
 BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 16
 TOKENS_PER_IMAGE = 5_000
-DEFAULT_MAXIMUM = 8_192
+DEFAULT_MAX_OUTPUT = 8_192
 MAX_OUTPUT = 10_000_000
 MAX_CHOICES = 128
 MAX_MODEL_NAME = 256
-# A few million brackets would take a gigabyte and a second to parse; text never has as many.
+# A few million brackets would take a gigabyte and a second to parse; real requests have fewer.
 MAX_BRACKETS = 250_000
 MAX_COMMAS = 1_000_000
-_SMALL = 256 * 1024
-# The last one is llama.cpp's.
+_UNCHECKED_BYTES = 256 * 1024
+# The last name is llama.cpp's.
 _CHOICES = ("n", "best_of", "n_cmpl")
-# All else might make a server report in the middle what counts only at the end.
+# Other options might make a server report usage before the end, when it is not final.
 _HARMLESS_STREAM_OPTIONS = ("include_obfuscation",)
-_TOO_MANY_PARTS = "the request has too many parts; send fewer"
+_TOO_MANY_PARTS = "the request has too many parts"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """`input_tokens` and `output_tokens` are the most it may take; `body` is what is sent.
+    """`input_tokens` and `output_tokens` are upper bounds; `body` is sent to the provider.
 
-    `usage_is_ours`: the client did not ask for the usage that its stream will now report.
+    `hide_usage`: the client did not ask for the usage that the stream will contain.
     """
 
     endpoint: Endpoint
@@ -54,16 +54,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
     output_tokens: int
     long_cache: bool
-    usage_is_ours: bool
+    hide_usage: bool
 
     def cost(self, price: Price | None) -> int:
         if price is None:
             return 0
-        return price.at_most(self.input_tokens, self.output_tokens, long_cache=self.long_cache)
+        return price.max_cost(self.input_tokens, self.output_tokens, long_cache=self.long_cache)
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    if len(raw) > _SMALL and _is_a_thicket(raw):
+    if len(raw) > _UNCHECKED_BYTES and _has_too_many_parts(raw):
         raise RequestRefused(413, "request_too_large", _TOO_MANY_PARTS)
     try:
         body = msgspec.json.decode(raw)
@@ -76,16 +76,16 @@ def parse(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def model_of(body: dict[str, Any], upstream: Upstream) -> str:
+def read_model(body: dict[str, Any], upstream: Upstream) -> str:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise RequestRefused(400, "invalid_request", "the request must name a model")
     if len(model) > MAX_MODEL_NAME:
-        message = f"the name of a model has at most {MAX_MODEL_NAME} characters"
+        message = f"the name of the model must have at most {MAX_MODEL_NAME} characters"
         raise RequestRefused(400, "invalid_request", message)
     if not upstream.allows(model):
         allowed = ", ".join(upstream.models)
-        message = f"this agent may not use the model {_short(model)}; it may use: {allowed}"
+        message = f"this agent must not use the model {_truncate(model)}; allowed: {allowed}"
         raise RequestRefused(403, "model_not_allowed", message)
     return model
 
@@ -95,94 +95,94 @@ def prepare(
     body: dict[str, Any],
     model: str,
     price: Price | None,
-    maximum_name: str,
+    output_limit_field: str,
     *,
-    limited: bool,
+    has_limit: bool,
 ) -> Call:
-    """`limited`: a budget applies, so that nothing may be left open.
+    """`has_limit`: a budget applies, so the cost must be bounded.
 
-    Only then a maximum is added to a request that names none; else the provider's own holds.
+    Only then is an output limit added to a request without one; otherwise the provider's applies.
     """
     if body.get("background"):
         raise RequestRefused(
-            400, "invalid_request", "`background` is not supported: wait for the answer"
+            400, "invalid_request", "`background` is not supported: wait for the response"
         )
     blocks = _blocks(body)
-    if limited and (reason := hidden_cost(body, blocks, endpoint.api)):
-        message = f"this request cannot be kept within the budget: {reason}"
+    if has_limit and (reason := hidden_cost(body, blocks, endpoint.api)):
+        message = f"the cost of this request cannot be bounded: {reason}"
         raise RequestRefused(400, "cost_unknown", message)
-    maximum = _maximum(body)
-    room = _default_room(price) if maximum is None else maximum
+    max_output = _max_output(body) or _default_max_output(price)
     changed = dict(body)
-    if limited and all(body.get(name) is None for name in endpoint.maxima):
-        changed[maximum_name] = room
-    usage_is_ours = endpoint is CHAT and _ask_for_usage(changed)
+    if has_limit and all(body.get(name) is None for name in endpoint.output_limit_fields):
+        changed[output_limit_field] = max_output
+    hide_usage = endpoint is CHAT and _request_usage(changed)
     encoded = _encode(changed)
     return Call(
         endpoint=endpoint,
         model=model,
         body=encoded,
         input_tokens=estimate_input(encoded, blocks, len(conversation(body))),
-        output_tokens=room * _choices(body),
+        output_tokens=max_output * _choices(body),
         long_cache=b'"ttl":"1h"' in encoded,
-        usage_is_ours=usage_is_ours,
+        hide_usage=hide_usage,
     )
 
 
 def estimate_input(encoded: bytes, blocks: Sequence[Block], messages: int) -> int:
-    """Names and punctuation of the JSON count as well: a model sees most of them in some form.
+    """An upper estimate of the input tokens, from the bytes of the request.
 
-    A picture costs the same whatever its bytes; a file costs its bytes on top.
+    JSON keys and punctuation count too, since a model sees most of them in some form. An image
+    counts as a fixed number of tokens; a file counts as its bytes in addition.
     """
-    pictures = files = picture_size = 0
+    images = files = image_size = 0
     for block in blocks:
-        kind = kind_of(block)
+        kind = block_type(block)
         if kind in IMAGES:
-            pictures += 1
-            picture_size += image_bytes(block)
+            images += 1
+            image_size += image_bytes(block)
         elif kind in FILES:
             files += 1
-    text = -(-max(0, len(encoded) - picture_size) // BYTES_PER_TOKEN)
-    return text + TOKENS_PER_MESSAGE * max(1, messages) + TOKENS_PER_IMAGE * (pictures + files)
+    text = -(-max(0, len(encoded) - image_size) // BYTES_PER_TOKEN)
+    return text + TOKENS_PER_MESSAGE * max(1, messages) + TOKENS_PER_IMAGE * (images + files)
 
 
 def _blocks(body: dict[str, Any]) -> list[Block]:
     try:
-        return blocks_of(body)
+        return collect_blocks(body)
     except TooManyBlocks:
         raise RequestRefused(413, "request_too_large", _TOO_MANY_PARTS) from None
 
 
-def _is_a_thicket(raw: bytes) -> bool:
+def _has_too_many_parts(raw: bytes) -> bool:
     return raw.count(b"{") + raw.count(b"[") > MAX_BRACKETS or raw.count(b",") > MAX_COMMAS
 
 
-def _default_room(price: Price | None) -> int:
-    return (price.max_output_tokens if price else 0) or DEFAULT_MAXIMUM
+def _default_max_output(price: Price | None) -> int:
+    return (price.max_output_tokens if price else 0) or DEFAULT_MAX_OUTPUT
 
 
-def _maximum(body: dict[str, Any]) -> int | None:
-    """The largest of all that are given, whichever of them the server believes."""
-    given = [_count(body, name, 1, MAX_OUTPUT) for name in MAXIMA]
-    return max((value for value in given if value is not None), default=None)
+def _max_output(body: dict[str, Any]) -> int | None:
+    """The largest limit in the request, since servers differ in which field they use."""
+    limits = [_read_count(body, name, MAX_OUTPUT) for name in OUTPUT_LIMIT_FIELDS]
+    return max((limit for limit in limits if limit is not None), default=None)
 
 
 def _choices(body: dict[str, Any]) -> int:
-    return max(_count(body, name, 1, MAX_CHOICES) or 1 for name in _CHOICES)
+    return max(_read_count(body, name, MAX_CHOICES) or 1 for name in _CHOICES)
 
 
-def _count(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
+def _read_count(body: dict[str, Any], name: str, maximum: int) -> int | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        message = f"`{name}` must be a whole number between {least} and {most:,}"
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
+        message = f"`{name}` must be a whole number between 1 and {maximum:,}"
         raise RequestRefused(400, "invalid_request", message)
     return value
 
 
-def _ask_for_usage(body: dict[str, Any]) -> bool:
-    """True if the client had not asked for it itself."""
+def _request_usage(body: dict[str, Any]) -> bool:
+    """Make the stream report its usage. True if the client did not ask for it itself."""
     if not body.get("stream"):
         return False
     options = body.get("stream_options")
@@ -194,7 +194,7 @@ def _ask_for_usage(body: dict[str, Any]) -> bool:
 
 
 def _encode(body: dict[str, Any]) -> bytes:
-    """Always anew: of a name given twice the provider must see the one that was judged."""
+    """Always re-encoded: if a key occurs twice, the provider must see the value checked here."""
     try:
         return msgspec.json.encode(body)
     except (msgspec.EncodeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
@@ -203,5 +203,5 @@ def _encode(body: dict[str, Any]) -> bytes:
         ) from None
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"

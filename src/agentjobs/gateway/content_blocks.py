@@ -1,7 +1,7 @@
-"""Walks the content of a request: pictures and files in it, and what it merely refers to.
+"""Finds the content blocks of a request: images, files, and references to stored content.
 
-Goes only where the APIs put content blocks. What an agent says inside a tool's input, however much
-it looks like a picture, is text and stays counted as text.
+Reads only the places where the APIs put content blocks. A tool's input is text, even if it looks
+like an image block.
 """
 
 from typing import Any
@@ -23,48 +23,48 @@ FILES = frozenset(
         "video_url",
     }
 )
-_PLAIN_SOURCES = ("text", "content")
-_PICTURE_ADDRESSES = ("data:image/", "http://", "https://")
-_REFERENCES = ("file_id", "file_url")
+_TEXT_SOURCES = ("text", "content")
+_IMAGE_URL_PREFIXES = ("data:image/", "http://", "https://")
+_REFERENCE_FIELDS = ("file_id", "file_url")
 MAX_BLOCKS = 50_000
 
 
 class TooManyBlocks(Exception):
-    """More than any conversation has: looking at all of them would hold up everybody else."""
+    """More blocks than any conversation has: reading all of them would block the event loop."""
 
 
 def conversation(body: Block) -> list[Any]:
-    """Its messages and the items that are not text, under either name: servers differ."""
-    found: list[Any] = []
-    for said in (body.get("messages"), body.get("input")):
-        found += said if isinstance(said, list) else [said] if isinstance(said, dict) else []
-    return found
+    """Messages and input items, under both names: servers differ in which one they read."""
+    items: list[Any] = []
+    for value in (body.get("messages"), body.get("input")):
+        items += value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return items
 
 
-def blocks_of(body: Block) -> list[Block]:
-    """Every content block, and every message and item around them that says what it is.
+def collect_blocks(body: Block) -> list[Block]:
+    """All content blocks, and all messages and items that have a type or tools.
 
     Raises TooManyBlocks.
     """
-    found: list[Block] = []
+    blocks: list[Block] = []
     pending: list[Any] = [conversation(body), body.get("system")]
     while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            if len(found) + len(pending) + len(one) > MAX_BLOCKS:
+        value = pending.pop()
+        if isinstance(value, list):
+            if len(blocks) + len(pending) + len(value) > MAX_BLOCKS:
                 raise TooManyBlocks
-            pending += [inner for inner in one if not _is_plain_text(inner)]
-        elif isinstance(one, dict):
-            if "type" in one or "tools" in one:
-                found.append(one)
-            source = one.get("source")
+            pending += [item for item in value if not _is_plain_message(item)]
+        elif isinstance(value, dict):
+            if "type" in value or "tools" in value:
+                blocks.append(value)
+            source = value.get("source")
             nested = source.get("content") if isinstance(source, dict) else None
-            pending += (one.get("content"), one.get("output"), nested)
-    return found
+            pending += (value.get("content"), value.get("output"), nested)
+    return blocks
 
 
-def _is_plain_text(message: Any) -> bool:
-    """A role and a text, as most messages are: there is nothing to find in them."""
+def _is_plain_message(message: Any) -> bool:
+    """A role and a text, like most messages: it contains no blocks."""
     return (
         isinstance(message, dict)
         and len(message) == 2
@@ -73,44 +73,45 @@ def _is_plain_text(message: Any) -> bool:
     )
 
 
-def kind_of(block: Block) -> str:
+def block_type(block: Block) -> str:
     kind = block.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def image_bytes(block: Block) -> int:
-    """How much of the request is the picture itself; what only stands in its place is text."""
+    """How many bytes of the request are image data; a reference to an image counts as text."""
     source, image = block.get("source"), block.get("image_url")
     if isinstance(source, dict):
         data = source.get("data") if source.get("type") == "base64" else None
         return len(data) if isinstance(data, str) else 0
     if isinstance(image, dict):
         image = image.get("url")
-    if isinstance(image, str) and image[:16].lower().startswith(_PICTURE_ADDRESSES):
+    if isinstance(image, str) and image[:16].lower().startswith(_IMAGE_URL_PREFIXES):
         return len(image)
     return 0
 
 
 def is_opaque_file(block: Block) -> bool:
-    """A file of which the provider may make any number of tokens: a page of a PDF is a picture."""
-    if kind_of(block) not in FILES:
+    """A file with an unknown number of tokens; a page of a PDF counts as an image, for example."""
+    if block_type(block) not in FILES:
         return False
     source = block.get("source")
     return not (
         block["type"] == "document"
         and isinstance(source, dict)
-        and source.get("type") in _PLAIN_SOURCES
+        and source.get("type") in _TEXT_SOURCES
     )
 
 
 def is_stored_remotely(block: Block) -> bool:
-    """A file that lies with the provider or on the web: its size cannot be seen from here."""
+    """The content is stored by the provider or on the web, so its size is unknown."""
     if block.get("type") == "item_reference":
         return True
-    if kind_of(block) not in FILES:
+    if block_type(block) not in FILES:
         return False
-    inner = [block, block.get("source"), block.get("file")]
+    parts = [block, block.get("source"), block.get("file")]
     return any(
-        isinstance(one, dict) and (any(one.get(n) for n in _REFERENCES) or one.get("type") == "url")
-        for one in inner
+        isinstance(part, dict)
+        and (any(part.get(name) for name in _REFERENCE_FIELDS) or part.get("type") == "url")
+        for part in parts
     )

@@ -1,25 +1,25 @@
-"""Prices of well-known models as their providers published them by November 2026, in USD per
-million tokens: data to be checked, for providers change theirs. `[[prices]]` comes first.
+"""Prices of well-known models in USD per million tokens, as published in November 2026.
 
-Only models whose price was seen written down are here; a guess would make budgets lie.
+Providers change their prices; `[[prices]]` in the settings takes precedence. Only published prices
+are listed: budgets based on guesses would be wrong.
 """
 
 from agentjobs.settings.tables import PriceTable
 
-# Agents that name no maximum get room to think, not all the room there is: it is reserved whole.
-_ROOM = 32_000
+# For requests without an output limit. Not the model's maximum: the whole limit is reserved.
+_MAX_OUTPUT_TOKENS = 32_000
 
 
 def _claude(
     model: str, usd_input: float, usd_output: float, *, cached: float, written: float
 ) -> PriceTable:
-    return PriceTable(model, usd_input, usd_output, cached, written, _ROOM)
+    return PriceTable(model, usd_input, usd_output, cached, written, _MAX_OUTPUT_TOKENS)
 
 
 def _gpt(
     model: str, usd_input: float, usd_output: float, cached: float, written: float | None = None
 ) -> PriceTable:
-    return PriceTable(model, usd_input, usd_output, cached, written, _ROOM)
+    return PriceTable(model, usd_input, usd_output, cached, written, _MAX_OUTPUT_TOKENS)
 
 
 DEFAULT_PRICES: tuple[PriceTable, ...] = (
@@ -62,16 +62,16 @@ DEFAULT_PRICES: tuple[PriceTable, ...] = (
     _gpt("gpt-4.1-mini", 0.4, 1.6, 0.1),
 )
 
-_LONG_GPT = 272_000
+_LONG_GPT_PROMPT = 272_000
 
 
-def _beyond(model: str) -> tuple[str, int, PriceTable]:
+def _long_prompt_price(model: str) -> tuple[str, int, PriceTable]:
     """OpenAI asks twice for the input and half as much again for the output of long prompts."""
     table = next(table for table in DEFAULT_PRICES if table.model == model)
     cached = table.cached_input or table.input
     written = table.cache_write or table.input
     price = _gpt(model, table.input * 2, table.output * 1.5, cached * 2, written * 2)
-    return model, _LONG_GPT, price
+    return model, _LONG_GPT_PROMPT, price
 
 
 LONG_PROMPTS: tuple[tuple[str, int, PriceTable], ...] = (
@@ -81,7 +81,7 @@ LONG_PROMPTS: tuple[tuple[str, int, PriceTable], ...] = (
         _claude("claude-haiku-5-5", 0.5, 2.5, cached=0.05, written=0.625),
     ),
     *(
-        _beyond(model)
+        _long_prompt_price(model)
         for model in (
             "gpt-6-astra",
             "gpt-6.1-sol",
@@ -95,4 +95,4 @@ LONG_PROMPTS: tuple[tuple[str, int, PriceTable], ...] = (
         )
     ),
 )
-"""Where a prompt above so many tokens makes the whole request dearer."""
+"""Models whose price rises for the whole request above a number of prompt tokens."""

@@ -1,4 +1,4 @@
-"""The three requests that are forwarded, and how each names what the gateway must know of it."""
+"""The three API endpoints that are forwarded, and how each names its limits and usage."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,33 +8,36 @@ import msgspec
 from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
 
-# What one server or other reads an output limit from; llama.cpp listens to the last one first.
-MAXIMA = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict")
+# The fields that servers read an output limit from; llama.cpp prefers the last one.
+OUTPUT_LIMIT_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict")
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`maxima` are the names that every server of this API reads an output limit from."""
+    """`output_limit_fields` are understood by every server of this API."""
 
     path: str
     api: Api
-    maxima: Sequence[str]
+    output_limit_fields: Sequence[str]
     usage: Callable[[Any], Usage | None]
 
-    def maximum_name(self, upstream: Upstream) -> str:
-        """The one to add where a request has none."""
-        return upstream.chat_maximum if self is CHAT else self.maxima[0]
+    def output_limit_field(self, upstream: Upstream) -> str:
+        """The field to add to a request without a limit."""
+        return upstream.chat_output_limit_field if self is CHAT else self.output_limit_fields[0]
 
 
 CHAT = Endpoint(
     path="/v1/chat/completions",
     api="openai",
-    maxima=("max_completion_tokens", "max_tokens"),
+    output_limit_fields=("max_completion_tokens", "max_tokens"),
     usage=chat_usage,
 )
 RESPONSES = Endpoint(
-    path="/v1/responses", api="openai", maxima=("max_output_tokens",), usage=responses_usage
+    path="/v1/responses",
+    api="openai",
+    output_limit_fields=("max_output_tokens",),
+    usage=responses_usage,
 )
 MESSAGES = Endpoint(
-    path="/v1/messages", api="anthropic", maxima=("max_tokens",), usage=messages_usage
+    path="/v1/messages", api="anthropic", output_limit_fields=("max_tokens",), usage=messages_usage
 )
 ENDPOINTS = {endpoint.path: endpoint for endpoint in (CHAT, RESPONSES, MESSAGES)}

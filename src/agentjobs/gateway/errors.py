@@ -1,4 +1,4 @@
-"""How the gateway says no: in the shape of the API that was spoken to, with a code of ours."""
+"""Refusals of the gateway, in the error format of the API and with the service's own codes."""
 
 from typing import Any
 
@@ -8,15 +8,14 @@ from agentjobs.gateway.upstream import Api
 
 
 class RequestRefused(Exception):
-    """A request that is not forwarded, or could not be; the message says what to do next."""
+    """A request was not forwarded; the message says what to do next."""
 
-    def __init__(self, status: int, code: str, message: str, *, again: bool = False) -> None:
+    def __init__(self, status: int, code: str, message: str, *, is_retryable: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
-        self.again = again
-        """Whether the same request may succeed later."""
+        self.is_retryable = is_retryable
 
 
 _ANTHROPIC_TYPES = {
@@ -32,15 +31,15 @@ _OPENAI_TYPES = {402: "insufficient_quota", 429: "rate_limit_exceeded"}
 
 
 def error_body(api: Api, refused: RequestRefused) -> bytes:
-    said: dict[str, Any] = {"message": refused.message}
+    error: dict[str, Any] = {"message": refused.message}
     if api == "anthropic":
-        said |= {
+        error |= {
             "type": _ANTHROPIC_TYPES.get(refused.status, "api_error"),
             "details": {"error_code": refused.code},
         }
-        return msgspec.json.encode({"type": "error", "error": said})
-    usual = "server_error" if refused.status >= 500 else "invalid_request_error"
-    kind = _OPENAI_TYPES.get(refused.status, usual)
+        return msgspec.json.encode({"type": "error", "error": error})
+    default = "server_error" if refused.status >= 500 else "invalid_request_error"
+    kind = _OPENAI_TYPES.get(refused.status, default)
     return msgspec.json.encode(
-        {"error": {**said, "type": kind, "param": None, "code": refused.code}}
+        {"error": {**error, "type": kind, "param": None, "code": refused.code}}
     )

@@ -1,6 +1,6 @@
-"""The model gateway of one job: an HTTP server that adds the real key and keeps the budget.
+"""The model gateway of one job: an HTTP server that adds the provider's key and enforces budgets.
 
-Forwards three kinds of requests and nothing else. Composes; the decisions live beside it.
+Forwards three endpoints and nothing else. The modules beside this one make the decisions.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import aiohttp
 from aiohttp import web
 
 from agentjobs.gateway.budget import Budget
-from agentjobs.gateway.calls import Call, model_of, parse, prepare
+from agentjobs.gateway.calls import Call, parse, prepare, read_model
 from agentjobs.gateway.endpoints import Endpoint
 from agentjobs.gateway.errors import RequestRefused, error_body
 from agentjobs.gateway.ledger import Ledger
 from agentjobs.gateway.prices import Price, Prices
-from agentjobs.gateway.relay import Relay, UpstreamTrouble
-from agentjobs.gateway.requests import Intake, check_token, endpoint_of
+from agentjobs.gateway.relay import Relay, UpstreamError
+from agentjobs.gateway.requests import BodyReader, check_token, endpoint_of
 from agentjobs.gateway.upstream import Upstream
 
 MAX_CONNECTIONS = 256
@@ -28,18 +28,18 @@ CLOSE_SECONDS = 10
 _MAX_NOTES = 20
 _KEEP_ALIVE_SECONDS = 75
 _LINGER_SECONDS = 2
-_AT_ONCE = 0.01
-_LONG_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 0.01
+_SLOW_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
-# aiohttp logs what agents garble with a traceback each; our own faults are logged below.
-_NO_LOG = logging.Logger("unheard", logging.CRITICAL + 1)  # noqa: LOG001 - no handler may hear it
+# aiohttp logs malformed requests with a traceback each; faults of the gateway are logged below.
+_SILENT_LOGGER = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001 - no handler may hear it
 
 
 class Gateway:
-    """`token` is the key the agent gets: it opens this gateway and nothing else.
+    """`token` is the agent's API key, which is valid only for this gateway.
 
-    `on_note` takes lines for the job's log, `on_budget_exceeded` why the job must end.
+    `on_note` receives lines for the job's log, `on_budget_exceeded` the reason to end the job.
     """
 
     def __init__(
@@ -57,47 +57,47 @@ class Gateway:
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)
         self._relay = Relay(session, upstream, self._note)
-        self._intake = Intake()
-        self._judging = asyncio.Lock()
+        self._body_reader = BodyReader()
+        self._parse_lock = asyncio.Lock()
         self._on_note = on_note
         self._noted: set[str] = set()
         self._closed = False
-        self._answering: set[asyncio.Task[Any]] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
         self._server = web.Server(
-            self._answer,
+            self._handle,
             handler_cancellation=True,
             access_log=None,
-            logger=_NO_LOG,
+            logger=_SILENT_LOGGER,
             auto_decompress=False,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
             lingering_time=_LINGER_SECONDS,
         )
 
     def protocol(self) -> asyncio.BaseProtocol:
-        """For `loop.create_server`: one for each connection."""
+        """The protocol factory for `loop.create_server`."""
         if self._closed or len(self._server.connections) >= MAX_CONNECTIONS:
-            return _ClosedDoor()
+            return _ClosingProtocol()
         return self._server()
 
     async def close(self) -> None:
-        """End every connection and wait, within bounds, until what was used is written down."""
+        """Close all connections and wait, with a timeout, until usage is stored."""
         self._closed = True
-        for task in self._answering:
+        for task in self._handlers:
             task.cancel()
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=CLOSE_SECONDS)
-        await self._server.shutdown(_AT_ONCE)
+        if self._handlers:
+            await asyncio.wait(self._handlers, timeout=CLOSE_SECONDS)
+        await self._server.shutdown(_SHUTDOWN_SECONDS)
         await self._budget.close(CLOSE_SECONDS)
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
         assert task is not None
-        self._answering.add(task)
+        self._handlers.add(task)
         try:
-            return await self._admit(request)
-        except UpstreamTrouble as trouble:
-            self._note(trouble.note)
-            return self._refusal(trouble)
+            return await self._accept(request)
+        except UpstreamError as error:
+            self._note(error.note)
+            return self._refusal(error)
         except RequestRefused as refused:
             return self._refusal(refused)
         except Exception:  # noqa: BLE001 - a fault of ours must not look like one of the agent
@@ -106,72 +106,72 @@ class Gateway:
                 RequestRefused(500, "internal_error", "the gateway failed; try again")
             )
         finally:
-            self._answering.discard(task)
+            self._handlers.discard(task)
 
-    async def _admit(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _accept(self, request: web.BaseRequest) -> web.StreamResponse:
         check_token(request, self.token)
         endpoint = endpoint_of(request, self._upstream.api)
-        raw = await self._intake.read(request)
+        raw = await self._body_reader.read(request)
         try:
             return await self._forward(request, endpoint, raw)
         finally:
-            self._intake.release(len(raw))
+            self._body_reader.release(len(raw))
 
     async def _forward(
         self, request: web.BaseRequest, endpoint: Endpoint, raw: bytes
     ) -> web.StreamResponse:
-        call, price = await self._judge_in_turn(endpoint, raw)
+        call, price = await self._prepare_alone(endpoint, raw)
         charge = await self._budget.reserve(call, price)
         try:
-            return await self._relay.pass_on(request, call, charge)
+            return await self._relay.forward(request, call, charge)
         finally:
             self._budget.settle(charge)
 
-    async def _judge_in_turn(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
-        """One at a time and with a rest after a huge one: the event loop is everybody's."""
-        async with self._judging:
-            begun = time.perf_counter()
+    async def _prepare_alone(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
+        """One at a time, with a pause after a slow one, so that the event loop stays responsive."""
+        async with self._parse_lock:
+            started = time.perf_counter()
             try:
-                return self._judge(endpoint, raw)
+                return self._prepare(endpoint, raw)
             finally:
-                took = time.perf_counter() - begun
-                if took > _LONG_SECONDS:
-                    await asyncio.sleep(took * 4)
+                seconds = time.perf_counter() - started
+                if seconds > _SLOW_SECONDS:
+                    await asyncio.sleep(seconds * 4)
 
-    def _judge(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
+    def _prepare(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
         body = parse(raw)
-        model = model_of(body, self._upstream)
+        model = read_model(body, self._upstream)
         price = self._price_of(model)
-        maximum_name = endpoint.maximum_name(self._upstream)
-        limited = self._budget.applies
-        return prepare(endpoint, body, model, price, maximum_name, limited=limited), price
+        output_limit_field = endpoint.output_limit_field(self._upstream)
+        has_limit = self._budget.applies
+        return prepare(endpoint, body, model, price, output_limit_field, has_limit=has_limit), price
 
     def _price_of(self, model: str) -> Price | None:
         price = self._prices.get(model)
         if price is None and self._budget.applies:
-            message = f"the model {model[:100]} has no price, so no budget can be kept"
+            message = f"the model {model[:100]} has no price, so the budget cannot be enforced"
             self._note(f"{message}: add a [[prices]] table for it to agentjobs.toml")
             raise RequestRefused(403, "model_without_price", message)
         if price is None:
-            self._note(f"the model {model[:100]} has no price: its requests are counted as free")
+            self._note(f"the model {model[:100]} has no price: its requests count as free")
         return price
 
     def _refusal(self, refused: RequestRefused) -> web.Response:
-        headers = {} if refused.again else {"x-should-retry": "false"}
+        headers = {} if refused.is_retryable else {"x-should-retry": "false"}
         body = error_body(self._upstream.api, refused)
         return web.Response(
             status=refused.status, body=body, headers=headers, content_type="application/json"
         )
 
     def _note(self, text: str) -> None:
-        """Once each, and not without end: the agent decides how often it is tried."""
+        """Each text once, up to a maximum, because the agent controls how often this happens."""
         if text not in self._noted and len(self._noted) < _MAX_NOTES:
             self._noted.add(text)
             self._on_note(text)
 
 
-class _ClosedDoor(asyncio.Protocol):
-    """Says good-bye to a connection that there is no room for."""
+class _ClosingProtocol(asyncio.Protocol):
+    """Closes connections above the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

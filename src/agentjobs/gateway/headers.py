@@ -1,12 +1,12 @@
-"""Which headers pass: a list of the few that are needed, and nothing else in either direction."""
+"""Allow-lists of the headers that are forwarded to the provider and to the agent."""
 
 from collections.abc import Mapping
 
-from agentjobs.gateway.key_filter import without_key
+from agentjobs.gateway.key_filter import redact_key
 from agentjobs.gateway.upstream import Upstream
 
-_TO_THE_PROVIDER = ("accept", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
-_TO_THE_AGENT = frozenset(
+_PROVIDER_HEADERS = ("accept", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
+_AGENT_HEADERS = frozenset(
     {
         "content-type",
         "content-encoding",
@@ -21,26 +21,26 @@ _TO_THE_AGENT = frozenset(
         "openai-version",
     }
 )
-_LIMITS = ("anthropic-ratelimit-", "x-ratelimit-")
+_RATE_LIMIT_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 
 
-def to_provider(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
-    passed = {name: given[name] for name in _TO_THE_PROVIDER if name in given}
+def provider_headers(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
+    passed = {name: given[name] for name in _PROVIDER_HEADERS if name in given}
     name, credential = upstream.credential
     return {
         **passed,
         "content-type": "application/json",
-        # The usage must be readable as it passes.
+        # The gateway reads the usage from the response.
         "accept-encoding": "identity",
         name: credential,
     }
 
 
-def to_agent(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
-    """Never with the key in them, whatever the provider repeats."""
+def agent_headers(given: Mapping[str, str], upstream: Upstream) -> dict[str, str]:
+    """The key is redacted, in case the provider repeats it."""
     passed = {name: value for name, value in given.items() if _passes(name.lower())}
-    return {name: without_key(value, upstream.key) for name, value in passed.items()}
+    return {name: redact_key(value, upstream.key) for name, value in passed.items()}
 
 
 def _passes(name: str) -> bool:
-    return name in _TO_THE_AGENT or name.startswith(_LIMITS)
+    return name in _AGENT_HEADERS or name.startswith(_RATE_LIMIT_PREFIXES)

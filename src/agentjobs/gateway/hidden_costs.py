@@ -1,6 +1,6 @@
-"""What in a request would cost money that cannot be known before it is sent.
+"""Finds parts of a request whose cost is unknown before it is sent.
 
-While a budget applies such requests are refused: a limit that can be talked around is none.
+Such requests are refused while a budget applies; otherwise agents could bypass it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from agentjobs.gateway.content_blocks import Block, is_opaque_file, is_stored_remotely
 from agentjobs.gateway.upstream import Api
 
-_ELSEWHERE = {
+_UNPRICED_FIELDS = {
     "previous_response_id": "send the whole conversation in `input`",
     "conversation": "send the whole conversation in `input`",
     "prompt": "send the instructions themselves",
@@ -23,8 +23,8 @@ _ELSEWHERE = {
     "audio": "leave it out",
     "web_search_options": "leave it out",
 }
-# What has the price in the table; every other value may have another.
-_PLAIN: dict[str, tuple[Any, ...]] = {
+# Values that cost the listed price; any other value may cost more.
+_PRICED_VALUES: dict[str, tuple[Any, ...]] = {
     "service_tier": (None, "auto", "default", "flex", "standard_only"),
     "speed": (None, "standard"),
     "inference_geo": (None, "global"),
@@ -32,38 +32,38 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 _OPENAI_AGENT_TOOLS = ("function", "custom", "namespace", "local_shell", "apply_patch")
-# With a date behind them.
+# Followed by a date.
 _ANTHROPIC_AGENT_TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
 
 
 def hidden_cost(body: Block, blocks: Sequence[Block], api: Api) -> str | None:
-    """In words that tell the agent's author what to change; None: nothing hidden."""
-    return next((found for look in _LOOKS for found in look(body, blocks, api)), None)
+    """Tells the agent's author what to change; None if the cost is known."""
+    return next((reason for check in _CHECKS for reason in check(body, blocks, api)), None)
 
 
 def _fields(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
-    for name, remedy in _ELSEWHERE.items():
+    for name, remedy in _UNPRICED_FIELDS.items():
         if body.get(name):
             yield f"`{name}` makes its cost unknown: {remedy}"
-    for name, values in _PLAIN.items():
+    for name, values in _PRICED_VALUES.items():
         if body.get(name) not in values:
-            said = str(body[name])[:64]
-            yield f"`{name}: {said}` may cost more than the price in the table: leave it out"
+            value = str(body[name])[:64]
+            yield f"`{name}: {value}` may cost more than the listed price: leave it out"
 
 
 def _edits(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
-    """Clearing old parts of a conversation is free; to compact it a model is asked."""
+    """Clearing old parts of a conversation is free; compaction runs a model."""
     management = body.get("context_management")
     edits = management.get("edits") if isinstance(management, dict) else management
     for edit in edits if isinstance(edits, list) else [edits] if edits else []:
         kind = edit.get("type") if isinstance(edit, dict) else None
         if not str(kind).startswith("clear_"):
-            yield f"the edit `{str(kind)[:64]}` of its context runs a model: leave it out"
+            yield f"the context edit `{str(kind)[:64]}` runs a model: leave it out"
 
 
 def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
-    """Also those that are added in the middle of a conversation, and those inside of others."""
-    pending = [one["tools"] for one in (body, *blocks) if one.get("tools")]
+    """Includes tools that a message adds to the conversation, and tools nested in others."""
+    pending = [block["tools"] for block in (body, *blocks) if block.get("tools")]
     while pending:
         tool = pending.pop()
         if isinstance(tool, list):
@@ -71,7 +71,7 @@ def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
         elif not _runs_on_agent(tool, api):
             kind = tool.get("type") if isinstance(tool, dict) else tool
             name = str(kind)[:64]
-            yield f"the tool `{name}` may run at the provider and cost extra: leave it out"
+            yield f"the provider may run the tool `{name}` at extra cost: leave it out"
         elif tool.get("tools"):
             pending.append(tool["tools"])
 
@@ -79,9 +79,9 @@ def _tools(body: Block, blocks: Sequence[Block], api: Api) -> Iterator[str]:
 def _contents(_: Block, blocks: Sequence[Block], __: Api) -> Iterator[str]:
     for block in blocks:
         if is_stored_remotely(block):
-            yield "it refers to content stored elsewhere: send the content itself"
+            yield "it refers to stored content of unknown size: send the content itself"
         if is_opaque_file(block):
-            yield "it carries a file that is not plain text: send its text in the message"
+            yield "it contains a file that is not plain text: send its text in the message"
 
 
 def _runs_on_agent(tool: Any, api: Api) -> bool:
@@ -103,4 +103,4 @@ def _is_local(environment: Any) -> bool:
     )
 
 
-_LOOKS = (_fields, _edits, _tools, _contents)
+_CHECKS = (_fields, _edits, _tools, _contents)

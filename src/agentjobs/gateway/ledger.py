@@ -1,6 +1,6 @@
-"""The books of one job and of its organization's day: reserve before, settle after.
+"""The spending ledger of one job and its organization's day: reserve first, settle afterwards.
 
-Owns the limits and what does not fit them. Knows nothing of models or HTTP.
+Owns the limits and their error messages. Knows nothing about models or HTTP.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from agentjobs.store.database import Database, Transaction
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Who pays, and how much at most; None: no limit."""
+    """The paying job and organization with their limits; None means no limit."""
 
     job_id: str
     organization_id: str
@@ -23,7 +23,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has spent so far, open reservations included."""
+    """What a job has spent so far, including open reservations."""
 
     input_tokens: int
     output_tokens: int
@@ -40,14 +40,14 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """Money that is already counted as spent, on this day (since the epoch, in UTC)."""
+    """An amount already counted as spent; `day` counts from the epoch, in UTC."""
 
     nanousd: int
     day: int
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for does not fit; `missing_nanousd` is by how much."""
+    """The amount does not fit into a limit; `missing_nanousd` exceeds it."""
 
     message: str
     missing_nanousd: int
@@ -57,31 +57,31 @@ OnTotals = Callable[[Transaction, Totals], Awaitable[None]]
 
 
 class Ledger:
-    """`also` writes what others want to know of the totals, in the same transaction."""
+    """`on_totals` stores the job's totals elsewhere, in the same transaction."""
 
-    def __init__(self, db: Database, account: Account, also: OnTotals) -> None:
+    def __init__(self, db: Database, account: Account, on_totals: OnTotals) -> None:
         self._db = db
         self._account = account
-        self._also = also
+        self._on_totals = on_totals
 
     @property
-    def limited(self) -> bool:
+    def has_limit(self) -> bool:
         account = self._account
         return account.job_limit_nanousd is not None or account.day_limit_nanousd is not None
 
     async def reserve(self, nanousd: int) -> Reservation | Refusal:
-        """Count it as spent, or refuse: all or nothing, whoever else reserves meanwhile."""
+        """Count the amount as spent, or refuse it; atomic under concurrent reservations."""
         try:
             return await self._db.transact(self._reserve, nanousd)
-        except _DoesNotFit as refused:
+        except _BudgetExceeded as refused:
             return refused.refusal
 
     async def settle(
         self, reservation: Reservation, *, nanousd: int, input_tokens: int, output_tokens: int
     ) -> str | None:
-        """Correct what was reserved to what it cost, on the reservation's own day.
+        """Correct the reserved amount to the actual cost, on the day of the reservation.
 
-        Tells why nothing more may be spent if that leaves a limit behind it.
+        Returns a message if a limit is exceeded now.
         """
         return await self._db.transact(
             self._settle, reservation, nanousd, input_tokens, output_tokens
@@ -96,9 +96,9 @@ class Ledger:
             requests=1,
         )
         spent = await charge(tx, entry)
-        if passed := _passed(account, spent):
-            raise _DoesNotFit(_refusal(passed, nanousd))
-        await self._also(tx, _totals(spent))
+        if exceeded := _exceeded_limit(account, spent):
+            raise _BudgetExceeded(_refusal(exceeded, nanousd))
+        await self._on_totals(tx, _totals(spent))
         return Reservation(nanousd=nanousd, day=spent.day)
 
     async def _settle(
@@ -118,9 +118,9 @@ class Ledger:
             day=reservation.day,
         )
         spent = await charge(tx, entry)
-        await self._also(tx, _totals(spent))
-        passed = _passed(self._account, spent)
-        return _overdrawn(passed) if passed else None
+        await self._on_totals(tx, _totals(spent))
+        exceeded = _exceeded_limit(self._account, spent)
+        return _overdraft_message(exceeded) if exceeded else None
 
 
 def _totals(spent: Spent) -> Totals:
@@ -132,47 +132,48 @@ def _totals(spent: Spent) -> Totals:
     )
 
 
-class _DoesNotFit(Exception):
-    """Raised inside the transaction, so that nothing of it remains."""
+class _BudgetExceeded(Exception):
+    """Raised inside the transaction to roll it back."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
 
 
-class _Passed(NamedTuple):
-    """A limit, and the sum that is above it."""
+class _ExceededLimit(NamedTuple):
+    """A limit and the sum that exceeds it."""
 
-    whose: str
+    name: str
     remedy: str
     spent: int
     limit: int
 
 
-def _passed(account: Account, spent: Spent) -> _Passed | None:
-    """Of sums that are ours until the transaction ends."""
+def _exceeded_limit(account: Account, spent: Spent) -> _ExceededLimit | None:
+    """The rows of both sums are locked until the transaction ends."""
     job, day = account.job_limit_nanousd, account.day_limit_nanousd
     if job is not None and spent.by_job > job:
         remedy = "a higher max_cost_usd, or `agentjobs orgs set-budget --per-job`"
-        return _Passed("this job's budget", remedy, spent.by_job, job)
+        return _ExceededLimit("this job's budget", remedy, spent.by_job, job)
     if day is not None and spent.on_day > day:
         remedy = "`agentjobs orgs set-budget --per-day`"
-        return _Passed("the organization's budget for today", remedy, spent.on_day, day)
+        return _ExceededLimit("the organization's budget for today", remedy, spent.on_day, day)
     return None
 
 
-def _refusal(passed: _Passed, nanousd: int) -> Refusal:
+def _refusal(exceeded: _ExceededLimit, nanousd: int) -> Refusal:
+    spent = usd_text(exceeded.spent - nanousd)
     message = (
-        f"{passed.whose} is ${usd_text(passed.limit)}; ${usd_text(passed.spent - nanousd)} of it is"
-        f" spent or reserved, and this request may cost ${usd_text(nanousd)}."
-        f" It takes {passed.remedy} to allow it."
+        f"{exceeded.name} is ${usd_text(exceeded.limit)}; ${spent} of it is spent or reserved,"
+        f" and this request may cost ${usd_text(nanousd)}."
+        f" To allow the request, use {exceeded.remedy}."
     )
-    return Refusal(message=message, missing_nanousd=passed.spent - passed.limit)
+    return Refusal(message=message, missing_nanousd=exceeded.spent - exceeded.limit)
 
 
-def _overdrawn(passed: _Passed) -> str:
+def _overdraft_message(exceeded: _ExceededLimit) -> str:
     return (
-        f"{passed.whose} is ${usd_text(passed.limit)}, and ${usd_text(passed.spent)} is spent or"
-        f" reserved: an answer cost more than was to be expected. It takes {passed.remedy} to"
-        " allow more."
+        f"{exceeded.name} is ${usd_text(exceeded.limit)}, and ${usd_text(exceeded.spent)} is"
+        " spent or reserved: a response cost more than its reservation."
+        f" To allow more, use {exceeded.remedy}."
     )

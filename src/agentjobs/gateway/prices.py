@@ -1,6 +1,6 @@
-"""What models cost, in billionths of a US dollar per token, so that sums are exact.
+"""Prices of models in billionths of a US dollar per token, so that sums are exact.
 
-Owns the lookup: the operator's table first, then our own. Knows nothing of budgets.
+Looks a model up in the operator's table, then in the built-in one. Knows nothing about budgets.
 """
 
 import math
@@ -11,27 +11,27 @@ from decimal import ROUND_CEILING, Decimal
 import msgspec
 
 from agentjobs.gateway.default_prices import DEFAULT_PRICES, LONG_PROMPTS
-from agentjobs.gateway.upstream import names
+from agentjobs.gateway.upstream import matches_model
 from agentjobs.gateway.usage import Usage
 from agentjobs.settings import Settings, fault_at
 from agentjobs.settings.tables import PriceTable
 
-# Anthropic asks 1.25 times the input price for five minutes in the cache and twice for an hour.
+# Anthropic charges 1.25 times the input price for five minutes in the cache, twice for an hour.
 _HOUR_TO_FIVE_MINUTES = Decimal("1.6")
-# A snapshot costs what its model does.
+# A dated snapshot costs the same as its model.
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one model. `long_prompt` is from how many input tokens on `beyond` holds instead."""
+    """The price of one model. Above `long_prompt_tokens`, `long_prompt_price` applies instead."""
 
     input: int
     output: int
     cached_input: int
     cache_write: int
     max_output_tokens: int = 0
-    long_prompt: int = 0
-    beyond: "Price | None" = None
+    long_prompt_tokens: int = 0
+    long_prompt_price: "Price | None" = None
 
     @property
     def long_cache_write(self) -> int:
@@ -39,18 +39,18 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
             return self.cache_write
         return _ceiling(self.cache_write * _HOUR_TO_FIVE_MINUTES)
 
-    def of(self, usage: Usage) -> int:
+    def cost(self, usage: Usage) -> int:
         price = self._for_prompt(usage.input)
         return (
-            usage.fresh * price.input
+            usage.uncached * price.input
             + usage.cached * price.cached_input
             + usage.cache_write * price.cache_write
             + usage.long_cache_write * price.long_cache_write
             + usage.output * price.output
         )
 
-    def at_most(self, input_tokens: int, output_tokens: int, *, long_cache: bool) -> int:
-        """Whichever way the provider counts the input."""
+    def max_cost(self, input_tokens: int, output_tokens: int, *, long_cache: bool) -> int:
+        """The highest cost, however the provider classifies the input tokens."""
         price = self._for_prompt(input_tokens)
         dearest = max(price.input, price.cached_input, price.cache_write)
         if long_cache:
@@ -58,21 +58,25 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         return input_tokens * dearest + output_tokens * price.output
 
     def _for_prompt(self, input_tokens: int) -> "Price":
-        return self.beyond if self.beyond and input_tokens > self.long_prompt else self
+        return (
+            self.long_prompt_price
+            if self.long_prompt_price and input_tokens > self.long_prompt_tokens
+            else self
+        )
 
 
 class Prices:
     def __init__(self, tables: Sequence[PriceTable]) -> None:
-        self._lists = (_listed(tables), _listed(DEFAULT_PRICES, LONG_PROMPTS))
+        self._lists = (_price_list(tables), _price_list(DEFAULT_PRICES, LONG_PROMPTS))
 
     def get(self, model: str) -> Price | None:
-        """An exact name before a pattern, the operator's before ours."""
-        own, ours = self._lists
-        return _find(own, model) or _find(ours, _DATE.sub("", model))
+        """An exact name precedes a pattern, the operator's price precedes the built-in one."""
+        configured, built_in = self._lists
+        return _find(configured, model) or _find(built_in, _DATE.sub("", model))
 
 
-def prices_of(settings: Settings) -> Prices:
-    """Raises SettingsError, with the line of a price that cannot be meant."""
+def load_prices(settings: Settings) -> Prices:
+    """Raises SettingsError with the line of a price that is out of range."""
     for index, table in enumerate(settings.prices):
         for field in ("input", "output", "cached_input", "cache_write", "max_output_tokens"):
             value = getattr(table, field)
@@ -92,18 +96,23 @@ _List = list[tuple[str, Price]]
 
 def _find(prices: _List, model: str) -> Price | None:
     exact = (price for name, price in prices if name == model)
-    matching = (price for name, price in prices if names(name, model))
+    matching = (price for name, price in prices if matches_model(name, model))
     return next(exact, None) or next(matching, None)
 
 
-def _listed(
+def _price_list(
     tables: Iterable[PriceTable], long_prompts: Sequence[tuple[str, int, PriceTable]] = ()
 ) -> _List:
-    beyond = {name: (tokens, table) for name, tokens, table in long_prompts}
-    return [(table.model, _price(table, *beyond.get(table.model, (0, None)))) for table in tables]
+    long_prompt_price = {name: (tokens, table) for name, tokens, table in long_prompts}
+    return [
+        (table.model, _price(table, *long_prompt_price.get(table.model, (0, None))))
+        for table in tables
+    ]
 
 
-def _price(table: PriceTable, long_prompt: int = 0, beyond: PriceTable | None = None) -> Price:
+def _price(
+    table: PriceTable, long_prompt_tokens: int = 0, long_prompt_price: PriceTable | None = None
+) -> Price:
     cached = table.input if table.cached_input is None else table.cached_input
     written = table.input if table.cache_write is None else table.cache_write
     return Price(
@@ -112,13 +121,13 @@ def _price(table: PriceTable, long_prompt: int = 0, beyond: PriceTable | None = 
         cached_input=_per_token(cached),
         cache_write=_per_token(written),
         max_output_tokens=table.max_output_tokens,
-        long_prompt=long_prompt,
-        beyond=None if beyond is None else _price(beyond),
+        long_prompt_tokens=long_prompt_tokens,
+        long_prompt_price=None if long_prompt_price is None else _price(long_prompt_price),
     )
 
 
 def _per_token(usd_per_million: float) -> int:
-    # By way of the text, so that 0.1 is a tenth and not a little more.
+    # Converted through text, so that 0.1 is exactly a tenth.
     return _ceiling(Decimal(str(usd_per_million)) * 1_000)
 
 

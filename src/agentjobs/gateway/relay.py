@@ -1,6 +1,6 @@
-"""Sends a call to the provider and passes the answer on as it comes.
+"""Sends a call to the provider and streams the response to the agent.
 
-Says what the call cost as far as the answer tells it; keeps no books and knows no limits.
+Applies the reported usage to the charge; knows nothing about limits.
 """
 
 import asyncio
@@ -14,49 +14,49 @@ from aiohttp import web
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
 from agentjobs.gateway.errors import RequestRefused
-from agentjobs.gateway.headers import to_agent, to_provider
+from agentjobs.gateway.headers import agent_headers, provider_headers
 from agentjobs.gateway.key_filter import KeyFilter
-from agentjobs.gateway.responses import reader_for
+from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
 
 CONNECT_SECONDS = 10
 SILENCE_SECONDS = 900
-"""As long as a model may think without a word; the job's own clock is the stricter one."""
+"""How long a model may compute without output; the job's own timeout still applies."""
 _MAX_ERROR_BYTES = 256 * 1024
 _ERROR_SECONDS = 30
 _LARGE = 1024 * 1024
-"""From here on in pieces, so that writing it does not hold up the event loop."""
-# All else leaves it open what the provider did, and the request charged.
-_NOTHING_WAS_SENT = (
+"""Larger bodies are written in chunks, so that they do not block the event loop."""
+# After any other error the provider may have done the work, so the request stays charged.
+_NOT_SENT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.InvalidURL,
 )
 _KEY_REFUSED = (
-    "the model provider refused the organization's key; an administrator can store another with"
+    "the model provider rejected the organization's key; an admin can replace it with"
     " `agentjobs secrets set`"
 )
 _KEY_UNUSABLE = (
-    "the organization's key holds a line break or the like, which no request can carry; an"
-    " administrator can store it again with `agentjobs secrets set`"
+    "the organization's key contains a line break or another control character; an admin can"
+    " replace it with `agentjobs secrets set`"
 )
 
 _NO_USAGE = (
-    "the model provider did not say in a credible way how many tokens an answer took: such an"
-    " answer is charged what was reserved for it"
+    "the model provider did not report a plausible token usage for a response, so the reserved"
+    " cost was charged"
 )
 
 
-class UpstreamTrouble(RequestRefused):
-    """The provider cannot be used; `note` is for the job's log, the message for the agent."""
+class UpstreamError(RequestRefused):
+    """The provider failed; `note` is for the job's log, the message for the agent."""
 
     def __init__(self, status: int, code: str, message: str, note: str) -> None:
-        super().__init__(status, code, message, again=status >= 500)
+        super().__init__(status, code, message, is_retryable=status >= 500)
         self.note = note
 
 
 class Relay:
-    """`on_note` takes lines for the job's log."""
+    """`on_note` receives lines for the job's log."""
 
     def __init__(
         self,
@@ -71,31 +71,31 @@ class Relay:
             total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
         )
 
-    async def pass_on(
+    async def forward(
         self, request: web.BaseRequest, call: Call, charge: Charge
     ) -> web.StreamResponse:
-        """Raises RequestRefused while nothing was answered yet."""
+        """Raises RequestRefused only before the response has started."""
         if not self._upstream.key.isprintable():
-            charge.nothing()
-            raise UpstreamTrouble(502, "provider_key_unusable", _KEY_UNUSABLE, _KEY_UNUSABLE)
+            charge.waive()
+            raise UpstreamError(502, "provider_key_unusable", _KEY_UNUSABLE, _KEY_UNUSABLE)
         try:
-            answer = await self._send(request, call)
-        except _NOTHING_WAS_SENT as error:
-            charge.nothing()
-            raise _away(error) from None
+            upstream_response = await self._send(request, call)
+        except _NOT_SENT as error:
+            charge.waive()
+            raise _unreachable(error) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _away(error) from None
-        async with answer:
-            if answer.status // 100 == 2:
-                return await self._stream(request, call, charge, answer)
-            charge.nothing()
-            return await self._failure(answer)
+            raise _unreachable(error) from None
+        async with upstream_response:
+            if upstream_response.status // 100 == 2:
+                return await self._stream(request, call, charge, upstream_response)
+            charge.waive()
+            return await self._failure(upstream_response)
 
     async def _send(self, request: web.BaseRequest, call: Call) -> aiohttp.ClientResponse:
         return await self._session.post(
             self._upstream.address(call.endpoint.path, request.rel_url.raw_query_string),
             data=call.body if len(call.body) < _LARGE else io.BytesIO(call.body),
-            headers=to_provider(request.headers, self._upstream),
+            headers=provider_headers(request.headers, self._upstream),
             allow_redirects=False,
             timeout=self._timeout,
         )
@@ -105,65 +105,65 @@ class Relay:
         request: web.BaseRequest,
         call: Call,
         charge: Charge,
-        answer: aiohttp.ClientResponse,
+        upstream_response: aiohttp.ClientResponse,
     ) -> web.StreamResponse:
-        headers = to_agent(answer.headers, self._upstream)
-        response = web.StreamResponse(status=answer.status, headers=headers)
-        keyless = KeyFilter(self._upstream.key)
-        reader = reader_for(
+        headers = agent_headers(upstream_response.headers, self._upstream)
+        response = web.StreamResponse(status=upstream_response.status, headers=headers)
+        key_filter = KeyFilter(self._upstream.key)
+        reader = usage_reader(
             call.endpoint,
-            answer.headers.get("content-type", ""),
-            usage_is_ours=call.usage_is_ours,
+            upstream_response.headers.get("content-type", ""),
+            hide_usage=call.hide_usage,
         )
         complete = False
         try:
             await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                if passed := keyless.feed(reader.feed(chunk)):
+            async for chunk in upstream_response.content.iter_any():
+                if passed := key_filter.feed(reader.feed(chunk)):
                     await response.write(passed)
-            if rest := keyless.feed(reader.end()) + keyless.end():
+            if rest := key_filter.feed(reader.end()) + key_filter.end():
                 await response.write(rest)
             complete = True
             await response.write_eof()
         except (aiohttp.ClientError, TimeoutError):
-            _cut(request)
+            _abort(request)
         finally:
-            told = reader.usage is not None and charge.used(reader.usage)
-            if complete and not told:
+            is_applied = reader.usage is not None and charge.apply_usage(reader.usage)
+            if complete and not is_applied:
                 self._on_note(_NO_USAGE)
         return response
 
-    async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
-        """The provider's own words, but never with the key in them."""
-        if answer.status == 401:
-            raise UpstreamTrouble(401, "provider_key_refused", _KEY_REFUSED, _KEY_REFUSED)
-        if answer.status // 100 == 3:
-            note = "the model provider answered with a redirect: set model_url to where it leads"
-            raise UpstreamTrouble(502, "provider_redirected", note, note)
-        if answer.status < 200:
-            raise _away(ValueError(f"it answered with the status {answer.status}"))
-        content = await self._beginning(answer)
-        headers = to_agent(answer.headers, self._upstream)
-        return web.Response(status=answer.status, body=content, headers=headers)
+    async def _failure(self, upstream_response: aiohttp.ClientResponse) -> web.Response:
+        """The provider's error response, with the key redacted."""
+        if upstream_response.status == 401:
+            raise UpstreamError(401, "provider_key_refused", _KEY_REFUSED, _KEY_REFUSED)
+        if upstream_response.status // 100 == 3:
+            note = "the model provider responded with a redirect: set model_url to its target"
+            raise UpstreamError(502, "provider_redirected", note, note)
+        if upstream_response.status < 200:
+            raise _unreachable(ValueError(f"it responded with status {upstream_response.status}"))
+        content = await self._read_error_body(upstream_response)
+        headers = agent_headers(upstream_response.headers, self._upstream)
+        return web.Response(status=upstream_response.status, body=content, headers=headers)
 
-    async def _beginning(self, answer: aiohttp.ClientResponse) -> bytes:
-        keyless = KeyFilter(self._upstream.key, least=1)
+    async def _read_error_body(self, upstream_response: aiohttp.ClientResponse) -> bytes:
+        key_filter = KeyFilter(self._upstream.key, min_length=1)
         content, size = b"", 0
         with suppress(aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(_ERROR_SECONDS):
-                while chunk := await answer.content.read(_MAX_ERROR_BYTES - size):
+                while chunk := await upstream_response.content.read(_MAX_ERROR_BYTES - size):
                     size += len(chunk)
-                    content += keyless.feed(chunk)
-                # What is cut off may end with the beginning of the key.
-                content += keyless.end() if answer.content.at_eof() else b""
+                    content += key_filter.feed(chunk)
+                # A truncated body may end with the beginning of the key.
+                content += key_filter.end() if upstream_response.content.at_eof() else b""
         return content
 
 
-def _away(error: Exception) -> UpstreamTrouble:
-    # aiohttp's own words leave out what the guard said.
+def _unreachable(error: Exception) -> UpstreamError:
+    # aiohttp's own message omits the reason of the address guard.
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    reason = str(cause) or "no answer in time"
-    return UpstreamTrouble(
+    reason = str(cause) or "no response in time"
+    return UpstreamError(
         502,
         "provider_unreachable",
         "the model provider cannot be reached; try again",
@@ -171,7 +171,7 @@ def _away(error: Exception) -> UpstreamTrouble:
     )
 
 
-def _cut(request: web.BaseRequest) -> None:
-    """End the connection in the middle, as the provider did: nobody may take it for complete."""
+def _abort(request: web.BaseRequest) -> None:
+    """Abort the connection like the provider did, so that the response is not taken as complete."""
     if request.transport is not None:
         request.transport.abort()

@@ -1,4 +1,4 @@
-"""Takes an agent's HTTP request in: who asks, for what, and the body within bounds."""
+"""Reads an agent's HTTP request: its token, its endpoint and its size-limited body."""
 
 import asyncio
 import hmac
@@ -13,7 +13,7 @@ from agentjobs.gateway.upstream import Api
 MAX_BYTES = 32 * 1024 * 1024
 MAX_QUERY = 1_024
 SILENCE_SECONDS = 30.0
-_TOO_LARGE = "the request is larger than 32 MiB; send less"
+_TOO_LARGE = "the request is larger than 32 MiB"
 
 
 def check_token(request: web.BaseRequest, token: str) -> None:
@@ -23,7 +23,7 @@ def check_token(request: web.BaseRequest, token: str) -> None:
         given = value.strip() or given
     if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
         raise RequestRefused(
-            401, "invalid_api_key", "use the key of this job, from the variable it was given in"
+            401, "invalid_api_key", "use the job's own key from its environment variable"
         )
 
 
@@ -32,24 +32,23 @@ def endpoint_of(request: web.BaseRequest, api: Api) -> Endpoint:
     if request.method == "POST" and endpoint is not None and endpoint.api == api:
         _check_query(request.rel_url.raw_query_string)
         return endpoint
-    served = " and ".join(f"POST {path}" for path, one in ENDPOINTS.items() if one.api == api)
-    raise RequestRefused(404, "not_found", f"only {served} is answered here")
+    paths = [path for path, endpoint in ENDPOINTS.items() if endpoint.api == api]
+    served = " and ".join(f"POST {path}" for path in paths)
+    raise RequestRefused(404, "not_found", f"this gateway serves only {served}")
 
 
 def _check_query(raw: str) -> None:
     if len(raw) > MAX_QUERY:
         raise RequestRefused(400, "invalid_request", "the query string is too long")
     if not raw.isascii() or any(byte < 0x20 or byte == 0x7F for byte in unquote_to_bytes(raw)):
-        raise RequestRefused(
-            400, "invalid_request", "the query string has control characters in it"
-        )
+        raise RequestRefused(400, "invalid_request", "the query string contains control characters")
 
 
-class Intake:
-    """Bodies of one job's requests: so many bytes at once, however many requests there are."""
+class BodyReader:
+    """Reads the bodies of one job's requests and bounds their total size in memory."""
 
-    def __init__(self, most_bytes: int = 4 * MAX_BYTES) -> None:
-        self._free = most_bytes
+    def __init__(self, max_bytes: int = 4 * MAX_BYTES) -> None:
+        self._free = max_bytes
 
     async def read(self, request: web.BaseRequest) -> bytes:
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -63,32 +62,34 @@ class Intake:
     async def _collect(self, request: web.BaseRequest) -> bytes:
         content = bytearray()
         try:
-            while chunk := await _next(request):
+            while chunk := await _read_chunk(request):
                 content += chunk
                 self._free -= len(chunk)
                 if len(content) > MAX_BYTES:
                     raise RequestRefused(413, "request_too_large", _TOO_LARGE)
                 if self._free < 0:
-                    message = "too many large requests at once; try again when one is answered"
-                    raise RequestRefused(429, "too_many_requests", message, again=True)
+                    message = "too many large requests at once; try again when one has finished"
+                    raise RequestRefused(429, "too_many_requests", message, is_retryable=True)
         except BaseException:
             self.release(len(content))
             raise
         return bytes(content)
 
     def release(self, size: int) -> None:
-        """Of a body that is no longer held."""
+        """Free the bytes of a body that is no longer in memory."""
         self._free += size
 
 
-async def _next(request: web.BaseRequest) -> bytes:
-    """A body that breaks off may look like one that is slow."""
+async def _read_chunk(request: web.BaseRequest) -> bytes:
+    """The timeout also ends bodies that never complete."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):
             return await request.content.readany()
     except TimeoutError:
         raise RequestRefused(
-            408, "request_timeout", "the rest of the request did not come"
+            408, "request_timeout", "the rest of the request did not arrive in time"
         ) from None
     except web.RequestPayloadError:
-        raise RequestRefused(400, "invalid_request", "the body is not what was announced") from None
+        raise RequestRefused(
+            400, "invalid_request", "the body does not match its headers"
+        ) from None

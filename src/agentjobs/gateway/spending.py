@@ -1,6 +1,6 @@
-"""The two spending tables: adds to a job's row and to its organization's day, and tells the sums.
+"""The two spending tables: adds to the rows of a job and of its organization's day.
 
-Knows no limits: whoever calls may still let the transaction fail.
+Returns the sums. The caller checks the limits and may roll the transaction back.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from agentjobs.store.database import Row, Transaction
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added; `day` is None for today by the store's clock."""
+    """The amounts to add; `day` is None for today by the database's clock."""
 
     job_id: str
     organization_id: str
@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(NamedTuple):
-    """The sums, with what was just added; `day` since the epoch, in UTC."""
+    """The sums after the addition; `day` counts from the epoch, in UTC."""
 
     by_job: int
     input_tokens: int
@@ -35,25 +35,25 @@ class Spent(NamedTuple):
 
 
 async def charge(tx: Transaction, entry: Entry) -> Spent:
-    """Both rows are ours until the transaction ends.
+    """Locks both rows until the transaction ends.
 
-    Everybody takes the job's row first and the day's second, so nobody waits in a circle.
+    The job's row is always locked before the day's, which rules out deadlocks.
     """
     if tx.engine == "sqlite":
-        return await _charge_one_by_one(tx, entry)
-    return await _charge_at_once(tx, entry)
+        return await _charge_sqlite(tx, entry)
+    return await _charge_postgresql(tx, entry)
 
 
-async def _charge_at_once(tx: Transaction, entry: Entry) -> Spent:
-    row = await _written(tx, _CHARGE, **msgspec.structs.asdict(entry))
+async def _charge_postgresql(tx: Transaction, entry: Entry) -> Spent:
+    row = await _fetch_row(tx, _CHARGE, **msgspec.structs.asdict(entry))
     return _spent(row, row["spent_on_day"])
 
 
-async def _charge_one_by_one(tx: Transaction, entry: Entry) -> Spent:
+async def _charge_sqlite(tx: Transaction, entry: Entry) -> Spent:
     if entry.day is None:
         entry = msgspec.structs.replace(entry, day=now_ms() // DAY_MS)
-    row = await _written(tx, _CHARGE, **msgspec.structs.asdict(entry))
-    that_day = await _written(
+    row = await _fetch_row(tx, _CHARGE, **msgspec.structs.asdict(entry))
+    that_day = await _fetch_row(
         tx,
         _CHARGE_DAY,
         organization_id=entry.organization_id,
@@ -63,7 +63,7 @@ async def _charge_one_by_one(tx: Transaction, entry: Entry) -> Spent:
     return _spent(row, that_day["spent_on_day"])
 
 
-async def _written(tx: Transaction, sql: str, **values: Any) -> Row:
+async def _fetch_row(tx: Transaction, sql: str, **values: Any) -> Row:
     row = await tx.fetch_one(sql, **values)
     assert row is not None
     return row
@@ -80,8 +80,8 @@ def _spent(row: Row, on_day: int) -> Spent:
     )
 
 
-# On PostgreSQL a single statement: every one is a way there and back. That the second insert reads
-# what the first returned fixes their order.
+# A single statement on PostgreSQL saves a round trip. The second insert reads the result of the
+# first, which fixes their order.
 _CHARGE = """
     /*postgresql WITH job AS ( */
     INSERT INTO job_spending (job_id, spent_nanousd, input_tokens, output_tokens, requests)

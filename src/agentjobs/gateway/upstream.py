@@ -1,4 +1,4 @@
-"""Where a job's model requests really go, with which key, and for which models."""
+"""The provider that a job's model requests are sent to: URL, key and allowed models."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ _OPENAI_HOSTS = ("openai.com", "azure.com")
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider: `url` is its base without `/v1`; in `models`, `*` stands for anything."""
+    """`url` is the base URL without `/v1`; in `models`, `*` matches any text."""
 
     api: Api
     url: str
@@ -19,11 +19,11 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ("*",)
 
     def __repr__(self) -> str:
-        """Without the key: this may end up in a log."""
+        """Omits the key, because a repr may be logged."""
         return f"Upstream(api={self.api!r}, url={self.url!r})"
 
     def allows(self, model: str) -> bool:
-        return any(names(pattern, model) for pattern in self.models)
+        return any(matches_model(pattern, model) for pattern in self.models)
 
     def address(self, path: str, query: str) -> URL:
         base = self.url.rstrip("/").removesuffix("/v1")
@@ -36,29 +36,31 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
         return "Authorization", f"Bearer {self.key}"
 
     @property
-    def chat_maximum(self) -> str:
-        """OpenAI's newer models refuse `max_tokens`; other servers may know nothing else."""
+    def chat_output_limit_field(self) -> str:
+        """OpenAI's newer models reject `max_tokens`; other servers may support only that."""
         host = URL(self.url).host or ""
         return "max_completion_tokens" if host.endswith(_OPENAI_HOSTS) else "max_tokens"
 
 
-def names(pattern: str, model: str) -> bool:
-    """Whether a pattern, in which `*` stands for anything, names this model."""
+def matches_model(pattern: str, model: str) -> bool:
+    """Whether the pattern, in which `*` matches any text, matches the model's name."""
     first, *others = pattern.split("*")
     if not others:
         return model == pattern
     *inner, last = others
     if len(model) < len(first) + len(last) or not model.startswith(first):
         return False
-    return model.endswith(last) and _in_order(inner, model[len(first) : len(model) - len(last)])
+    return model.endswith(last) and _contains_in_order(
+        inner, model[len(first) : len(model) - len(last)]
+    )
 
 
-def _in_order(parts: list[str], text: str) -> bool:
-    """Each as early as it can be: so nothing is looked at twice, whatever the agent made up."""
-    place = 0
+def _contains_in_order(parts: list[str], text: str) -> bool:
+    """Takes the earliest match of each part, so that the time is linear for any pattern."""
+    position = 0
     for part in parts:
-        found = text.find(part, place)
-        if found < 0:
+        start = text.find(part, position)
+        if start < 0:
             return False
-        place = found + len(part)
+        position = start + len(part)
     return True

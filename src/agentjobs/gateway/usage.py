@@ -1,4 +1,4 @@
-"""What a model says it used, in the words of each API, brought to one form. Knows no prices."""
+"""Token usage as each API reports it, converted to one form. Knows nothing about prices."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -8,13 +8,13 @@ import msgspec
 T = TypeVar("T")
 Tokens = Annotated[int, msgspec.Meta(ge=0)]
 MAX_TOKENS = 1_000_000_000
-"""No answer takes as many; sums of what is less stay far inside of 64 bits."""
+"""More than any response uses; sums of smaller numbers fit into 64 bits."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens by what they cost; every kind of input apart from the others."""
+    """Tokens by price class; the classes of input do not overlap."""
 
-    fresh: int
+    uncached: int
     output: int
     cached: int = 0
     cache_write: int = 0
@@ -23,10 +23,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def input(self) -> int:
-        return self.fresh + self.cached + self.cache_write + self.long_cache_write
+        return self.uncached + self.cached + self.cache_write + self.long_cache_write
 
     @property
-    def is_believable(self) -> bool:
+    def is_plausible(self) -> bool:
         return max(self.input, self.output) <= MAX_TOKENS
 
 
@@ -63,7 +63,7 @@ class _Message(msgspec.Struct, frozen=True):
         long = self.cache_creation.ephemeral_1h_input_tokens if self.cache_creation else 0
         long = min(long or 0, written)
         return Usage(
-            fresh=self.input_tokens or 0,
+            uncached=self.input_tokens or 0,
             cached=self.cache_read_input_tokens or 0,
             cache_write=written - long,
             long_cache_write=long,
@@ -72,55 +72,58 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class _Messages(_Message, frozen=True):
-    """`iterations`: every run of a model behind one answer, also such as the sums leave out."""
+    """`iterations`: all model runs behind one response, including runs missing in the sums."""
 
     iterations: list[_Message] | None = None
 
 
-def chat_usage(said: Any) -> Usage | None:
-    found = _convert(said, _Chat)
-    if found is None:
+def chat_usage(reported: Any) -> Usage | None:
+    usage = _convert(reported, _Chat)
+    if usage is None:
         return None
-    return _openai(found.prompt_tokens, found.completion_tokens, found.prompt_tokens_details)
+    return _openai(usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens_details)
 
 
-def responses_usage(said: Any) -> Usage | None:
-    found = _convert(said, _Responses)
-    if found is None:
+def responses_usage(reported: Any) -> Usage | None:
+    usage = _convert(reported, _Responses)
+    if usage is None:
         return None
-    return _openai(found.input_tokens, found.output_tokens, found.input_tokens_details)
+    return _openai(usage.input_tokens, usage.output_tokens, usage.input_tokens_details)
 
 
-def messages_usage(said: Any) -> Usage | None:
-    found = _convert(said, _Messages)
-    if found is None or found.output_tokens is None:
+def messages_usage(reported: Any) -> Usage | None:
+    usage = _convert(reported, _Messages)
+    if usage is None or usage.output_tokens is None:
         return None
-    return _larger(found.as_usage(), [one.as_usage() for one in found.iterations or ()])
+    iterations = usage.iterations or ()
+    return _combine(usage.as_usage(), [iteration.as_usage() for iteration in iterations])
 
 
-def _larger(said: Usage, parts: Sequence[Usage]) -> Usage | None:
-    """Of every kind what is said of the whole, or the sum of the parts where that is more."""
-    most = {
-        name: max(getattr(said, name), sum(getattr(part, name) for part in parts))
+def _combine(total: Usage, parts: Sequence[Usage]) -> Usage | None:
+    """For each class the reported total or the sum of the parts, whichever is larger."""
+    tokens = {
+        name: max(getattr(total, name), sum(getattr(part, name) for part in parts))
         for name in Usage.__struct_fields__
     }
-    return _believed(Usage(**most))
+    return _plausible_or_none(Usage(**tokens))
 
 
-def _believed(usage: Usage) -> Usage | None:
-    return usage if usage.is_believable else None
+def _plausible_or_none(usage: Usage) -> Usage | None:
+    return usage if usage.is_plausible else None
 
 
 def _openai(read: int, output: int, details: _InputDetails | None) -> Usage | None:
-    """Here the parts are contained in the whole."""
+    """OpenAI's input tokens include cached and written ones."""
     cached = (details.cached_tokens if details else None) or 0
     written = (details.cache_write_tokens if details else None) or 0
-    fresh = max(0, read - cached - written)
-    return _believed(Usage(fresh=fresh, cached=cached, cache_write=written, output=output))
+    uncached = max(0, read - cached - written)
+    return _plausible_or_none(
+        Usage(uncached=uncached, cached=cached, cache_write=written, output=output)
+    )
 
 
-def _convert(said: Any, form: type[T]) -> T | None:
+def _convert(reported: Any, type_: type[T]) -> T | None:
     try:
-        return msgspec.convert(said, form)
+        return msgspec.convert(reported, type_)
     except msgspec.ValidationError:
         return None

@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.inventory.dependencies import DependencyView, dependency_view
 from agentjobs.store.database import Database
-from agentjobs.store.like_pattern import escaped
+from agentjobs.store.like_pattern import escape_like
 
 _MAX_ROWS = 1_000
 
@@ -33,7 +33,7 @@ async def find_package_neighbors(
         return None
     # The end of a JSON list; accidental matches are filtered out below.
     tail = msgspec.json.encode(name).decode() + "]"
-    pattern = f"%{escaped(tail)}"
+    pattern = f"%{escape_like(tail)}"
     ending = await _rows(db, "d.parents LIKE :text ESCAPE '!'", repo_id, ecosystem, pattern)
     children = {row.name: row for row in reversed(ending) if row.parents[-1:] == (name,)}
     return PackageNeighbors(

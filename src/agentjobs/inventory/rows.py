@@ -14,7 +14,7 @@ from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.repos.configuration import FILE_NAME, ConfigurationError, parse_configuration
 from agentjobs.repos.rows import correct_head, request_scan
-from agentjobs.store.batch_insert import ManyRows
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 
 # More rows in one transaction would block other writers for too long.
@@ -38,7 +38,7 @@ _INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
 _ON_CONFLICT = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY
 )
-_UPSERT = ManyRows(
+_UPSERT = BatchStatement(
     _COLUMNS,
     one=f"{_INSERT} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_ON_CONFLICT}",
     many=f"{_INSERT} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_ON_CONFLICT}",

@@ -1,4 +1,4 @@
-"""Background roles: each a loop of its own, kept alive until it is no longer wanted."""
+"""Background loops: the protocol, periodic loops, and restarting loops that fail."""
 
 import asyncio
 import logging
@@ -17,11 +17,11 @@ class Loop(Protocol):
     def name(self) -> str: ...
 
     async def run(self) -> None:
-        """For ever; it may be cancelled anywhere, and what it was at is done again another time."""
+        """Runs until cancelled. Cancellation may interrupt it anywhere."""
 
 
 class PeriodicLoop:
-    """Calls `once` every so often; for roles that need nothing more."""
+    """Calls `once` at a fixed interval."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PeriodicLoop:
 
 
 async def run_loops(loops: Sequence[Loop], until: asyncio.Event) -> None:
-    """All of them side by side; cancelled when the time has come."""
+    """Run all loops concurrently until the event is set."""
     async with asyncio.TaskGroup() as group:
         tasks = {group.create_task(keep_alive(loop.name, loop.run)) for loop in loops}
         await until.wait()
@@ -52,23 +52,23 @@ async def run_loops(loops: Sequence[Loop], until: asyncio.Event) -> None:
 
 
 async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Until it returns; a role that failed is started again, one without a store waits for it."""
+    """Run until it returns; restart it after an error or while the store is unavailable."""
     while True:
         try:
             return await run()
         except StoreUnavailable as error:
-            _log.warning("%s waits for the store: %s", name, error)
-        except Exception:  # noqa: BLE001 - a role that failed once must not stay away
-            _log.exception("%s failed and is started again", name)
+            _log.warning("%s is waiting for the store: %s", name, error)
+        except Exception:  # noqa: BLE001 - a loop must survive any error
+            _log.exception("%s failed and is restarted", name)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
-            # It failed because it was told to stop.
+            # The cancellation caused the error.
             return None
         await asyncio.sleep(_PAUSE_AFTER_FAULT_SECONDS)
 
 
 async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancelled until they have ended: a single cancellation can be lost in a library."""
+    """Cancel repeatedly until all tasks have ended: libraries may swallow a cancellation."""
     while tasks:
         for task in tasks:
             task.cancel()
@@ -76,7 +76,7 @@ async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Returns when one of them has; the others are given up."""
+    """Return when one of the coroutines has returned, and cancel the others."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

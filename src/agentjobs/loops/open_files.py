@@ -1,14 +1,14 @@
-"""How many files this process may hold open. Agents hold connections to it, each up to a bound."""
+"""Raises this process's limit of open files: each running agent may open many connections."""
 
 import resource
 
-# What the service units ask for; a shell's usual 1,024 is less than four agents may hold.
-_WANTED = 65_536
+# The limit in the systemd units. A shell's usual 1,024 is too low for four agents.
+_OPEN_FILES = 65_536
 
 
 def raise_open_files_limit() -> None:
-    """As far as the machine lets an ordinary user."""
+    """Raise the soft limit as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

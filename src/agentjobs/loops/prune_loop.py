@@ -1,4 +1,4 @@
-"""Lets go of what has outlived its retention, in batches so small that nobody waits for them."""
+"""Deletes data after its retention period, in batches small enough not to delay other writers."""
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.leases import delete_silent_workers
@@ -11,14 +11,14 @@ from agentjobs.store.database import Database
 from agentjobs.webhooks.retention import prune_deliveries
 
 _EVERY_SECONDS = 600.0
-_FORGET_WORKERS_MS = 3_600_000
+_SILENT_WORKER_MS = 3_600_000
 
 
 def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
-        await delete_silent_workers(db, _FORGET_WORKERS_MS)
+        await delete_silent_workers(db, _SILENT_WORKER_MS)
         while await prune_hook_events(db):
             pass
         while await prune_sign_ins(

@@ -104,7 +104,7 @@ def _check(name: str, scope: str, git_write: bool, expires_days: int | None) -> 
             f"A key's name must be one line of at most {_MAX_NAME_LENGTH} printable characters.",
         )
     if expires_days is not None and not 1 <= expires_days <= _MAX_EXPIRES_DAYS:
-        raise Problem("invalid_expiry", f"A key must expire after 1 to {_MAX_EXPIRES_DAYS:,} days.")
+        raise Problem("invalid_expiry", f"A key must expire after 1 to {_MAX_EXPIRES_DAYS} days.")
 
 
 async def _insert(

@@ -1,4 +1,4 @@
-"""One frozen Settings, read once. Hands on what the rest of the house needs."""
+"""The settings: one frozen `Settings`, read once at start."""
 
 from agentjobs.settings.checks import BOUNDS, ROLES, WEBHOOK_LEASE_MARGIN_SECONDS
 from agentjobs.settings.load import SettingsError, fault_at, load, unknown_variables

@@ -1,4 +1,4 @@
-"""Whether values fit: bounds, choices, and what must agree with each other."""
+"""Validates settings: bounds, choices, and settings that depend on each other."""
 
 import ipaddress
 import math
@@ -12,22 +12,22 @@ from agentjobs.settings.model import Settings, is_loopback
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.settings.tables import PlanTable
 
-# What a person may be in an organization, least first.
+# The roles of members, lowest first.
 ROLES = ("viewer", "member", "admin")
 
 _HIGHEST_PORT = 65_535
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
-# Nothing but a place: of a path or a query nobody would say what becomes of it.
+# Host and port only: a path or a query would have no meaning.
 _PROXY = re.compile(
     r"http://(?:(?:(?![/?#@])[!-~])+@)?"
     rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?/?",
     re.IGNORECASE | re.ASCII,
 )
-# To read an answer's body after its head, and to write down what it was.
+# Time to read a response's body after its headers, and to record the attempt.
 WEBHOOK_LEASE_MARGIN_SECONDS = 5
 _ANY = 2**53
 _MAX_MIB = 16 * 1024**2
-# Numbers, with the least and the most that each may be.
+# The minimum and maximum of each number.
 BOUNDS = {
     "queue_limit": (1, _ANY),
     "rate_limit_per_second": (0, _ANY),
@@ -35,7 +35,7 @@ BOUNDS = {
     "slots": (0, 10_000),
     "lost_worker_retries": (0, _ANY),
     "drain_grace_seconds": (0, _ANY),
-    # Above every user a machine has, with room for a uid per slot below the highest there is.
+    # Above the users of a usual machine, and low enough for one uid per slot below the maximum.
     "sandbox_uid_base": (65_536, 4_000_000_000),
     "max_job_log_bytes": (0, _ANY),
     "cache_max_bytes": (0, _ANY),
@@ -73,20 +73,20 @@ def check(settings: Settings) -> None:
         value = getattr(settings, field.name)
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsFileError(field.name, "must be a number")
-    for name, (least, most) in BOUNDS.items():
-        if getattr(settings, name) < least:
-            raise SettingsFileError(name, f"must be at least {least}")
-        if getattr(settings, name) > most:
-            raise SettingsFileError(name, f"must be at most {most}")
+    for name, (minimum, maximum) in BOUNDS.items():
+        if getattr(settings, name) < minimum:
+            raise SettingsFileError(name, f"must be at least {minimum}")
+        if getattr(settings, name) > maximum:
+            raise SettingsFileError(name, f"must be at most {maximum}")
     for name, choices in _ONE_OF.items():
         if getattr(settings, name).lower() not in choices:
             raise SettingsFileError(name, f"must be one of: {', '.join(choices)}")
     if settings.lease_renew_seconds <= 0:
-        raise SettingsFileError("lease_renew_seconds", "must be above 0")
+        raise SettingsFileError("lease_renew_seconds", "must be greater than 0")
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
         raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
     if not _MENTION.fullmatch(settings.mention):
-        raise SettingsFileError("mention", "must be a name of letters, digits, - and _, without @")
+        raise SettingsFileError("mention", "must consist of letters, digits, - and _, without @")
     _check_webhooks(settings)
     _check_plans(settings.plans)
     _check_addresses(settings)
@@ -98,13 +98,13 @@ def _check_webhooks(settings: Settings) -> None:
     if settings.webhook_connect_seconds > settings.webhook_timeout_seconds:
         reason = "must be at most webhook_timeout_seconds"
         raise SettingsFileError("webhook_connect_seconds", reason)
-    # A delivery whose lease ends while it is being sent would be sent by another, too.
-    least = settings.webhook_timeout_seconds + WEBHOOK_LEASE_MARGIN_SECONDS
-    if settings.webhook_lease_seconds < least:
-        raise SettingsFileError("webhook_lease_seconds", f"must be at least {least:g}")
+    # If its lease ended during the request, another process would send the delivery again.
+    minimum = settings.webhook_timeout_seconds + WEBHOOK_LEASE_MARGIN_SECONDS
+    if settings.webhook_lease_seconds < minimum:
+        raise SettingsFileError("webhook_lease_seconds", f"must be at least {minimum:g}")
     waits = settings.webhook_retry_seconds
     if len(waits) > 3 or not all(0 < wait <= 7 * 86_400 for wait in waits):
-        reason = "must be at most three waits, each above 0 and at most 604800 (a week)"
+        reason = "must be at most three delays, each greater than 0 and at most 604800 (a week)"
         raise SettingsFileError("webhook_retry_seconds", reason)
     if settings.webhooks_proxy and not _is_proxy(settings.webhooks_proxy):
         raise SettingsFileError("webhooks_proxy", "must have the form http://HOST:PORT")
@@ -115,7 +115,7 @@ def _is_proxy(text: str) -> bool:
         parts = urlsplit(text)
         if "[" in parts.netloc:
             ipaddress.IPv6Address(parts.hostname or "")
-        # A port that is none raises.
+        # An invalid port raises.
         return _PROXY.fullmatch(text) is not None and parts.port != 0
     except ValueError:
         return False
@@ -123,10 +123,10 @@ def _is_proxy(text: str) -> bool:
 
 def _check_plans(plans: tuple[PlanTable, ...]) -> None:
     if not plans or len({plan.name for plan in plans}) != len(plans):
-        raise SettingsFileError("plans", "must be given, each with a name of its own")
+        raise SettingsFileError("plans", "must not be empty, and names must be unique")
     for index, plan in enumerate(plans):
         if not plan.name or plan.concurrent_jobs < 1:
-            reason = "needs a name, and concurrent_jobs of at least 1"
+            reason = "must have a name and concurrent_jobs of at least 1"
             raise SettingsFileError(f"plans[{index}]", reason)
 
 
@@ -153,17 +153,17 @@ def _check_oidc(settings: Settings) -> None:
     if not settings.oidc_issuer:
         return
     issuer = urlsplit(settings.oidc_issuer)
-    is_here = issuer.scheme == "http" and is_loopback(issuer.hostname or "")
-    if issuer.scheme != "https" and not is_here:
+    is_local = issuer.scheme == "http" and is_loopback(issuer.hostname or "")
+    if issuer.scheme != "https" and not is_local:
         raise SettingsFileError("oidc_issuer", "must start with https://")
     if not settings.oidc_client_id:
-        raise SettingsFileError("oidc_client_id", "must be given together with oidc_issuer")
+        raise SettingsFileError("oidc_client_id", "is required with oidc_issuer")
 
 
 def _check_advisories(settings: Settings) -> None:
     for name in settings.advisories_ecosystems:
         if name not in ECOSYSTEMS:
-            reason = f"{name!r} is none of: {', '.join(ECOSYSTEMS)}"
+            reason = f"{name!r} must be one of: {', '.join(ECOSYSTEMS)}"
             raise SettingsFileError("advisories_ecosystems", reason)
     addresses = {f"registry_{name}_url" for name in ECOSYSTEMS.values()}
     if "://" in settings.advisories_source:

@@ -1,4 +1,4 @@
-"""Reads the settings once: flags over `AGENTJOBS_*` environment over `agentjobs.toml`."""
+"""Loads the settings: flags override `AGENTJOBS_*` variables, which override `agentjobs.toml`."""
 
 import os
 import tomllib
@@ -15,24 +15,24 @@ from agentjobs.settings.model import Settings
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
 _LISTS = (list[str], tuple[str, ...], tuple[float, ...])
-# Variables of ours that are no settings of the service.
+# Variables with the prefix that are not settings of the service.
 _OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
 _TABLES = frozenset({"plans", "agents", "prices"})
-_NOT_IN_THE_FILE = {
+_NOT_ALLOWED_IN_FILE = {
     "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",
     "config_file": "AGENTJOBS_CONFIG",
-    # Backups copy the file, and must not hold the key to what is in them.
+    # Backups include the file, and must not contain the key that decrypts them.
     "encryption_key": "AGENTJOBS_ENCRYPTION_KEY, or put it into the file encryption.key",
     "oidc_client_secret": "AGENTJOBS_OIDC_CLIENT_SECRET",
 }
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used; the message names it and says what would be accepted."""
+    """An invalid setting; the message names it and says what is accepted."""
 
 
 def fault_at(settings: Settings, path: str, reason: str) -> SettingsError:
-    """A fault a feature found in the file; `path` is like `agents[0].command`."""
+    """An error that a feature found in the file; `path` is like `agents[0].command`."""
     fault = SettingsFileError(path, reason)
     try:
         text = Path(settings.config_file).read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def fault_at(settings: Settings, path: str, reason: str) -> SettingsError:
 
 
 def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-    """Read everything once. A flag given as None counts as not given."""
+    """Load the settings. A flag that is None counts as not given."""
     environ = os.environ if environ is None else environ
     given = {name: value for name, value in flags.items() if value is not None}
     data_dir = Path(
@@ -50,26 +50,26 @@ def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
     ).expanduser()
     named_file = environ.get("AGENTJOBS_CONFIG")
     path = Path(named_file) if named_file else data_dir / "agentjobs.toml"
-    in_file = _from_file(path, must_exist=bool(named_file))
-    values = {**in_file, **_from_environment(environ), **given}
+    file_values = _from_file(path, must_exist=bool(named_file))
+    values = {**file_values, **_from_environment(environ), **given}
     values["data_dir"] = str(data_dir.absolute())
     values["config_file"] = str(path.absolute())
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"a setting cannot be used: {error}") from None
+        raise SettingsError(f"a setting is invalid: {error}") from None
     try:
         check(settings)
     except SettingsFileError as error:
         name = error.path.partition("[")[0]
-        if name in in_file and values[name] is in_file[name]:
+        if name in file_values and values[name] is file_values[name]:
             raise fault_at(settings, error.path, error.detail) from None
         raise SettingsError(error.reason) from None
     return settings
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings and are none: most likely misspelt."""
+    """Variables with the prefix that are not settings, most likely misspelled."""
     known = {field.name.upper() for field in msgspec.structs.fields(Settings)} | _OTHER_VARIABLES
     ours = {name.removeprefix(ENVIRONMENT_PREFIX) for name in environ if _is_ours(name)}
     return sorted(ENVIRONMENT_PREFIX + name for name in ours - known)
@@ -85,16 +85,16 @@ def _default_data_dir(environ: Mapping[str, str]) -> str:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in msgspec.structs.fields(Settings):
         text = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text is None or field.name in _TABLES:
             continue
-        found[field.name] = _listed(text) if field.type in _LISTS else text
-    return found
+        values[field.name] = _split_list(text) if field.type in _LISTS else text
+    return values
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return text.split(",") if text.strip() else []
 
 
@@ -109,7 +109,7 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {error}") from None
     try:
         values = tomllib.loads(text)
-        for name, flag in _NOT_IN_THE_FILE.items():
+        for name, flag in _NOT_ALLOWED_IN_FILE.items():
             if name in values:
                 raise SettingsFileError(name, f"set it with {flag}")
         _convert_file(values)

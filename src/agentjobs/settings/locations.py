@@ -1,11 +1,11 @@
-"""Finds the line of `agentjobs.toml` a fault is about: neither tomllib nor msgspec keeps it."""
+"""Finds the line of a setting in `agentjobs.toml`: neither tomllib nor msgspec reports it."""
 
 import re
 from typing import Self
 
 
 class SettingsFileError(Exception):
-    """A value in the file that does not fit; `path` is like `agents[0].command`."""
+    """An invalid value in the file; `path` is like `agents[0].command`."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
@@ -15,7 +15,7 @@ class SettingsFileError(Exception):
 
     @classmethod
     def from_msgspec(cls, message: str) -> Self:
-        """From msgspec's words, e.g. "Expected `int`, got `str` - at `$.agents[0].id`"."""
+        """From a message such as "Expected `int`, got `str` - at `$.agents[0].id`"."""
         reason, _, where = message.partition(" - at ")
         path = where.strip("`").removeprefix("$").removeprefix(".").split("[...]")[0]
         named = re.search(r"(?:unknown field|missing required field) `([^`]+)`", reason)
@@ -25,7 +25,7 @@ class SettingsFileError(Exception):
 
 
 def line_of(text: str, path: str) -> int:
-    """The 1-based line where `path` is set; its table's header, or 1, when it is not there."""
+    """The 1-based line where `path` is set; otherwise its table's header, else 1."""
     matched = re.match(r"(?:(?P<table>\w+)\[(?P<index>\d+)\])?\.?(?P<key>\w+)?", path)
     table, index, key = matched.group("table", "index", "key") if matched else (None, None, None)
     lines = text.splitlines()

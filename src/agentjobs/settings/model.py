@@ -1,6 +1,6 @@
-"""What can be set: names, defaults, types, and what follows from them.
+"""All settings with their types and defaults, and values derived from them.
 
-Refuses to know where a value comes from, or what a feature does with it.
+Knows neither where a value comes from nor how a feature uses it.
 """
 
 import ipaddress
@@ -111,23 +111,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def effective_public_url(self) -> str:
-        """The address every link is made from, without a trailing slash."""
+        """The base URL of every link, without a trailing slash."""
         return (self.public_url or f"http://{_in_url(self.host)}:{self.port}").rstrip("/")
 
     @property
     def own_url(self) -> str:
-        """Where a worker in this process reaches the API half of this process."""
+        """The URL at which a worker in this process reaches its API."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - a comparison, not a bind
         return f"http://{_in_url(host)}:{self.port}"
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """None: no address of their own. Checked when the settings were read."""
+        """None if metrics have no separate address. Validated when the settings are loaded."""
         host, _, port = self.metrics_bind.rpartition(":")
         return (host.strip("[]") or "127.0.0.1", int(port)) if port else None
 
     def registry_url(self, ecosystem: str) -> str:
-        """Where an ecosystem's packages are published, without a trailing slash."""
+        """The URL of an ecosystem's registry, without a trailing slash."""
         name = ECOSYSTEMS[ecosystem]
         return str(getattr(self, f"registry_{name}_url") or public_registry(name)).rstrip("/")
 

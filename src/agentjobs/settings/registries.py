@@ -1,12 +1,12 @@
-"""Where packages are published unless the operator says otherwise."""
+"""The supported ecosystems and their public registries."""
 
 from collections.abc import Mapping
 from typing import Literal
 
-# As OSV names them.
+# OSV's names.
 Ecosystem = Literal["PyPI", "npm", "Go", "crates.io", "Maven", "RubyGems", "Packagist"]
 
-# With their names in settings.
+# The name of each ecosystem in settings.
 ECOSYSTEMS: Mapping[str, str] = {
     "PyPI": "pypi",
     "npm": "npm",
@@ -23,7 +23,7 @@ def public_registry(name: str) -> str:
     return f"https://{host}{domain}{path}"
 
 
-# The domain, the host in it, and where in there an index begins.
+# Domain, host prefix and the path of the index.
 _PUBLIC = {
     "pypi": ("pypi.org", "", "/simple"),
     "npm": ("npmjs.org", "registry.", ""),

@@ -1,19 +1,19 @@
-"""The tables of `agentjobs.toml`: their keys, defaults and types. Features give them meaning."""
+"""The tables of `agentjobs.toml` with their keys, types and defaults."""
 
 import msgspec
 
 
 class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan, as `[[plans]]` in the file; their order is their rank."""
+    """A plan, `[[plans]]` in the file; later plans rank higher."""
 
     name: str
     concurrent_jobs: int
 
 
 class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent, as `[[agents]]` in the file: a command of its own, or a preset and its changes.
+    """An agent, `[[agents]]` in the file: a command, or a preset with overrides.
 
-    What is left empty is the preset's, or the service's default.
+    Empty values default to the preset's value, or to the service's.
     """
 
     id: str = ""
@@ -38,9 +38,9 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model costs, as `[[prices]]` in the file: USD for a million tokens.
+    """The price of a model in USD per million tokens, `[[prices]]` in the file.
 
-    `model` may hold `*`. Without prices of their own, cached tokens cost what others do.
+    `model` may contain `*`. Cached tokens cost the input price unless given.
     """
 
     model: str

@@ -1,6 +1,6 @@
-"""Copies the database into a directory while the service goes on.
+"""Copies the database into a directory while the service is running.
 
-Knows nothing of the repositories beside it.
+Knows nothing about repositories.
 """
 
 import os
@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from agentjobs.store.database import StoreError
-from agentjobs.store.postgresql.address import without_password
+from agentjobs.store.postgresql.address import split_password
 from agentjobs.store.sqlite.connection import connect_reader, translate
 
 SQLITE_COPY = "agentjobs.db"
@@ -20,11 +20,11 @@ POSTGRESQL_COPY = "postgresql.dump"
 _SQLITE = "sqlite:///"
 
 
-def refuse_without_a_database(url: str) -> None:
-    """Opening a database makes the file when there is none; a backup must not."""
+def require_database_file(url: str) -> None:
+    """Opening a database creates a missing file, which a backup must not do."""
     path = Path(url.removeprefix(_SQLITE))
     if url.startswith(_SQLITE) and not path.is_file():
-        raise StoreError(f"there is no database at {path}; name the service's --data-dir")
+        raise StoreError(f"there is no database at {path}; pass the service's --data-dir")
 
 
 def copy_database(url: str, directory: Path) -> None:
@@ -39,33 +39,34 @@ def _copy_sqlite(source: Path, target: Path) -> None:
     with closing(connect_reader(source, 5.0)) as reader, closing(sqlite3.connect(target)) as copy:
         try:
             reader.backup(copy)
-            # A single file, without a write-ahead log beside it.
+            # The copy is a single file without a write-ahead log.
             copy.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             raise translate(error, source) from None
 
 
 def _dump_postgresql(url: str, target: Path) -> None:
-    address, password = without_password(url)
+    address, password = split_password(url)
     environ = {**os.environ, "PGPASSWORD": password} if password else dict(os.environ)
     command = [_pg_dump(), "--format=custom", "--no-password", f"--file={target}"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, f"--dbname={address}"], env=environ, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines() or [f"pg_dump ended with {done.returncode}"]
+    if process.returncode != 0:
+        exit_message = f"pg_dump exited with status {process.returncode}"
+        reason = process.stderr.strip().splitlines() or [exit_message]
         raise StoreError(f"the database could not be dumped: {reason[0]}")
     target.chmod(0o600)
 
 
 def _pg_dump() -> str:
-    """The newest one: a server is dumped by a program of its own version or a later one."""
+    """The newest installed version: pg_dump must not be older than the server."""
     installed = Path("/usr/lib/postgresql").glob("*/bin/pg_dump")
     newest = max(installed, key=_version, default=None)
-    found = str(newest) if newest else shutil.which("pg_dump")
-    if found is None:
-        raise StoreError("pg_dump is missing: sudo apt-get install -y postgresql-client")
-    return found
+    program = str(newest) if newest else shutil.which("pg_dump")
+    if program is None:
+        raise StoreError("pg_dump is not installed; run: sudo apt-get install -y postgresql-client")
+    return program
 
 
 def _version(program: Path) -> int:

@@ -1,6 +1,6 @@
-"""Who wants to hear that something changed: caches to drop, waiters to wake.
+"""Subscriptions to changes by topic, which clear caches and wake waiting tasks.
 
-Owns topics inside one event loop. How a change reaches other processes is the engines' matter.
+Works within one event loop; the engines forward changes to other processes.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Signal:
-    """A wake-up that remembers: what is announced between two waits is not missed."""
+    """A wake-up that is remembered: announcements between two waits are not missed."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -23,7 +23,7 @@ class Signal:
         self._event.set()
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """True as soon as something was announced since the last wait, False when time is up."""
+        """True once something was announced since the last wait, False after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._event.wait()
@@ -34,15 +34,15 @@ class Signal:
 
 
 class Changes:
-    """Topics and their listeners. Everything here happens on the event loop's thread."""
+    """Topics and their subscribers. All calls are made on the event loop's thread."""
 
     def __init__(self) -> None:
         self.live = True
-        """False while changes of other processes cannot be heard: caches are bypassed then."""
+        """False while changes of other processes may be missed: caches are bypassed then."""
         self._callbacks: dict[str, dict[object, Callable[[], None]]] = {}
 
     def on(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever `topic`, or everything, changed; returns how to stop that."""
+        """Subscribe to `topic` and to EVERYTHING; returns a function that unsubscribes."""
         token = object()
         self._callbacks.setdefault(topic, {})[token] = callback
 
@@ -56,7 +56,7 @@ class Changes:
 
     @contextmanager
     def listen(self, *topics: str) -> Iterator[Signal]:
-        """A signal set by any of the topics. Listen, then read, then wait: nothing is missed."""
+        """A signal set by any of the topics. Subscribe before reading, then wait."""
         signal = Signal()
         stops = [self.on(topic, signal.set) for topic in topics]
         try:
@@ -66,7 +66,7 @@ class Changes:
                 stop()
 
     def publish(self, *topics: str) -> None:
-        """Tell the listeners of this process; `*` tells all of them."""
+        """Call the subscribers in this process; EVERYTHING calls all of them."""
         for topic in self._callbacks.copy() if EVERYTHING in topics else topics:
             for callback in tuple(self._callbacks.get(topic, {}).values()):
                 _call(callback)
@@ -75,5 +75,5 @@ class Changes:
 def _call(callback: Callable[[], None]) -> None:
     try:
         callback()
-    except Exception:  # noqa: BLE001 - one listener's fault must not keep the others uninformed
-        _log.exception("a listener to changes failed")
+    except Exception:  # noqa: BLE001 - the other subscribers must still be called
+        _log.exception("a subscriber to changes failed")

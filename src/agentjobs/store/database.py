@@ -1,6 +1,6 @@
-"""What the store promises to the features above it, whichever engine is underneath.
+"""The interface of the store: protocols and exceptions that both engines implement.
 
-Owns the protocols and the exceptions. Refuses to know any table.
+Knows no tables.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked to do."""
+    """The store refused or failed an operation."""
 
 
 class StoreUnavailable(StoreError):
-    """The database is away, locked or full; the same call may succeed later.
+    """The database is unreachable, locked or full; the same call may succeed later.
 
-    Nothing was changed, unless the connection was lost in the very moment of the commit.
+    Nothing was changed, unless the connection was lost during the commit.
     """
 
 
@@ -36,16 +36,16 @@ class NestedTransaction(StoreError):
     """The database was called from inside a transaction instead of its `tx`."""
 
 
-class TransactionOver(StoreError):
+class TransactionEnded(StoreError):
     """`tx` was used after it ended, or after one of its statements failed."""
 
 
-class MigrationsBehind(StoreError):
-    """The database has not got the schema of this program yet."""
+class SchemaTooOld(StoreError):
+    """The database has an older schema than this program."""
 
 
 class SchemaTooNew(StoreError):
-    """The database was migrated by a newer program than this one."""
+    """The database was migrated by a newer version of the program."""
 
 
 class Row(Protocol):
@@ -57,7 +57,7 @@ class Row(Protocol):
 
 
 class Transaction(Protocol):
-    """What a function given to `transact` may await, and nothing else."""
+    """The only object that a function passed to `transact` may await."""
 
     @property
     def engine(self) -> Engine: ...
@@ -70,20 +70,20 @@ class Transaction(Protocol):
         """The number of rows changed."""
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """The same statement for each row of parameters, without a round trip for each."""
+        """Run the statement for each row of parameters, without a round trip per row."""
 
     async def clock_ms(self) -> int:
-        """The database's time on PostgreSQL, so that leases agree among machines."""
+        """The database's clock on PostgreSQL, so that leases are consistent across machines."""
 
     def announce(self, *topics: str) -> None:
-        """Wake-ups, told after the commit; to other processes at most every few milliseconds."""
+        """Wake waiting tasks after the commit. Other processes are notified with throttling."""
 
     async def invalidate(self, *topics: str) -> None:
-        """Caches, told with the commit itself: it cannot happen without the other."""
+        """Clear caches. The notification is part of the transaction, so it cannot be lost."""
 
 
 class Database(Protocol):
-    """An open store. It belongs to the event loop in which it was opened."""
+    """An open store, bound to the event loop in which it was opened."""
 
     changes: Changes
 
@@ -97,19 +97,19 @@ class Database(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(tx, …)` and commit it; if it raises, nothing of it remains.
+        """Run `work(tx, …)` and commit; roll back if it raises.
 
-        On SQLite a caller that is cancelled once the work began does not stop the commit.
+        On SQLite, cancelling the caller after the work has started does not stop the commit.
         """
 
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
-        """A point read: by key, a row at most. On SQLite it runs on the event loop's thread."""
+        """A point read of at most one row by key. On SQLite it runs on the event loop's thread."""
 
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
         """A scan. On SQLite it runs in a thread pool."""
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable unless the database answers."""
+        """Raise StoreUnavailable unless the database responds."""
 
     async def close(self) -> None:
-        """Finish what was begun, tell what was announced, let go of the database."""
+        """Finish running transactions, send pending notifications and close the connections."""

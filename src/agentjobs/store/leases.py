@@ -1,4 +1,4 @@
-"""Leases: work is claimed for a limited time, and the claim is renewed while the work goes on.
+"""Leases: work is claimed for a limited time, and the claim is renewed while the work continues.
 
 A `DueColumn` is queue, lease and backoff in one column: a row is due once the time in it has
 passed, a claim moves that time to the end of the lease, and the stored time identifies the claim.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ClaimLost(Exception):
-    """The claim ended or belongs to another process now; its former holder may write nothing."""
+    """The claim ended or belongs to another process; its former holder must not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DueColumn:
         return until
 
     async def move(self, tx: Transaction, row_id: str, held_until: int, due_at: int | None) -> bool:
-        """False if the claim is lost, or the row was made due again meanwhile."""
+        """False if the claim was lost or the row was made due again in the meantime."""
         changed = await tx.execute(
             f"UPDATE {self.table} SET {self.column} = :due_at"
             f" WHERE {self.key} = :id AND {self.column} = :held_until",
@@ -65,7 +65,7 @@ class Lease:
         return until is not None
 
     async def release(self, due_at: int | None) -> None:
-        """Due again at that time; a row that was made due meanwhile stays due."""
+        """Make the row due at that time; a row that was made due in the meantime stays due."""
         await self._db.transact(self._due.move, self._row_id, self.until, due_at)
 
     async def _renew(self, tx: Transaction) -> int | None:
@@ -76,7 +76,7 @@ class Lease:
 async def run_renewing(
     work: Coroutine[Any, Any, T], renew: Callable[[], Awaitable[bool]], every_seconds: float
 ) -> T:
-    """The result of the work. It is cancelled with ClaimLost once `renew` returns False."""
+    """Return the result of the work. Cancel it and raise ClaimLost once `renew` returns False."""
     task = asyncio.create_task(work)
     try:
         while not task.done():
@@ -90,5 +90,5 @@ async def run_renewing(
 
 
 def backoff_ms(failures: int, first_ms: int, max_ms: int) -> int:
-    """The wait after a failure that `failures` others preceded in a row."""
+    """The wait after a failure that follows `failures` consecutive ones."""
     return int(min(first_ms * 2 ** min(failures, 20), max_ms))

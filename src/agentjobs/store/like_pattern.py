@@ -1,13 +1,13 @@
-"""Text as a part of a pattern of LIKE, for statements that say `ESCAPE '!'`."""
+"""Patterns for LIKE with `ESCAPE '!'`."""
 
 import re
 
 _SPECIAL = re.compile(r"([!%_])")
 
 
-def escaped(text: str) -> str:
+def escape_like(text: str) -> str:
     return _SPECIAL.sub(r"!\1", text)
 
 
-def containing(text: str) -> str:
-    return f"%{escaped(text)}%"
+def contains_pattern(text: str) -> str:
+    return f"%{escape_like(text)}%"

@@ -1,6 +1,6 @@
-"""Brings a database's schema up to date under a lock, so that two processes may start at once.
+"""Migrates the schema of a database under a lock, so that two processes can start concurrently.
 
-The only module that imports Alembic and SQLAlchemy, and it is imported only when there is work.
+The only module that imports Alembic and SQLAlchemy; it is imported only if a migration is due.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from sqlalchemy.pool import NullPool
 from agentjobs.store.database import StoreError
 from agentjobs.store.postgresql.connection import connect, explain
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
-from agentjobs.store.sqlite.connection import begin_patiently, connect_writer, translate
+from agentjobs.store.sqlite.connection import begin_with_retry, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
-"""Any number of our own: it names the lock that migrating processes wait for."""
-_NOT_ALLOWED = ("42501", "3F000")
-"""Insufficient privilege; no schema in which something could be created."""
+"""An arbitrary number that identifies the lock."""
+_PRIVILEGE_ERRORS = ("42501", "3F000")
+"""Insufficient privilege; invalid schema name."""
 _ROLE = (
     "SELECT quote_ident(current_user) AS name, quote_ident(here) AS schema,"
     " coalesce(has_schema_privilege(to_regnamespace(quote_ident(here)), 'CREATE'), false)"
@@ -44,9 +44,9 @@ async def migrate_postgresql(url: str) -> None:
     role: _Role | None = None
     try:
         async with engine.connect() as connection:
-            # Held by the session, beyond the commit; the end of the connection gives it back.
+            # Held by the session across commits until the connection ends.
             await connection.exec_driver_sql(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})")
-            role = await _role_of(connection)
+            role = await _current_role(connection)
             await connection.commit()
             async with connection.begin():
                 await connection.run_sync(_upgrade)
@@ -57,26 +57,26 @@ async def migrate_postgresql(url: str) -> None:
 
 
 class _Role(NamedTuple):
-    """Who migrates where; the names as they are written in a statement."""
+    """The database role and schema; the names are quoted for SQL."""
 
     name: str
     schema: str
     may_create: bool
 
 
-async def _role_of(connection: AsyncConnection) -> _Role:
-    found = (await connection.exec_driver_sql(_ROLE)).mappings().one()
-    return _Role(**found)
+async def _current_role(connection: AsyncConnection) -> _Role:
+    row = (await connection.exec_driver_sql(_ROLE)).mappings().one()
+    return _Role(**row)
 
 
 def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
     # SQLAlchemy wraps the driver's exception twice.
     original = getattr(error.orig, "__cause__", None) or error.orig or error
-    refused = getattr(original, "sqlstate", None) in _NOT_ALLOWED
+    refused = getattr(original, "sqlstate", None) in _PRIVILEGE_ERRORS
     if refused and role is not None and not role.may_create:
         return StoreError(
-            f"the role {role.name} may not create tables in this database;"
-            f" an administrator can allow it: GRANT CREATE ON SCHEMA {role.schema} TO {role.name}"
+            f"the role {role.name} must not create tables in this database;"
+            f" an administrator can run: GRANT CREATE ON SCHEMA {role.schema} TO {role.name}"
         )
     return explain(original, error.connection_invalidated)
 
@@ -85,7 +85,7 @@ def _migrate_sqlite(path: Path) -> None:
     engine = create_engine("sqlite://", creator=lambda: connect_writer(path), poolclass=NullPool)
     try:
         with engine.connect() as connection:
-            begin_patiently(cast("sqlite3.Connection", connection.connection.driver_connection))
+            begin_with_retry(cast("sqlite3.Connection", connection.connection.driver_connection))
             _upgrade(connection)
             connection.commit()
     except DBAPIError as error:
@@ -98,7 +98,7 @@ def _migrate_sqlite(path: Path) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Another process may have done it while this one waited for the lock."""
+    """Another process may have migrated while this one waited for the lock."""
     if MigrationContext.configure(connection).get_current_revision() == known_revisions()[-1]:
         return
     config = Config()

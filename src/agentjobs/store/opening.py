@@ -1,24 +1,24 @@
-"""From a database address to an open database with the right schema."""
+"""Opens a database by its URL and ensures that its schema is current."""
 
 from pathlib import Path
 
-from agentjobs.store.database import Database, MigrationsBehind, StoreError
+from agentjobs.store.database import Database, SchemaTooOld, StoreError
 from agentjobs.store.revisions import is_behind, schema_is_current
 from agentjobs.store.sqlite.database import SqliteDatabase
 
-__all__ = ["open_as_it_is", "open_database", "schema_is_current"]
+__all__ = ["open_database", "open_unchecked", "schema_is_current"]
 
 _SQLITE = "sqlite:///"
 
 
 async def open_database(url: str, *, migrate: bool) -> Database:
-    """Open it; a schema that is behind is migrated or, without `migrate`, refused."""
-    db = await open_as_it_is(url)
+    """Open the database. With `migrate`, an old schema is migrated, otherwise refused."""
+    db = await open_unchecked(url)
     try:
         if await is_behind(db):
             if not migrate:
-                raise MigrationsBehind(
-                    "the database has an older schema than this program: run `agentjobs migrate`"
+                raise SchemaTooOld(
+                    "the database has an older schema than this program; run `agentjobs migrate`"
                 )
             await _migrate(url)
     except BaseException:
@@ -27,20 +27,20 @@ async def open_database(url: str, *, migrate: bool) -> Database:
     return db
 
 
-async def open_as_it_is(url: str) -> Database:
-    """Open it without a look at its schema."""
+async def open_unchecked(url: str) -> Database:
+    """Open the database without checking its schema."""
     if url.startswith(_SQLITE):
         return await SqliteDatabase.open(_sqlite_path(url))
     if url.startswith(("postgresql://", "postgres://")):
-        # asyncpg takes longer to import than the rest of the store: SQLite's users do without.
+        # asyncpg takes longer to import than the rest of the store, and SQLite does not need it.
         from agentjobs.store.postgresql.database import PostgresqlDatabase  # noqa: PLC0415
 
         return await PostgresqlDatabase.open(url)
-    raise StoreError("a database address starts with sqlite:/// or postgresql://")
+    raise StoreError("a database URL must start with sqlite:/// or postgresql://")
 
 
 async def _migrate(url: str) -> None:
-    # Alembic takes most of a second to import: only who is behind pays for it.
+    # Alembic takes most of a second to import, and most starts do not need it.
     from agentjobs.store.migrate import migrate_postgresql, migrate_sqlite  # noqa: PLC0415
 
     if url.startswith(_SQLITE):

@@ -1,4 +1,4 @@
-"""Which schema the database has and which one this program wants, known without Alembic.
+"""Compares the schema revision of the database with the program's, without Alembic.
 
 A migration's file is named after its revision: `0001_foundation.py` is revision `0001`.
 """
@@ -16,7 +16,7 @@ def known_revisions() -> list[str]:
 
 
 async def current_revision(db: Database) -> str | None:
-    """None while the database is empty."""
+    """None if the database is empty."""
     table = await db.fetch_one(
         "/*sqlite SELECT 1 AS found FROM sqlite_master WHERE name = 'alembic_version' */"
         "/*postgresql SELECT 1 AS found WHERE to_regclass('alembic_version') IS NOT NULL */"
@@ -30,12 +30,12 @@ async def schema_is_current(db: Database) -> bool:
 
 
 async def is_behind(db: Database) -> bool:
-    """Whether migrations have to run; SchemaTooNew when the database is ahead of this program."""
+    """Whether migrations are due. Raises SchemaTooNew if the database is newer than the program."""
     revision = await current_revision(db)
     known = known_revisions()
     if revision is not None and revision not in known:
         raise SchemaTooNew(
-            f"the database has schema {revision}, this program knows up to {known[-1]}: "
+            f"the database has schema {revision}, but this program supports up to {known[-1]}; "
             "start the version of agentjobs that migrated it, or a later one"
         )
     return revision != known[-1]

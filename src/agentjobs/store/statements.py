@@ -1,8 +1,8 @@
-"""SQL is written once, in the dialect both engines share; this renders it for the one in use.
+"""Renders SQL that is written once for the engine in use.
 
-- `:name` is a parameter everywhere but in literals, quoted names, comments and `::casts`.
-- `/*postgresql FOR UPDATE SKIP LOCKED */` is text for PostgreSQL alone, `/*sqlite … */` for SQLite.
-- `IN (SELECT value FROM each(:ids))` takes a list of texts, empty ones too.
+- `:name` is a parameter, except in literals, quoted names, comments and `::casts`.
+- `/*postgresql FOR UPDATE SKIP LOCKED */` is only for PostgreSQL, `/*sqlite … */` for SQLite.
+- `IN (SELECT value FROM each(:ids))` takes a list of strings, which may be empty.
 """
 
 import json
@@ -28,28 +28,28 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A rendered statement and how its parameters are handed over."""
+    """A rendered statement and how to pass its parameters."""
 
     sql: str
     names: tuple[str, ...]
     lists: frozenset[str]
 
     def by_name(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """For SQLite, which looks the names up itself and takes a list as JSON."""
+        """For SQLite, which binds by name and takes lists as JSON."""
         if not self.lists:
             return parameters
         try:
             encoded = {name: json.dumps(list(parameters[name])) for name in self.lists}
         except KeyError as missing:
-            raise _no_value(missing) from None
+            raise _missing_value(missing) from None
         return {**parameters, **encoded}
 
     def by_position(self, parameters: Mapping[str, Any]) -> list[Any]:
-        """For PostgreSQL: `$1` first."""
+        """For PostgreSQL, in the order `$1`, `$2`, …."""
         try:
             values = [parameters[name] for name in self.names]
         except KeyError as missing:
-            raise _no_value(missing) from None
+            raise _missing_value(missing) from None
         if self.lists:
             return [
                 list(value) if name in self.lists else value
@@ -63,23 +63,23 @@ def render(engine: Engine, sql: str) -> Statement:
     names: dict[str, int] = {}
     lists: set[str] = set()
 
-    def place(name: str) -> str:
+    def placeholder(name: str) -> str:
         number = names.setdefault(name, len(names) + 1)
         return f":{name}" if engine == "sqlite" else f"${number}"
 
-    def token(found: re.Match[str]) -> str:
-        if found["engine"]:
-            return _TOKEN.sub(token, found["fragment"]) if found["engine"] == engine else " "
-        if found["list"]:
-            lists.add(found["list"])
-            parameter = place(found["list"])
+    def replace(match: re.Match[str]) -> str:
+        if match["engine"]:
+            return _TOKEN.sub(replace, match["fragment"]) if match["engine"] == engine else " "
+        if match["list"]:
+            lists.add(match["list"])
+            parameter = placeholder(match["list"])
             if engine == "sqlite":
                 return f"json_each({parameter}) AS each"
             return f"unnest({parameter}::text[]) AS each(value)"
-        return place(found["name"]) if found["name"] else found[0]
+        return placeholder(match["name"]) if match["name"] else match[0]
 
-    return Statement(_TOKEN.sub(token, sql), tuple(names), frozenset(lists))
+    return Statement(_TOKEN.sub(replace, sql), tuple(names), frozenset(lists))
 
 
-def _no_value(missing: KeyError) -> StoreError:
-    return StoreError(f"no value for the parameter :{missing.args[0]}")
+def _missing_value(missing: KeyError) -> StoreError:
+    return StoreError(f"the parameter :{missing.args[0]} has no value")

@@ -1,21 +1,21 @@
-"""What the transactions of both engines share: when they refuse, what they tell at their end."""
+"""State shared by transactions of both engines: when they refuse, and the topics they announce."""
 
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from agentjobs.store.database import ForeignAwait, NestedTransaction, TransactionOver
+from agentjobs.store.database import ForeignAwait, NestedTransaction, TransactionEnded
 
 FOREIGN_AWAIT = (
     "a transaction awaited something other than its `tx`; do slow work before or after it"
 )
-_FAILED = "a statement of this transaction failed, so nothing more can be done in it"
-_ENDED = "this transaction has ended: do not keep `tx` beyond the function it was given to"
+_FAILED = "a statement of this transaction failed, so the transaction cannot continue"
+_ENDED = "this transaction has ended: do not use `tx` after the function it was passed to"
 
 
 class OpenTransaction:
-    """The state of a transaction, from its begin to its end."""
+    """The state of a transaction."""
 
     __slots__ = ("refusal", "topics")
 
@@ -29,7 +29,7 @@ class OpenTransaction:
 
     def check(self) -> None:
         if self.refusal is not None:
-            raise TransactionOver(self.refusal)
+            raise TransactionEnded(self.refusal)
 
     def fail(self) -> None:
         self.refusal = _FAILED
@@ -42,15 +42,15 @@ current: ContextVar[OpenTransaction | None] = ContextVar("transaction", default=
 """The transaction that the running code is part of."""
 
 
-def refuse_inside_a_transaction() -> None:
-    """Another transaction could wait for this one for ever; a read would not see what it wrote."""
+def forbid_inside_transaction() -> None:
+    """A nested transaction could deadlock, and a read would not see uncommitted changes."""
     tx = current.get()
     if tx is not None and tx.refusal is not _ENDED:
-        raise NestedTransaction("inside a transaction use its `tx`, not the database")
+        raise NestedTransaction("inside a transaction, use its `tx` instead of the database")
 
 
-def refuse_to_wait(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
-    """Raise ForeignAwait at the line that waits, so that the traceback shows it."""
+def raise_foreign_await(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Raise ForeignAwait at the awaiting line, so that the traceback shows it."""
     refusal = ForeignAwait(FOREIGN_AWAIT)
     with suppress(StopIteration):
         coroutine.throw(refusal)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.clock import DAY_MS
-from agentjobs.store.batch_insert import ManyRows
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import disable
 from agentjobs.webhooks.events import activity_topic
@@ -26,7 +26,7 @@ _LOG_COLUMNS = (
     "delivery_id, id, at, duration_ms, status_code, error_class, error, address, request_headers,"
     " response_headers, response_body"
 )
-_LOG = ManyRows(
+_LOG = BatchStatement(
     {
         "delivery_id": "TEXT",
         "id": "TEXT",
@@ -46,7 +46,7 @@ _LOG = ManyRows(
     many=f"INSERT INTO delivery_attempts ({_LOG_COLUMNS}) SELECT {_LOG_COLUMNS} FROM {{rows}}"
     " ON CONFLICT DO NOTHING",
 )
-_SETTLE = ManyRows(
+_SETTLE = BatchStatement(
     {
         "delivery_id": "TEXT",
         "fence": "BIGINT",

@@ -143,7 +143,7 @@ async def test_without_limits_spending_is_counted_all_the_same(database: Databas
 
     reserved(await ledger.reserve(10**15))
 
-    assert not ledger.limited
+    assert not ledger.has_limit
     assert await day_total(database, owner) == 10**15
 
 

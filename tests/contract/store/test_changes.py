@@ -10,7 +10,7 @@ import pytest
 from agentjobs.store.database import Database, Transaction
 from tests.support.stores import add, opened, process, read_line
 
-Tell = Callable[..., Coroutine[Any, Any, None]]
+Notify = Callable[..., Coroutine[Any, Any, None]]
 
 WITHIN_SECONDS = 1.0
 
@@ -36,21 +36,21 @@ async def other(database: Database, database_url: str) -> AsyncIterator[Database
         yield db
 
 
-@pytest.mark.parametrize("tell", [announce, invalidate])
+@pytest.mark.parametrize("notify", [announce, invalidate])
 async def test_a_change_is_heard_when_its_transaction_has_committed(
-    database: Database, tell: Tell
+    database: Database, notify: Notify
 ) -> None:
     with database.changes.listen("jobs") as signal:
-        await database.transact(tell, "a", "jobs")
+        await database.transact(notify, "a", "jobs")
         assert await signal.wait(0.1)
 
 
-@pytest.mark.parametrize("tell", [announce, invalidate])
+@pytest.mark.parametrize("notify", [announce, invalidate])
 async def test_what_was_rolled_back_is_never_told(
-    database: Database, other: Database, tell: Tell
+    database: Database, other: Database, notify: Notify
 ) -> None:
     async def tell_and_refuse(tx: Transaction) -> None:
-        await tell(tx, "a", "jobs")
+        await notify(tx, "a", "jobs")
         raise Refused
 
     with database.changes.listen("jobs") as here, other.changes.listen("jobs") as there:
@@ -60,13 +60,13 @@ async def test_what_was_rolled_back_is_never_told(
         assert not await there.wait(0.3)
 
 
-@pytest.mark.parametrize("tell", [announce, invalidate])
+@pytest.mark.parametrize("notify", [announce, invalidate])
 async def test_another_connection_hears_a_change_within_a_second(
-    database: Database, other: Database, tell: Tell
+    database: Database, other: Database, notify: Notify
 ) -> None:
     for name in ("first", "second", "third"):
         with other.changes.listen("keys") as signal:
-            await database.transact(tell, name, "keys")
+            await database.transact(notify, name, "keys")
             assert await signal.wait(WITHIN_SECONDS)
         found = await other.fetch_one("SELECT id FROM organizations WHERE id = :id", id=name)
         assert found is not None

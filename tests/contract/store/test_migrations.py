@@ -6,7 +6,7 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from agentjobs.store.database import Database, MigrationsBehind, SchemaTooNew, Transaction
+from agentjobs.store.database import Database, SchemaTooNew, SchemaTooOld, Transaction
 from agentjobs.store.opening import open_database, schema_is_current
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
 from tests.support.stores import process, read_line
@@ -29,7 +29,7 @@ async def test_an_empty_database_is_migrated_when_asked_for(empty_database_url: 
 
 
 async def test_an_empty_database_is_refused_otherwise(empty_database_url: str) -> None:
-    with pytest.raises(MigrationsBehind, match="agentjobs migrate"):
+    with pytest.raises(SchemaTooOld, match="agentjobs migrate"):
         await open_database(empty_database_url, migrate=False)
 
 

@@ -85,7 +85,7 @@ async def test_a_listener_that_falls_silent_is_trusted_for_less_than_a_second(
     postgres_url: str,
 ) -> None:
     db = await PostgresqlDatabase.open(postgres_url)
-    listener = db._notices._connection
+    listener = db._notifications._connection
     assert listener is not None
     backend = listener.get_server_pid()
     async with opened(postgres_url) as other:
@@ -101,7 +101,7 @@ async def test_a_listener_that_falls_silent_is_trusted_for_less_than_a_second(
             assert await signal.wait(5)
             await until(lambda: db.changes.live)
         # It was only slow, so it is the same connection.
-        assert db._notices._connection is listener
+        assert db._notifications._connection is listener
     await db.close()
 
 
@@ -140,7 +140,7 @@ async def test_what_may_pass_is_unavailable(postgres_url: str, code: str) -> Non
         await tx.execute(f"DO $do$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $do$")
 
     async with opened(postgres_url) as db:
-        with pytest.raises(StoreUnavailable, match="cannot be used now"):
+        with pytest.raises(StoreUnavailable, match="temporarily unavailable"):
             await db.transact(fail)
         await db.transact(add, "later")
 
@@ -207,7 +207,7 @@ async def test_a_statement_that_gets_no_answer_is_given_up(
 
     async with opened(postgres_url) as db:
         with monkeypatch.context() as shortened:
-            shortened.setattr(pool, "LONGEST_USE_SECONDS", 0.2)
+            shortened.setattr(pool, "MAX_USE_SECONDS", 0.2)
             shortened.setattr(database, "ACQUIRE_SECONDS", 0.1)
             with pytest.raises(StoreUnavailable):
                 await db.transact(take_long)

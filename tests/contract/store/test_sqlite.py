@@ -50,7 +50,7 @@ async def test_a_database_that_stays_locked_is_unavailable_and_recovers(
         )
 
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
-        assert "another process keeps it locked" in str(outcomes[0])
+        assert "it is locked by another process" in str(outcomes[0])
         await db.ping()
         lock.execute("ROLLBACK")
         await db.transact(add, "d")
@@ -113,9 +113,9 @@ async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path
 async def test_a_path_that_cannot_be_a_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    for place in ("file/below/x.db", "."):
+    for path in ("file/below/x.db", "."):
         with pytest.raises(StoreUnavailable, match="cannot be opened"):
-            await open_database(f"sqlite:///{tmp_path}/{place}", migrate=True)
+            await open_database(f"sqlite:///{tmp_path}/{path}", migrate=True)
 
 
 async def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from agentjobs.store.database import (
     StoreError,
     StoreUnavailable,
     Transaction,
-    TransactionOver,
+    TransactionEnded,
 )
 from agentjobs.store.opening import open_database
 from tests.support.stores import INSERT, add, names, opened
@@ -194,14 +194,14 @@ async def test_after_a_failed_statement_a_transaction_refuses_everything(
         for attempt in (tx.execute, tx.fetch_one, tx.fetch_all):
             try:
                 await attempt("SELECT 1 AS one")
-            except TransactionOver as error:
+            except TransactionEnded as error:
                 refused.append(type(error))
         return "as if nothing had happened"
 
-    with pytest.raises(TransactionOver):
+    with pytest.raises(TransactionEnded):
         await database.transact(go_on_regardless)
 
-    assert refused == [TransactionOver] * 3
+    assert refused == [TransactionEnded] * 3
     assert await names(database) == ["acme"]
 
 
@@ -213,9 +213,9 @@ async def test_a_transaction_cannot_be_used_after_its_end(database: Database) ->
 
     await database.transact(keep)
 
-    with pytest.raises(TransactionOver):
+    with pytest.raises(TransactionEnded):
         await kept[0].execute(INSERT, id="a")
-    with pytest.raises(TransactionOver):
+    with pytest.raises(TransactionEnded):
         kept[0].announce("jobs")
     assert await names(database) == []
 

@@ -175,13 +175,13 @@ async def test_a_body_that_is_too_large_is_refused(
 
 async def test_bodies_held_at_once_are_bounded_and_given_back(db: Database) -> None:
     async with room(db, [ANSWER, ANSWER]) as place:
-        place.gateway._intake._free = 5_000
+        place.gateway._body_reader._free = 5_000
         status, body = await place.ask(body=chat("x" * 6_000))
         assert (status, body["error"]["code"]) == (429, "too_many_requests")
 
         for _ in range(2):
             assert (await place.ask(body=chat("x" * 4_000)))[0] == 200
-        await until(lambda: place.gateway._intake._free == 5_000)
+        await until(lambda: place.gateway._body_reader._free == 5_000)
 
 
 async def test_a_large_request_arrives_whole(db: Database) -> None:
@@ -199,7 +199,7 @@ async def test_a_large_request_arrives_whole(db: Database) -> None:
 async def test_a_flood_of_huge_requests_leaves_the_event_loop_to_others(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateways, "_LONG_SECONDS", 0)
+    monkeypatch.setattr(gateways, "_SLOW_SECONDS", 0)
     body = b'{"messages":[' + b'{"a":1,"b":2},' * 120_000 + b"{}]}"
     async with room(db, []) as place:
         headers = {"x-api-key": place.gateway.token}
@@ -268,14 +268,14 @@ async def test_a_body_that_breaks_off_does_not_hold_its_client_for_ever(
         host, port = place.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head(place, "/v1/responses", "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
-        await until(lambda: bool(place.gateway._answering))
+        await until(lambda: bool(place.gateway._handlers))
         writer.write(b"zz\r\n")
 
         async with asyncio.timeout(20):
             answer = await reader.readline()
         writer.close()
         assert b" 408 " in answer
-        assert place.gateway._intake._free == 4 * requests.MAX_BYTES
+        assert place.gateway._body_reader._free == 4 * requests.MAX_BYTES
 
 
 async def test_a_body_that_never_ends_holds_nothing_up(db: Database) -> None:
@@ -491,7 +491,7 @@ async def test_what_was_reserved_for_a_client_that_left_is_given_back(
         asking = asyncio.create_task(place.ask())
         await asked.wait()
         asking.cancel()
-        await until(lambda: not place.gateway._answering)
+        await until(lambda: not place.gateway._handlers)
         go_on.set()
 
         totals = await place.settled()

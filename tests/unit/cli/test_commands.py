@@ -15,7 +15,7 @@ from agentjobs.cli.pulls import _answer_conflict
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.postgresql.address import is_on_this_machine, place
+from agentjobs.store.postgresql.address import display_address, is_local_address
 from agentjobs_client import ApiError, Job
 
 
@@ -152,16 +152,16 @@ def test_a_worker_beside_no_service_needs_its_address(agentjobs, monkeypatch, tm
 def test_a_database_on_loopback_or_a_socket_is_on_this_machine(monkeypatch, place):
     monkeypatch.delenv("PGHOST", raising=False)
     monkeypatch.delenv("PGSERVICE", raising=False)
-    assert is_on_this_machine(f"postgresql://{place}")
+    assert is_local_address(f"postgresql://{place}")
 
 
 def test_a_host_or_service_of_the_environment_counts(monkeypatch):
     monkeypatch.setenv("PGHOST", "db.example")
-    assert not is_on_this_machine("postgresql:///store")
+    assert not is_local_address("postgresql:///store")
     monkeypatch.setenv("PGHOST", "/run/pg")
-    assert is_on_this_machine("postgresql:///store")
+    assert is_local_address("postgresql:///store")
     monkeypatch.setenv("PGSERVICE", "mine")
-    assert not is_on_this_machine("postgresql:///store")
+    assert not is_local_address("postgresql:///store")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_host_or_service_of_the_environment_counts(monkeypatch):
     ],
 )
 def test_a_database_is_named_without_any_of_its_password(url, shown):
-    assert place(url) == shown
+    assert display_address(url) == shown
 
 
 def test_overrides_are_json_where_they_can_be_and_text_elsewhere():

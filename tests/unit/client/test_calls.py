@@ -160,7 +160,7 @@ def test_a_repository_that_is_indexing_is_the_callers_business_not_a_repeat(call
 
 def test_a_service_that_never_answers_is_given_up_with_its_address(caller):
     handle, requests = answering(*[httpx.ConnectError("refused") for _ in range(9)])
-    with pytest.raises(ServiceUnreachable, match="http://test/v1/ does not answer: refused"):
+    with pytest.raises(ServiceUnreachable, match="http://test/v1/ cannot be reached: refused"):
         caller.call(handle, "agents")
     assert len(requests) == 5
 

@@ -225,5 +225,5 @@ def test_a_sequence_that_is_no_number_is_left_out():
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"", b"not JSON", b'{"event": 1}'])
 def test_a_signed_body_that_is_no_event_is_told_apart_from_a_forgery(body):
-    with pytest.raises(UnknownPayload, match="The signature is good"):
+    with pytest.raises(UnknownPayload, match="The signature is valid"):
         verify(signed(body=body), body=body)

@@ -6,19 +6,19 @@ import msgspec
 import pytest
 
 from agentjobs.gateway.calls import (
-    DEFAULT_MAXIMUM,
+    DEFAULT_MAX_OUTPUT,
     MAX_BRACKETS,
     TOKENS_PER_IMAGE,
     Call,
-    model_of,
     parse,
     prepare,
+    read_model,
 )
 from agentjobs.gateway.content_blocks import MAX_BLOCKS
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.prices import Price
-from agentjobs.gateway.upstream import Upstream, names
+from agentjobs.gateway.upstream import Upstream, matches_model
 
 PRICE = Price(input=1_000, output=10_000, cached_input=100, cache_write=1_250, max_output_tokens=99)
 
@@ -28,10 +28,10 @@ def upstream(url: str = "https://models.example", **options: Any) -> Upstream:
 
 
 def prepared(
-    endpoint: Endpoint, *, limited: bool = True, price: Price | None = PRICE, **body: Any
+    endpoint: Endpoint, *, has_limit: bool = True, price: Price | None = PRICE, **body: Any
 ) -> Call:
-    name = endpoint.maximum_name(upstream())
-    return prepare(endpoint, body, "m", price, name, limited=limited)
+    name = endpoint.output_limit_field(upstream())
+    return prepare(endpoint, body, "m", price, name, has_limit=has_limit)
 
 
 def sent(call: Call) -> Any:
@@ -75,13 +75,13 @@ def test_the_last_of_two_equal_names_is_both_judged_and_sent() -> None:
 @pytest.mark.parametrize("model", [None, 7, "", ["m"]])
 def test_a_request_names_its_model(model: Any) -> None:
     with pytest.raises(RequestRefused, match="name a model"):
-        model_of({"model": model}, upstream())
+        read_model({"model": model}, upstream())
 
 
 def test_the_name_of_a_model_has_an_end() -> None:
-    assert model_of({"model": "m" * 256}, upstream()) == "m" * 256
+    assert read_model({"model": "m" * 256}, upstream()) == "m" * 256
     with pytest.raises(RequestRefused) as refused:
-        model_of({"model": "m" * 257}, upstream(models=("m",)))
+        read_model({"model": "m" * 257}, upstream(models=("m",)))
     assert refused.value.status == 400
 
 
@@ -102,21 +102,21 @@ def test_the_name_of_a_model_has_an_end() -> None:
     ],
 )
 def test_a_star_stands_for_anything(pattern: str, model: str, *, expected: bool) -> None:
-    assert names(pattern, model) is expected
+    assert matches_model(pattern, model) is expected
 
 
 def test_no_name_makes_a_pattern_slow() -> None:
     # Backtracking over as many stars would outlast the machine.
-    assert not names("a" + "*-4-" * 60 + "*x*", "a" + "-4-a" * 50_000)
+    assert not matches_model("a" + "*-4-" * 60 + "*x*", "a" + "-4-a" * 50_000)
 
 
 def test_only_listed_models_may_be_used() -> None:
     some = upstream(models=("gpt-5*", "own/[small]"))
 
-    assert model_of({"model": "gpt-5-mini"}, some) == "gpt-5-mini"
-    assert model_of({"model": "own/[small]"}, some) == "own/[small]"
+    assert read_model({"model": "gpt-5-mini"}, some) == "gpt-5-mini"
+    assert read_model({"model": "own/[small]"}, some) == "own/[small]"
     with pytest.raises(RequestRefused) as refused:
-        model_of({"model": "gpt-6"}, some)
+        read_model({"model": "gpt-6"}, some)
     assert refused.value.status == 403
     assert "gpt-5*" in refused.value.message
 
@@ -133,26 +133,28 @@ def test_only_listed_models_may_be_used() -> None:
 def test_while_a_budget_applies_a_maximum_is_added_by_the_name_the_provider_knows(
     endpoint: Endpoint, url: str, name: str
 ) -> None:
-    added = prepare(endpoint, {}, "m", PRICE, endpoint.maximum_name(upstream(url)), limited=True)
+    added = prepare(
+        endpoint, {}, "m", PRICE, endpoint.output_limit_field(upstream(url)), has_limit=True
+    )
 
     assert sent(added) == {name: 99}
     assert added.output_tokens == 99
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES])
-@pytest.mark.parametrize(("price", "expected"), [(PRICE, 99), (None, DEFAULT_MAXIMUM)])
+@pytest.mark.parametrize(("price", "expected"), [(PRICE, 99), (None, DEFAULT_MAX_OUTPUT)])
 def test_without_a_budget_no_maximum_is_added_and_the_default_is_only_counted(
     endpoint: Endpoint, price: Price | None, expected: int
 ) -> None:
-    call = prepared(endpoint, limited=False, price=price, input="hi")
+    call = prepared(endpoint, has_limit=False, price=price, input="hi")
 
     assert sent(call) == {"input": "hi"}
     assert call.output_tokens == expected
 
 
-@pytest.mark.parametrize("limited", [True, False])
-def test_a_maximum_that_the_agent_named_is_left_as_it_is(*, limited: bool) -> None:
-    assert sent(prepared(MESSAGES, limited=limited, max_tokens=7)) == {"max_tokens": 7}
+@pytest.mark.parametrize("has_limit", [True, False])
+def test_a_maximum_that_the_agent_named_is_left_as_it_is(*, has_limit: bool) -> None:
+    assert sent(prepared(MESSAGES, has_limit=has_limit, max_tokens=7)) == {"max_tokens": 7}
 
 
 def test_the_largest_maximum_counts_for_every_choice() -> None:
@@ -196,7 +198,7 @@ def test_background_work_is_refused() -> None:
 def test_the_usage_is_asked_for_on_a_streamed_chat() -> None:
     call = prepared(CHAT, stream=True, stream_options={"include_obfuscation": False})
 
-    assert call.usage_is_ours
+    assert call.hide_usage
     assert sent(call)["stream_options"] == {"include_obfuscation": False, "include_usage": True}
 
 
@@ -204,14 +206,14 @@ def test_a_stream_may_not_be_made_to_report_in_the_middle() -> None:
     asked = {"include_usage": True, "continuous_usage_stats": True}
     call = prepared(CHAT, stream=True, stream_options=asked)
 
-    assert not call.usage_is_ours
+    assert not call.hide_usage
     assert sent(call)["stream_options"] == {"include_usage": True}
 
 
 def test_a_client_that_asks_for_the_usage_itself_is_left_alone() -> None:
-    assert not prepared(CHAT, stream=True, stream_options={"include_usage": True}).usage_is_ours
-    assert not prepared(CHAT).usage_is_ours
-    assert not prepared(RESPONSES, stream=True).usage_is_ours
+    assert not prepared(CHAT, stream=True, stream_options={"include_usage": True}).hide_usage
+    assert not prepared(CHAT).hide_usage
+    assert not prepared(RESPONSES, stream=True).hide_usage
 
 
 def test_text_counts_a_token_for_three_bytes_at_most() -> None:
@@ -335,7 +337,7 @@ def test_what_costs_an_unknown_amount_is_refused_while_a_budget_applies(body: An
     refused = refusal(RESPONSES, **body)
 
     assert (refused.status, refused.code) == (400, "cost_unknown")
-    assert prepared(RESPONSES, limited=False, **body).input_tokens > 0
+    assert prepared(RESPONSES, has_limit=False, **body).input_tokens > 0
 
 
 @pytest.mark.parametrize("body", HIDDEN_FROM_MESSAGES)

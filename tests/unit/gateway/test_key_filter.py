@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.gateway.key_filter import KeyFilter, without_key
+from agentjobs.gateway.key_filter import KeyFilter, redact_key
 
 KEY = "sk-sk-sk-key-of-the-organization"
 
@@ -14,25 +14,25 @@ KEY = "sk-sk-sk-key-of-the-organization"
 )
 def test_any_pieces_give_the_same_text_without_the_key(words: list[str], size: int) -> None:
     text = "".join(words)
-    keyless = KeyFilter(KEY)
+    key_filter = KeyFilter(KEY)
     pieces = [text[at : at + size].encode() for at in range(0, len(text), size)]
 
-    passed = b"".join(keyless.feed(piece) for piece in pieces) + keyless.end()
+    passed = b"".join(key_filter.feed(piece) for piece in pieces) + key_filter.end()
 
-    assert passed.decode() == without_key(text, KEY)
+    assert passed.decode() == redact_key(text, KEY)
 
 
 def test_only_what_may_become_the_key_is_held_back() -> None:
-    keyless = KeyFilter(KEY)
+    key_filter = KeyFilter(KEY)
 
-    assert keyless.feed(b'data: {"a": 1}\n\n') == b'data: {"a": 1}\n\n'
-    assert keyless.feed(b"tasks-") == b"tasks-"
-    assert keyless.feed(b"task sk-s") == b"task "
-    assert keyless.feed(b"omething") == b"sk-something"
+    assert key_filter.feed(b'data: {"a": 1}\n\n') == b'data: {"a": 1}\n\n'
+    assert key_filter.feed(b"tasks-") == b"tasks-"
+    assert key_filter.feed(b"task sk-s") == b"task "
+    assert key_filter.feed(b"omething") == b"sk-something"
 
 
 def test_a_pretended_key_is_a_word_like_others_unless_it_is_an_error() -> None:
     assert KeyFilter("ollama").feed(b"run ollama!") == b"run ollama!"
-    assert KeyFilter("ollama", least=1).feed(b"no ollama!") == b"no [redacted]!"
-    assert KeyFilter("", least=1).feed(b"text") == b"text"
-    assert without_key("text", "") == "text"
+    assert KeyFilter("ollama", min_length=1).feed(b"no ollama!") == b"no [redacted]!"
+    assert KeyFilter("", min_length=1).feed(b"text") == b"text"
+    assert redact_key("text", "") == "text"

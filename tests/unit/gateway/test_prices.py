@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.gateway.ledger import Totals
-from agentjobs.gateway.prices import Prices, prices_of
+from agentjobs.gateway.prices import Prices, load_prices
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
 from agentjobs.settings import SettingsError, load
 from agentjobs.settings.tables import PriceTable
@@ -46,28 +46,28 @@ def test_cached_tokens_cost_what_others_do_unless_said_otherwise() -> None:
     price = Prices([PriceTable("m", 1, 2)]).get("m")
 
     assert price is not None
-    usage = Usage(fresh=1, cached=1, cache_write=1, long_cache_write=1, output=1)
-    assert price.of(usage) == 6_000
+    usage = Usage(uncached=1, cached=1, cache_write=1, long_cache_write=1, output=1)
+    assert price.cost(usage) == 6_000
 
 
 def test_every_kind_of_token_has_its_price() -> None:
     price = Prices([PriceTable("m", 4, 20, 0.4, 5)]).get("m")
 
     assert price is not None
-    assert price.of(Usage(fresh=1, output=0)) == 4_000
-    assert price.of(Usage(fresh=0, output=1)) == 20_000
-    assert price.of(Usage(fresh=0, cached=1, output=0)) == 400
-    assert price.of(Usage(fresh=0, cache_write=1, output=0)) == 5_000
-    assert price.of(Usage(fresh=0, long_cache_write=1, output=0)) == 8_000
+    assert price.cost(Usage(uncached=1, output=0)) == 4_000
+    assert price.cost(Usage(uncached=0, output=1)) == 20_000
+    assert price.cost(Usage(uncached=0, cached=1, output=0)) == 400
+    assert price.cost(Usage(uncached=0, cache_write=1, output=0)) == 5_000
+    assert price.cost(Usage(uncached=0, long_cache_write=1, output=0)) == 8_000
 
 
 def test_a_long_prompt_makes_the_whole_request_dearer_where_the_provider_says_so() -> None:
     price = Prices([]).get("gpt-5.6-sol")
 
     assert price is not None
-    assert price.of(Usage(fresh=272_000, output=1)) == 272_000 * 4_000 + 20_000
-    assert price.of(Usage(fresh=272_001, output=1)) == 272_001 * 8_000 + 30_000
-    assert price.at_most(272_001, 1, long_cache=False) == 272_001 * 10_000 + 30_000
+    assert price.cost(Usage(uncached=272_000, output=1)) == 272_000 * 4_000 + 20_000
+    assert price.cost(Usage(uncached=272_001, output=1)) == 272_001 * 8_000 + 30_000
+    assert price.max_cost(272_001, 1, long_cache=False) == 272_001 * 10_000 + 30_000
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_price_that_cannot_be_meant_is_refused_with_its_line(tmp_path: Path, l
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path)})
 
     with pytest.raises(SettingsError, match=r"line \d.*must be a number"):
-        prices_of(settings)
+        load_prices(settings)
 
 
 def test_the_apis_tell_their_usage_in_different_words() -> None:
     details = {"cached_tokens": 30, "cache_write_tokens": 10}
-    expected = Usage(fresh=60, cached=30, cache_write=10, output=20)
+    expected = Usage(uncached=60, cached=30, cache_write=10, output=20)
 
     chat = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": details}
     assert chat_usage(chat) == expected
@@ -108,7 +108,7 @@ def test_an_hour_in_the_cache_is_told_apart() -> None:
         "cache_creation": {"ephemeral_1h_input_tokens": 8, "ephemeral_5m_input_tokens": 2},
     }
 
-    assert messages_usage(said) == Usage(fresh=1, output=2, cache_write=2, long_cache_write=8)
+    assert messages_usage(said) == Usage(uncached=1, output=2, cache_write=2, long_cache_write=8)
 
 
 def test_every_run_of_a_model_behind_an_answer_is_counted() -> None:
@@ -118,9 +118,9 @@ def test_every_run_of_a_model_behind_an_answer_is_counted() -> None:
     ]
     said = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 9}
 
-    expected = Usage(fresh=1_020, output=55, cached=9)
+    expected = Usage(uncached=1_020, output=55, cached=9)
     assert messages_usage({**said, "iterations": runs}) == expected
-    assert messages_usage({**said, "iterations": None}) == Usage(fresh=20, output=5, cached=9)
+    assert messages_usage({**said, "iterations": None}) == Usage(uncached=20, output=5, cached=9)
     assert messages_usage({**said, "iterations": [7]}) is None
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from agentjobs.gateway import responses
 from agentjobs.gateway.endpoints import CHAT, ENDPOINTS, MESSAGES, RESPONSES, Endpoint
-from agentjobs.gateway.responses import EventReader, WholeReader, reader_for
+from agentjobs.gateway.responses import EventStreamReader, JsonReader, usage_reader
 from agentjobs.gateway.usage import Usage
 from tests.support.model_messages import Answer, Event, Tokens, streamed, whole
 
 ANSWER = Answer(text='He said "usage" and {"usage": 1}. ä 😀', usage=Tokens(100, 20, 30, 10))
-USAGE = Usage(fresh=60, cached=30, cache_write=10, output=20)
+USAGE = Usage(uncached=60, cached=30, cache_write=10, output=20)
 ASKED = {"model": "m", "stream_options": {"include_usage": True}}
 
 
@@ -37,7 +37,7 @@ def cut(text: bytes, places: list[int]) -> list[bytes]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-def passed(reader: EventReader, pieces: list[bytes]) -> bytes:
+def passed(reader: EventStreamReader, pieces: list[bytes]) -> bytes:
     return b"".join(reader.feed(piece) for piece in pieces) + reader.end()
 
 
@@ -50,7 +50,7 @@ def test_a_stream_passes_unchanged_and_its_usage_is_read(
     endpoint: Endpoint, newline: bytes, places: list[int]
 ) -> None:
     text = stream_of(endpoint, newline)
-    reader = EventReader(endpoint)
+    reader = EventStreamReader(endpoint)
 
     assert passed(reader, cut(text, places)) == text
     assert reader.usage == USAGE
@@ -64,14 +64,14 @@ def test_only_the_usage_we_asked_for_is_withheld(newline: bytes, places: list[in
     events = list(streamed(CHAT.path, ANSWER, ASKED))
     text = encoded(events, newline)
     without_usage = encoded([*events[:-2], events[-1]], newline)
-    reader = EventReader(CHAT, withhold=True)
+    reader = EventStreamReader(CHAT, hide_usage=True)
 
     assert passed(reader, cut(text, places)) == without_usage
     assert reader.usage == USAGE
 
 
 def test_events_pass_as_soon_as_they_are_whole_even_where_one_may_be_withheld() -> None:
-    reader = EventReader(CHAT, withhold=True)
+    reader = EventStreamReader(CHAT, hide_usage=True)
     event = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
 
     assert reader.feed(event) == event
@@ -80,11 +80,11 @@ def test_events_pass_as_soon_as_they_are_whole_even_where_one_may_be_withheld() 
 def test_a_usage_that_comes_with_words_is_not_withheld() -> None:
     said = {"prompt_tokens": 1, "completion_tokens": 2}
     event = encoded([("", {"choices": [{"delta": {"content": "a"}}], "usage": said})])
-    reader = EventReader(CHAT, withhold=True)
+    reader = EventStreamReader(CHAT, hide_usage=True)
 
     assert reader.feed(event) == event
     reader.feed(b"data: [DONE]\n\n")
-    assert reader.usage == Usage(fresh=1, output=2)
+    assert reader.usage == Usage(uncached=1, output=2)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())
@@ -92,7 +92,7 @@ def test_a_stream_that_was_cut_has_no_usage(endpoint: Endpoint) -> None:
     events = list(streamed(endpoint.path, ANSWER, ASKED))[:-2]
     if endpoint is RESPONSES:
         events = events[:-1]
-    reader = EventReader(endpoint)
+    reader = EventStreamReader(endpoint)
 
     passed(reader, [encoded(events)])
 
@@ -114,7 +114,7 @@ UNENDED: list[tuple[Endpoint, dict[str, Any]]] = [
 def test_a_usage_in_the_middle_of_a_stream_is_not_believed(
     endpoint: Endpoint, event: dict[str, Any]
 ) -> None:
-    reader = EventReader(endpoint)
+    reader = EventStreamReader(endpoint)
 
     passed(reader, [encoded([("", event)])])
 
@@ -137,7 +137,7 @@ ENDED: list[tuple[Endpoint, list[dict[str, Any]]]] = [
 def test_a_usage_is_believed_once_the_model_has_ended(
     endpoint: Endpoint, events: list[dict[str, Any]]
 ) -> None:
-    reader = EventReader(endpoint)
+    reader = EventStreamReader(endpoint)
 
     passed(reader, [encoded([("", event) for event in events])])
 
@@ -145,7 +145,7 @@ def test_a_usage_is_believed_once_the_model_has_ended(
 
 
 def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() -> None:
-    reader = EventReader(CHAT)
+    reader = EventStreamReader(CHAT)
     reader.feed(encoded([("", {"choices": [{"finish_reason": "stop"}], "usage": CHUNK})]))
 
     assert reader.usage is None
@@ -156,7 +156,7 @@ def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())
 def test_an_answer_in_one_piece_tells_its_usage_at_its_end(endpoint: Endpoint) -> None:
     text = msgspec.json.encode(whole(endpoint.path, ANSWER, ASKED))
-    reader = reader_for(endpoint, "application/json; charset=utf-8", usage_is_ours=False)
+    reader = usage_reader(endpoint, "application/json; charset=utf-8", hide_usage=False)
 
     assert reader.feed(text[:50]) + reader.feed(text[50:]) + reader.end() == text
     assert reader.usage == USAGE
@@ -164,7 +164,7 @@ def test_an_answer_in_one_piece_tells_its_usage_at_its_end(endpoint: Endpoint) -
 
 @pytest.mark.parametrize("text", [b"", b"null", b"not json", b'{"usage": 7}', b"[" * 100_000])
 def test_nonsense_passes_and_has_no_usage(text: bytes) -> None:
-    for reader in (WholeReader(CHAT), EventReader(CHAT)):
+    for reader in (JsonReader(CHAT), EventStreamReader(CHAT)):
         assert reader.feed(b"data: " + text) == b"data: " + text
         reader.end()
         assert reader.usage is None
@@ -174,7 +174,7 @@ def test_a_line_without_end_passes_unread_and_is_not_hoarded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(responses, "MAX_READ", 100)
-    reader = EventReader(CHAT, withhold=True)
+    reader = EventStreamReader(CHAT, hide_usage=True)
     piece = b"data: " + b"x" * 60
 
     assert passed(reader, [piece] * 4) == piece * 4

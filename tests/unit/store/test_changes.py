@@ -76,4 +76,4 @@ async def test_a_failing_listener_keeps_nobody_else_uninformed(
     with caplog.at_level(logging.ERROR):
         changes.publish("keys")
     assert heard == [1]
-    assert "listener" in caplog.text
+    assert "subscriber" in caplog.text

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import revoke_key
-from agentjobs.web.api.presence import Gone, while_present
+from agentjobs.web.api.connected import Interruption, run_while_connected
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service, refusal
 
 
@@ -81,7 +81,7 @@ async def test_who_waits_with_a_key_that_is_revoked_is_refused(service: Service)
     headers = await service.key()
     call = service.live(f"/v1/jobs/{job}?wait_seconds=60", **headers)
     await service.listened_to(f"job:{job}")
-    await revoke_key(service.harness.db, ORGANIZATION, headers["Authorization"].split()[1])
+    await revoke_key(service.world.db, ORGANIZATION, headers["Authorization"].split()[1])
     async with asyncio.timeout(1):
         assert (await call.start())["status"] == 401
         await call.ended()
@@ -92,7 +92,7 @@ async def test_another_key_that_is_revoked_disturbs_nobody(service: Service) -> 
     job = await service.created()
     call = await waiting_call(service, job)
     other = await service.key()
-    await revoke_key(service.harness.db, ORGANIZATION, other["Authorization"].split()[1])
+    await revoke_key(service.world.db, ORGANIZATION, other["Authorization"].split()[1])
     await service.post(f"/v1/jobs/{job}/cancel")
     assert (await answered_job(call))["status"] == "cancelled"
 
@@ -126,7 +126,7 @@ async def test_work_that_fails_fails_for_the_one_who_waits() -> None:
         return await asyncio.Future()
 
     with pytest.raises(LookupError):
-        await while_present(work(), receive, asyncio.Event(), for_ever())
+        await run_while_connected(work(), receive, asyncio.Event(), for_ever())
 
 
 async def test_given_up_work_is_cancelled_before_the_answer() -> None:
@@ -143,5 +143,5 @@ async def test_given_up_work_is_cancelled_before_the_answer() -> None:
         stopping.set()
         return await asyncio.Future()
 
-    assert await while_present(work(), receive, stopping, for_ever()) is Gone.SERVICE
+    assert await run_while_connected(work(), receive, stopping, for_ever()) is Interruption.SERVICE
     assert ended.is_set()

@@ -12,9 +12,9 @@ from pathlib import Path
 from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.local_git import repositories
 from agentjobs.settings import Settings
-from agentjobs.store.backup import copy_database, refuse_without_a_database
+from agentjobs.store.backup import copy_database, require_database_file
 from agentjobs.store.database import StoreError
-from agentjobs.store.opening import open_as_it_is
+from agentjobs.store.opening import open_unchecked
 from agentjobs.store.revisions import current_revision
 
 SETTINGS_FILE = "agentjobs.toml"
@@ -24,7 +24,7 @@ async def backup(settings: Settings, target: Path) -> None:
     """Fill `target`, which must not exist yet; it appears complete or not at all."""
     url, data_dir = settings.effective_database_url, settings.data_path
     with _appearing(target) as directory:
-        refuse_without_a_database(url)
+        require_database_file(url)
         await _refuse_without_the_repositories(url, data_dir)
         # The database first: what its rows name in the repositories is there by then.
         await asyncio.to_thread(copy_database, url, directory)
@@ -65,7 +65,7 @@ async def _refuse_without_the_repositories(url: str, data_dir: Path) -> None:
 
 async def _connected_repositories(url: str) -> list[tuple[str, str]]:
     """Whatever the schema's age: a backup is what one makes before a migration."""
-    db = await open_as_it_is(url)
+    db = await open_unchecked(url)
     try:
         if await current_revision(db) is None:
             return []

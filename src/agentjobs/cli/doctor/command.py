@@ -97,7 +97,7 @@ async def _look_at_sandbox(settings: "Settings") -> list[Finding]:
 
 def _look_at_outside(settings: "Settings") -> list[Finding]:
     """The settings that are read only when a worker starts."""
-    from agentjobs.gateway.prices import prices_of
+    from agentjobs.gateway.prices import load_prices
     from agentjobs.outbound.guard.addresses import AllowList
     from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
@@ -117,7 +117,7 @@ def _look_at_outside(settings: "Settings") -> list[Finding]:
     except ValueError as error:
         found.append(("network", "problem", str(error)))
     try:
-        prices_of(settings)
+        load_prices(settings)
     except SettingsError as error:
         found.append(("prices", "problem", str(error)))
     if settings.egress_allow and not found:

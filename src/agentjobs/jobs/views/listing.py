@@ -9,7 +9,7 @@ from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.states import JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.store.database import Database, Row
-from agentjobs.store.like_pattern import containing
+from agentjobs.store.like_pattern import contains_pattern
 
 _MAX_TITLE_LENGTH = 200
 _COLUMNS = (
@@ -169,7 +169,7 @@ def _statement(filters: tuple[str, ...], limit: int, *, searched: bool) -> str:
 def _search_parameters(text: str) -> dict[str, str]:
     """Bytes, because only a to z are lowered."""
     lowered = text.encode(errors="replace").lower().decode()
-    return {"text": lowered, "pattern": containing(lowered)}
+    return {"text": lowered, "pattern": contains_pattern(lowered)}
 
 
 def _filter_values(filter: JobFilter) -> dict[str, str]:

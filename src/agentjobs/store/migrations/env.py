@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates the connection that the runner opened, locked and will commit."""
+"""Alembic's entry point: migrates the connection that `store.migrate` opened and will commit."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Reads a PostgreSQL address: what of it may be shown, and where it leads. Opens nothing."""
+"""Parses PostgreSQL URLs: which part may be shown, and whether the host is local."""
 
 import ipaddress
 import os
@@ -6,22 +6,22 @@ from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from agentjobs.store.database import StoreError
 
-UNREADABLE = "the address cannot be read; percent-encode the password"
-_UNNAMED = "its address"
+UNPARSABLE = "the URL cannot be parsed; percent-encode the password"
+_UNKNOWN = "its address"
 
 
-def place(url: str) -> str:
-    """Where the database is, without the user and the password, however badly they are written."""
+def display_address(url: str) -> str:
+    """Host and database without user and password, even if those are not encoded correctly."""
     before_options, _, options = url.partition("://")[2].partition("?")
     _, at, address = before_options.rpartition("@")
-    # An @ among the options may end a password with a question mark in it, or be inside another.
+    # An @ in the options may belong to a password that contains a question mark.
     if not at or "@" in options or address.startswith("/"):
-        return _UNNAMED
-    return address or _UNNAMED
+        return _UNKNOWN
+    return address or _UNKNOWN
 
 
-def is_readable(url: str) -> bool:
-    """False when a password that is not encoded has taken the address apart at the wrong place."""
+def is_parsable(url: str) -> bool:
+    """False if an unencoded password makes the URL ambiguous."""
     try:
         parts = urlsplit(url)
         if parts.query:
@@ -31,46 +31,46 @@ def is_readable(url: str) -> bool:
     return parts.netloc.count("@") <= 1 and "@" not in parts.path + parts.fragment
 
 
-def without_password(url: str) -> tuple[str, str | None]:
-    """The address for a command line, which every user of the machine can read; the password."""
-    if not is_readable(url):
-        raise StoreError(UNREADABLE)
+def split_password(url: str) -> tuple[str, str | None]:
+    """The URL without its password, for command lines that all users can see, and the password."""
+    if not is_parsable(url):
+        raise StoreError(UNPARSABLE)
     parts = urlsplit(url)
     user, at, address = parts.netloc.rpartition("@")
-    name, _, given = user.partition(":")
-    password = unquote(given) or None
-    kept = []
+    name, _, encoded = user.partition(":")
+    password = unquote(encoded) or None
+    other_options = []
     for option in parts.query.split("&"):
         key, _, value = option.partition("=")
         if unquote_plus(key) == "sslpassword":
             raise StoreError(
-                "sslpassword in the database address cannot be handed to pg_dump; "
+                "sslpassword in the database URL cannot be passed to pg_dump; "
                 "use a key file without a password for backups"
             )
         if unquote_plus(key) != "password":
-            kept.append(option)
+            other_options.append(option)
         elif password is None:
             password = unquote_plus(value)
-    # By hand: urlunsplit drops the slashes before an empty host.
-    options = "?" + "&".join(kept) if any(kept) else ""
+    # Not urlunsplit, which drops the slashes before an empty host.
+    options = "?" + "&".join(other_options) if any(other_options) else ""
     return f"{parts.scheme}://{name}{at}{address}{parts.path}{options}", password
 
 
-def is_on_this_machine(url: str) -> bool:
-    """Whether every host that it names is loopback or a Unix socket."""
-    if not is_readable(url):
+def is_local_address(url: str) -> bool:
+    """Whether every host in the URL is loopback or a Unix socket."""
+    if not is_parsable(url):
         return False
     parts = urlsplit(url)
     options = parse_qs(parts.query)
     if "service" in options or os.environ.get("PGSERVICE"):
-        # Some file knows; we do not.
+        # The host is in a service file that we do not read.
         return False
-    named = (
+    hosts = (
         unquote(parts.netloc.rpartition("@")[2])
         or options.get("host", [""])[-1]
         or os.environ.get("PGHOST", "")
     )
-    return all(_is_local(host) for host in named.split(","))
+    return all(_is_local(host) for host in hosts.split(","))
 
 
 def _is_local(host_and_port: str) -> bool:

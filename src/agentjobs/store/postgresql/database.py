@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: pooled connections, and transactions that may await nothing else."""
+"""The store on PostgreSQL: pooled connections and transactions that await only the database."""
 
 import functools
 import time
@@ -10,15 +10,15 @@ import asyncpg
 
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import Engine, Row, Transaction
-from agentjobs.store.postgresql.connection import Connection, connect, is_dying, translate
-from agentjobs.store.postgresql.notices import CHANNEL, Notices
+from agentjobs.store.postgresql.connection import Connection, connect, is_connection_lost, translate
+from agentjobs.store.postgresql.notifications import CHANNEL, Notifications
 from agentjobs.store.postgresql.pool import ACQUIRE_SECONDS, Pool
 from agentjobs.store.statements import render
 from agentjobs.store.transactions import (
     OpenTransaction,
     current,
-    refuse_inside_a_transaction,
-    refuse_to_wait,
+    forbid_inside_transaction,
+    raise_foreign_await,
 )
 
 P = ParamSpec("P")
@@ -31,16 +31,16 @@ _CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS
 
 
 class PostgresqlTransaction(OpenTransaction):
-    """`tx` on PostgreSQL; `busy` while one of its statements is under way."""
+    """`tx` on PostgreSQL; `busy` while one of its statements is running."""
 
-    __slots__ = ("_connection", "_notices", "busy", "invalidated")
+    __slots__ = ("_connection", "_notifications", "busy", "invalidated")
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection, notices: Notices) -> None:
+    def __init__(self, connection: Connection, notices: Notifications) -> None:
         super().__init__()
         self._connection = connection
-        self._notices = notices
+        self._notifications = notices
         self.busy = False
         self.invalidated: set[str] = set()
 
@@ -63,7 +63,7 @@ class PostgresqlTransaction(OpenTransaction):
         return int(row["at_ms"]) if row else 0
 
     async def invalidate(self, *topics: str) -> None:
-        for payload in self._notices.payloads(topics):
+        for payload in self._notifications.payloads(topics):
             await self.execute("SELECT pg_notify(:channel, :text)", channel=CHANNEL, text=payload)
         self.invalidated.update(topics)
 
@@ -97,15 +97,15 @@ class PostgresqlDatabase:
 
     def __init__(self, url: str) -> None:
         self.changes = Changes()
-        # Outside `transact` nothing can be written, as on SQLite: so reads can be repeated.
-        open_one = functools.partial(connect, url, default_transaction_read_only="on")
-        self._pool = Pool(open_one, _MAX_CONNECTIONS)
-        self._notices = Notices(open_one, self.changes)
+        # As on SQLite, only `transact` can write, so that reads can be repeated safely.
+        open_connection = functools.partial(connect, url, default_transaction_read_only="on")
+        self._pool = Pool(open_connection, _MAX_CONNECTIONS)
+        self._notifications = Notifications(open_connection, self.changes)
 
     @classmethod
     async def open(cls, url: str) -> Self:
         db = cls(url)
-        await db._notices.start()
+        await db._notifications.start()
         return db
 
     async def transact(
@@ -115,12 +115,12 @@ class PostgresqlDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        refuse_inside_a_transaction()
+        forbid_inside_transaction()
         connection, _ = await self._first_call("execute", "BEGIN READ WRITE")
-        tx = PostgresqlTransaction(connection, self._notices)
+        tx = PostgresqlTransaction(connection, self._notifications)
         outer = current.set(tx)
         try:
-            result = await _only_awaiting(tx, work(tx, *args, **kwargs))
+            result = await _run_guarded(tx, work(tx, *args, **kwargs))
             tx.check()
         except BaseException:
             await self._roll_back(connection)
@@ -144,10 +144,10 @@ class PostgresqlDatabase:
 
     async def close(self) -> None:
         await self._pool.close(_CLOSE_SECONDS)
-        await self._notices.close()
+        await self._notifications.close()
 
     async def _read(self, method: str, sql: str, parameters: dict[str, Any]) -> Any:
-        refuse_inside_a_transaction()
+        forbid_inside_transaction()
         statement = render("postgresql", sql)
         values = statement.by_position(parameters)
         connection, result = await self._first_call(method, statement.sql, values)
@@ -157,8 +157,8 @@ class PostgresqlDatabase:
     async def _first_call(
         self, method: str, sql: str, values: Sequence[Any] = ()
     ) -> tuple[Connection, Any]:
-        """A connection may have died unnoticed while idle: then another repeats its first call."""
-        # All of them may have died; the one after them is a fresh one.
+        """A connection may have died while idle: then another one repeats its first call."""
+        # All pooled connections may have died; the next one is new.
         tries_left = _MAX_CONNECTIONS + 1
         give_up_at = time.monotonic() + ACQUIRE_SECONDS
         while True:
@@ -167,7 +167,7 @@ class PostgresqlDatabase:
             try:
                 return connection, await getattr(connection, method)(sql, *values)
             except Exception as error:
-                died = connection.is_closed() or is_dying(error)
+                died = connection.is_closed() or is_connection_lost(error)
                 if isinstance(error, asyncpg.PostgresError) and not died:
                     self._pool.release(connection)
                 else:
@@ -199,21 +199,21 @@ class PostgresqlDatabase:
         else:
             self._pool.release(connection)
         finally:
-            # An unconfirmed commit may have happened all the same; waking in vain does no harm.
-            self._tell(tx)
+            # An unconfirmed commit may have succeeded; an unnecessary wake-up does no harm.
+            self._publish(tx)
 
-    def _tell(self, tx: PostgresqlTransaction) -> None:
+    def _publish(self, tx: PostgresqlTransaction) -> None:
         if tx.topics:
-            self._notices.tell(tx.topics)
+            self._notifications.notify(tx.topics)
         if tx.topics or tx.invalidated:
             self.changes.publish(*(tx.topics | tx.invalidated))
 
 
 @types.coroutine
-def _only_awaiting(
+def _run_guarded(
     tx: PostgresqlTransaction, coroutine: Coroutine[Any, Any, T]
 ) -> Generator[Any, Any, T]:
-    """Drive the work, and let it wait only while one of its statements is under way."""
+    """Run the work, which may await only while one of its statements is running."""
     step: Callable[[Any], Any] = coroutine.send
     value: Any = None
     while True:
@@ -224,14 +224,14 @@ def _only_awaiting(
             return result
         if not tx.busy:
             tx.fail()
-            refuse_to_wait(coroutine)
+            raise_foreign_await(coroutine)
         try:
             value, step = (yield awaited), coroutine.send
-        except BaseException as error:  # noqa: BLE001 - it is the work's, which is thrown it
+        except BaseException as error:  # noqa: BLE001 - thrown into the work
             value, step = error, coroutine.throw
 
 
 def _rows_changed(status: str) -> int:
-    """From the command's tag: `UPDATE 3`, `INSERT 0 1`, `CREATE TABLE`."""
+    """From the command tag, such as `UPDATE 3`, `INSERT 0 1` or `CREATE TABLE`."""
     last = status.rpartition(" ")[2]
     return int(last) if last.isdigit() else 0

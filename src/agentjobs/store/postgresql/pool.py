@@ -12,7 +12,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.postgresql.connection import Connection, close
 
 ACQUIRE_SECONDS = 10.0
-LONGEST_USE_SECONDS = 30.0
+MAX_USE_SECONDS = 30.0
 """A connection in use for longer is terminated."""
 _STALE_SECONDS = 300.0
 """A firewall may have dropped a connection that was idle for longer."""
@@ -38,7 +38,7 @@ class Pool:
             raise
         # One timer for all statements of a transaction; asyncpg's own would be one for each.
         self._timers[connection] = asyncio.get_running_loop().call_later(
-            LONGEST_USE_SECONDS, connection.terminate
+            MAX_USE_SECONDS, connection.terminate
         )
         return connection
 

@@ -1,4 +1,4 @@
-"""Opens SQLite connections and says in plain words what is wrong with one."""
+"""Opens SQLite connections and translates their errors."""
 
 import os
 import sqlite3
@@ -12,19 +12,19 @@ from agentjobs.store.statements import render
 
 BUSY_SECONDS = 5.0
 _LOCK_RETRY_SECONDS = 0.002
-"""Closer together than SQLite's own: a busy writer leaves only small gaps to another process."""
+"""Shorter than SQLite's own: a busy writer leaves only small gaps for another process."""
 _CACHED_STATEMENTS = 512
 
 FAULTS = (sqlite3.Error, ValueError, OverflowError, StoreError)
-"""What running a statement may raise; `translate` has the store's word for each."""
+"""What running a statement may raise; `translate` maps each to a StoreError."""
 
 _UNAVAILABLE = {
-    sqlite3.SQLITE_BUSY: "another process keeps it locked",
+    sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked by another connection",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; do the directory and the permissions allow it?",
-    sqlite3.SQLITE_READONLY: "it cannot be written; does it belong to another user?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the directory and its permissions",
+    sqlite3.SQLITE_READONLY: "it cannot be written; check its owner",
     sqlite3.SQLITE_PERM: "the permissions do not allow it",
     sqlite3.SQLITE_AUTH: "the permissions do not allow it",
     sqlite3.SQLITE_NOMEM: "there is not enough memory",
@@ -34,26 +34,26 @@ _UNAVAILABLE = {
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """The one connection that writes; makes the file, for its owner alone, when there is none."""
+    """The only connection that writes. Creates a missing file, readable only by its owner."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Never open a database that exists: closing that descriptor would drop the locks which
-        # the other connections of this process hold, and the next process to leave would take
-        # itself for the last one and remove the journal under us.
+        # Never open an existing database here: closing the descriptor would drop the locks that
+        # other connections of this process hold. Another process that exits would then remove
+        # the journal while it is in use.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         pass
     except OSError as error:
         raise StoreUnavailable(f"the database {path} cannot be opened: {error.strerror}") from None
-    # The loop must not wait; who has the time to waits in `begin_patiently`.
+    # The event loop must not wait for locks; `begin_with_retry` waits in a thread.
     connection = _connect(path, busy_seconds=0)
     try:
-        # SQLite's own timeout does not cover two processes that do this together.
-        _patiently(connection, "PRAGMA journal_mode = WAL")
-        # FULL makes a commit survive a loss of power, not only the end of the process.
+        # SQLite's own timeout does not apply when two processes do this concurrently.
+        _execute_with_retry(connection, "PRAGMA journal_mode = WAL")
+        # With FULL, commits survive a power failure, not only the end of the process.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # Savepoints keep their undo pages in a temporary file otherwise.
+        # Otherwise savepoints keep their undo pages in a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
     except sqlite3.Error as error:
         connection.close()
@@ -61,8 +61,8 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def begin_patiently(connection: sqlite3.Connection) -> None:
-    _patiently(connection, "BEGIN IMMEDIATE")
+def begin_with_retry(connection: sqlite3.Connection) -> None:
+    _execute_with_retry(connection, "BEGIN IMMEDIATE")
 
 
 def connect_reader(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -91,7 +91,7 @@ def execute_many(
 
 def first_row(cursor: sqlite3.Cursor) -> Row | None:
     row: Row | None = cursor.fetchone()
-    # There may be more rows: an open statement would keep its snapshot, and a commit from ending.
+    # If there are more rows, an open statement would keep its snapshot and block commits.
     cursor.close()
     return row
 
@@ -101,7 +101,7 @@ def is_busy(error: Exception) -> bool:
 
 
 def translate(error: Exception, path: Path) -> StoreError:
-    """The store's own exception for what sqlite3 raised."""
+    """The store's exception for an sqlite3 error."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, sqlite3.IntegrityError):
@@ -127,7 +127,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+def _execute_with_retry(connection: sqlite3.Connection, statement: str) -> None:
     give_up_at = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -22,7 +22,7 @@ from agentjobs.store.sqlite.connection import (
     translate,
 )
 from agentjobs.store.sqlite.writer import SqliteWriter
-from agentjobs.store.transactions import refuse_inside_a_transaction
+from agentjobs.store.transactions import forbid_inside_transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class SqliteDatabase:
     async def open(cls, path: Path) -> Self:
         writing = await asyncio.to_thread(connect_writer, path)
         try:
-            # A point read must not hold up the loop: where it would wait, a scan thread does.
+            # A point read must not block the event loop: if it had to wait, a scan thread does.
             reading = connect_reader(path, busy_seconds=0)
         except BaseException:
             writing.close()
@@ -63,7 +63,7 @@ class SqliteDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        refuse_inside_a_transaction()
+        forbid_inside_transaction()
         self._check_open()
         if args or kwargs:
             future = self._writer.submit(lambda tx: work(tx, *args, **kwargs))
@@ -73,7 +73,7 @@ class SqliteDatabase:
         return result
 
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
-        refuse_inside_a_transaction()
+        forbid_inside_transaction()
         self._check_open()
         try:
             return first_row(execute(self._reading, sql, parameters))
@@ -84,15 +84,15 @@ class SqliteDatabase:
         return rows[0] if rows else None
 
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
-        refuse_inside_a_transaction()
+        forbid_inside_transaction()
         self._check_open()
         return await self._scans.fetch_all(sql, parameters)
 
     async def ping(self) -> None:
-        # A file that was deleted under us goes on working until we end, and is lost then.
+        # A deleted file keeps working until the process ends, and then its data is lost.
         if not self._path.exists():
-            raise StoreUnavailable(f"the database {self._path} was deleted or moved away")
-        # Unlike `SELECT 1` this has to read the file.
+            raise StoreUnavailable(f"the database {self._path} was deleted or moved")
+        # Unlike `SELECT 1`, this reads the file.
         await self.fetch_one("SELECT count(*) FROM sqlite_master")
 
     async def close(self) -> None:
@@ -109,7 +109,7 @@ class SqliteDatabase:
 
 
 class _Scans:
-    """Reads that may take long: a few threads, each with a connection of its own."""
+    """Runs reads that may take long in a few threads, each with its own connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""`tx` on SQLite: every statement has ended when its call returns, so nothing ever waits."""
+"""`tx` on SQLite: statements run synchronously, so its coroutines never suspend."""
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Engine, Row
 from agentjobs.store.sqlite.connection import FAULTS, execute, execute_many, first_row, translate
-from agentjobs.store.transactions import OpenTransaction, refuse_to_wait
+from agentjobs.store.transactions import OpenTransaction, raise_foreign_await
 
 T = TypeVar("T")
 
 
 class SqliteTransaction(OpenTransaction):
-    """Its begin and its end are the writer's; this is what happens between."""
+    """The statements of one transaction. The writer begins and commits it."""
 
     __slots__ = ("_connection", "_path")
 
@@ -48,7 +48,7 @@ class SqliteTransaction(OpenTransaction):
         return now_ms()
 
     async def invalidate(self, *topics: str) -> None:
-        # Other processes see the commit itself, by `data_version`.
+        # Other processes detect the commit by `data_version`.
         self.announce(*topics)
 
     def _run(
@@ -63,11 +63,11 @@ class SqliteTransaction(OpenTransaction):
             raise translate(error, self._path) from error
 
 
-def run_to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
-    """A coroutine that awaits nothing but such a `tx` ends with its first `send`."""
+def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
+    """A coroutine that awaits only an SqliteTransaction completes with the first `send`."""
     try:
         coroutine.send(None)
-        refuse_to_wait(coroutine)
+        raise_foreign_await(coroutine)
     except StopIteration as ended:
         result: T = ended.value
         return result

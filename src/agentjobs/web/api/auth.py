@@ -1,4 +1,4 @@
-"""Who is calling, and may they: the bearer token first, then the scope of its key."""
+"""Authenticates API requests by bearer token and checks the scope of the key."""
 
 from starlette.types import Scope
 
@@ -8,11 +8,11 @@ from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
 
 READING_METHODS = frozenset({"GET", "HEAD"})
-# Where the access log finds who called.
+# The access log reads the caller from the scope.
 CALLER = "agentjobs.caller"
 
-# Changes of keys are announced; that one expires is not.
-_EXPIRY_LOOK_SECONDS = 20.0
+# Changes of keys are announced, but expiry is not.
+_EXPIRY_CHECK_SECONDS = 20.0
 
 
 async def authenticate(authenticator: ApiKeyAuthenticator, scope: Scope) -> Caller:
@@ -24,32 +24,32 @@ async def authenticate(authenticator: ApiKeyAuthenticator, scope: Scope) -> Call
     return caller
 
 
-async def until_refused(context: WebContext, scope: Scope) -> None:
-    """CommitRange when the token of a request that lasts is no good any more."""
+async def wait_until_revoked(context: WebContext, scope: Scope) -> None:
+    """Returns when the token of a long request is revoked or expires."""
     token = bearer_token(scope) or ""
     with context.db.changes.listen("keys") as signal:
         while await context.authenticator.authenticate(token) is not None:
-            await signal.wait(_EXPIRY_LOOK_SECONDS)
+            await signal.wait(_EXPIRY_CHECK_SECONDS)
 
 
 def check_scope(caller: Caller, method: str) -> None:
     if caller.scope == "read" and method not in READING_METHODS:
         raise Problem(
             "insufficient_scope",
-            "This API key may only read; use one with the scope `jobs` for this request.",
+            "This API key is read-only; this request requires a key with the scope `jobs`.",
         )
 
 
 def unauthorized() -> Problem:
     return Problem(
         "unauthorized",
-        "Send a valid API key as `Authorization: Bearer <API_KEY>`; "
-        "this one is missing, malformed, unknown, expired or revoked.",
+        "Send a valid API key as `Authorization: Bearer <API_KEY>`. "
+        "The key is missing, malformed, unknown, expired or revoked.",
     )
 
 
 def bearer_token(scope: Scope) -> str | None:
-    """The token of the one Authorization header; None when there is none, or more than one."""
+    """The token of the Authorization header; None if the header is missing or repeated."""
     values = all_headers(scope, b"authorization")
     if len(values) != 1:
         return None

@@ -1,7 +1,4 @@
-"""Where the API describes itself: for machines, for people, and the stylesheet of the latter.
-
-Open to everyone: nothing here belongs to an organization.
-"""
+"""Serves the OpenAPI document, the API reference and its stylesheet, without authentication."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,18 +16,18 @@ from agentjobs.web.pages import SAFETY_HEADERS
 
 
 class Page:
-    """Made when it is first asked for, then kept; a client that has it is told so."""
+    """Built on the first request and cached; supports conditional requests."""
 
-    def __init__(self, media_type: str, make: Callable[[], bytes]) -> None:
+    def __init__(self, media_type: str, build: Callable[[], bytes]) -> None:
         self._media_type = media_type
-        self._make = make
-        self._made: tuple[bytes, str] | None = None
+        self._build = build
+        self._page: tuple[bytes, str] | None = None
 
     async def show(self, request: Request) -> Response:
-        if self._made is None:
-            body = self._make()
-            self._made = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-        body, tag = self._made
+        if self._page is None:
+            body = self._build()
+            self._page = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        body, tag = self._page
         headers = {**SAFETY_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
         if header(request.scope, b"if-none-match") == tag:
             return Response(status_code=304, headers=headers)

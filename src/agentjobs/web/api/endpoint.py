@@ -1,4 +1,4 @@
-"""One address of the API: its methods, and the checks every call passes before its handler runs."""
+"""One path of the API: its methods, and the checks that run before each handler."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _JSON = (b"content-type", b"application/json")
 
 @dataclass(slots=True)
 class Call:
-    """An authenticated request on its way to a handler."""
+    """An authenticated request."""
 
     context: WebContext
     caller: Caller
@@ -38,7 +38,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Endpoint:
-    """An ASGI application; HEAD is GET, and the server leaves the body out."""
+    """An ASGI application. HEAD runs the GET handler; the server omits the body."""
 
     def __init__(
         self, context: WebContext, limiter: RateLimiter, handlers: Mapping[str, Handler]
@@ -67,7 +67,7 @@ class Endpoint:
 
 
 class Reply(Response):
-    """JSON that nobody may cache. Headers are put down directly: most answers are this."""
+    """A JSON response that must not be cached. Sets raw headers, which is faster."""
 
     def __init__(
         self, status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()

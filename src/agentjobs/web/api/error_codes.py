@@ -6,7 +6,7 @@ from collections.abc import Mapping
 API_ERRORS: Mapping[str, str] = {
     "bad_request": "The request is not valid HTTP.",
     "unauthorized": "The token is missing, malformed, unknown, expired or revoked.",
-    "insufficient_scope": "The API key may only read.",
+    "insufficient_scope": "The API key is read-only.",
     "not_found": "There is nothing at this path.",
     "method_not_allowed": "The path does not accept this method; see `Allow`.",
     "headers_too_large": "The request line and headers are larger than 64 KiB.",
@@ -17,7 +17,7 @@ API_ERRORS: Mapping[str, str] = {
     "validation_failed": "A field or parameter is missing, of the wrong type or out of range.",
     "repo_not_connected": "The repository is not connected to this organization.",
     "unknown_agent": "There is no agent with this identifier.",
-    "plan_required": "The agent needs a higher plan.",
+    "plan_required": "The agent requires a higher plan.",
     "repo_not_found": "There is no such repository in this organization.",
     "repo_indexing": "The repository is still being indexed.",
     "queue_full": "The organization has too many queued jobs.",

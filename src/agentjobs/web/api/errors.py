@@ -30,11 +30,11 @@ _CODE_OF_STATUS = {
 
 class ErrorFields(msgspec.Struct, frozen=True):
     code: Annotated[str, known_values("A stable code.", API_ERRORS)]
-    message: Annotated[str, doc("What to do next, for people.")]
+    message: Annotated[str, doc("A message for people that says what to do next.")]
     request_id: Annotated[str, doc("The `X-Request-Id` of this response.")]
     details: Annotated[
         Details | msgspec.UnsetType,
-        doc("Every fault with its field, or facts that belong to the code."),
+        doc("All invalid fields, or further information that depends on the code."),
     ] = msgspec.UNSET
 
 
@@ -43,7 +43,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class HttpProblem(Problem):
-    """A problem that only HTTP has, with the headers its answer must carry."""
+    """A problem of HTTP itself, with headers for the response."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ def error_response(
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """What an exception means to the client; None for one that nobody foresaw."""
+    """The problem for a known exception; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailable):
         return Problem(
             "unavailable",
-            "The store cannot be reached at the moment; nothing was changed. Repeat the request.",
+            "The database is temporarily unavailable; nothing was changed. Retry the request.",
             retry_after_seconds=_STORE_RETRY_SECONDS,
         )
     if isinstance(error, HTTPException):
@@ -90,21 +90,19 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def not_found() -> Problem:
-    return Problem(
-        "not_found", "There is nothing at this address; /v1/docs lists the endpoints there are."
-    )
+    return Problem("not_found", "There is nothing at this path; /v1/docs lists all endpoints.")
 
 
 def method_not_allowed(method: str, allow: str) -> Problem:
     return HttpProblem(
         "method_not_allowed",
-        f"This address does not take {method}; it takes {allow}.",
+        f"This path does not accept {method}; it accepts {allow}.",
         headers={"Allow": allow},
     )
 
 
 def validation_failed(faults: list[Fault]) -> Problem:
-    """With the first fault of each field."""
+    """Reports the first fault of each field."""
     by_field: dict[str, Fault] = {}
     for fault in faults:
         by_field.setdefault(fault["field"], fault)
@@ -118,15 +116,15 @@ def validation_failed(faults: list[Fault]) -> Problem:
 def internal_error() -> Problem:
     return Problem(
         "internal_error",
-        "The service failed on this request. Repeat it later; "
-        "if it fails again, tell the operator the request_id.",
+        "The service failed on this request. Retry later; "
+        "if it fails again, send the request_id to the operator.",
     )
 
 
 def stopping() -> Problem:
     return Problem(
         "unavailable",
-        "The service is shutting down; repeat the request in a moment.",
+        "The service is shutting down; retry the request in a moment.",
         retry_after_seconds=_STOPPING_RETRY_SECONDS,
     )
 

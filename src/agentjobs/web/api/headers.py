@@ -1,15 +1,15 @@
-"""Request headers straight from the scope, without building a mapping for one look-up."""
+"""Reads request headers from the scope without building a mapping."""
 
 from starlette.types import Scope
 
 
 def all_headers(scope: Scope, name: bytes) -> list[bytes]:
-    """`name` in lower case, as the server hands them over."""
+    """All values of the header; `name` must be lowercase."""
     return [value for key, value in scope["headers"] if key == name]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first of that name."""
+    """The first value of the header."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value).decode("latin-1")
@@ -17,5 +17,5 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def media_type(value: str | None) -> str:
-    """`application/json` of `Application/JSON; charset=utf-8`; empty when there is none."""
+    """`application/json` for `Application/JSON; charset=utf-8`; empty without a value."""
     return (value or "").partition(";")[0].strip().lower()

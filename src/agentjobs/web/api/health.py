@@ -1,4 +1,4 @@
-"""`/healthz`: this process lives. `/readyz`: it can do its work. Both answer without a token."""
+"""`/healthz` (the process is alive) and `/readyz` (it can serve requests), without a token."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,7 +23,7 @@ async def readyz(request: Request) -> Response:
     if not await schema_is_current(context.db):
         raise Problem(
             "unavailable",
-            "The store has not got this program's schema; run `agentjobs migrate`.",
+            "The database has an older schema than this program; run `agentjobs migrate`.",
             retry_after_seconds=5,
         )
     return Reply(200, {"status": "ready"})

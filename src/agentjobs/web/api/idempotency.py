@@ -1,4 +1,4 @@
-"""The `Idempotency-Key` header as a claim on a job. What a claim leads to is decided in `jobs/`."""
+"""Reads the `Idempotency-Key` header; `jobs/idempotency` decides what a repeated key means."""
 
 import hashlib
 import re
@@ -19,18 +19,18 @@ FAULT: Fault = {
 }
 
 _is_key = re.compile(PATTERN.encode()).fullmatch
-# The same object is the same request, however a client's library orders or spaces it.
+# Requests are equal regardless of the order of keys and of whitespace.
 _CANONICAL = msgspec.json.Encoder(order="sorted")
 
 
 def key_faults(scope: Scope) -> list[Fault]:
     values = all_headers(scope, b"idempotency-key")
-    fits = len(values) < 2 and all(_is_key(value) for value in values)
-    return [] if fits else [FAULT]
+    is_valid = len(values) < 2 and all(_is_key(value) for value in values)
+    return [] if is_valid else [FAULT]
 
 
 def read_claim(scope: Scope, body: dict[str, Any]) -> IdempotencyClaim | None:
-    """For a request whose `key_faults` are none."""
+    """For a request without `key_faults`."""
     values = all_headers(scope, b"idempotency-key")
     if not values:
         return None

@@ -1,4 +1,4 @@
-"""The job endpoints: translate, call one verb of `jobs/`, translate back."""
+"""The job endpoints. Each one parses the request, calls one function of `jobs/` and replies."""
 
 from typing import Annotated
 
@@ -22,12 +22,12 @@ from agentjobs.jobs.validation import request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.json_fields import doc, fields_of
-from agentjobs.web.api.auth import unauthorized, until_refused
+from agentjobs.web.api.auth import unauthorized, wait_until_revoked
+from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.idempotency import key_faults, read_claim
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
-from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import null_character_faults, read_object
 
@@ -100,7 +100,7 @@ async def follow_up(call: Call) -> Response:
         call.caller,
         job_id,
         FollowUpRequest(**fields_of(body, FollowUpRequest)),
-        # The same words to another job are another request.
+        # The same body for another job is a different request.
         idempotency=read_claim(call.scope, {"follows": job_id, "body": body}),
     )
     return _accepted(created)
@@ -109,7 +109,7 @@ async def follow_up(call: Call) -> Response:
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
     if seconds := read_query(call.scope, JobQuery).wait_seconds:
-        return Reply(200, await _changed_job(call, job_id, seconds))
+        return Reply(200, await _wait_for_change(call, job_id, seconds))
     job = await queries.get_job(call.context.jobs, call.caller.organization_id, job_id)
     return Reply(200, job)
 
@@ -136,8 +136,8 @@ async def cancel(call: Call) -> Response:
 
 async def list_events(call: Call) -> Response:
     organization_id = call.caller.organization_id
-    found = await queries.list_events(call.context.db, organization_id, job_id_of(call))
-    return Reply(200, EventList(found))
+    events = await queries.list_events(call.context.db, organization_id, job_id_of(call))
+    return Reply(200, EventList(events))
 
 
 async def show_prompt(call: Call) -> Response:
@@ -147,7 +147,7 @@ async def show_prompt(call: Call) -> Response:
 
 
 def job_id_of(call: Call) -> str:
-    """What cannot be a job's identifier is answered like one that is not there."""
+    """Malformed identifiers get the same response as unknown ones."""
     job_id = call.path["job_id"]
     if not _is_job_id(job_id):
         raise queries.job_not_found(job_id)
@@ -158,18 +158,18 @@ def _accepted(created: CreatedJob) -> Response:
     return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
 
 
-async def _changed_job(call: Call, job_id: str, seconds: int) -> JobView:
+async def _wait_for_change(call: Call, job_id: str, seconds: int) -> JobView:
     context, organization_id = call.context, call.caller.organization_id
     if context.stopping.is_set():
-        # Answered at once, a client that waits in a loop would spin.
+        # An immediate response would make a polling client spin.
         raise stopping()
     waiting = wait_for_change(context.jobs, organization_id, job_id, seconds)
-    refused = until_refused(context, call.scope)
-    job = await while_present(waiting, call.receive, context.stopping, refused)
-    if job is Gone.KEY:
+    revoked = wait_until_revoked(context, call.scope)
+    job = await run_while_connected(waiting, call.receive, context.stopping, revoked)
+    if job is Interruption.KEY:
         raise unauthorized()
-    if job is Gone.CLIENT:
+    if job is Interruption.CLIENT:
         raise ClientDisconnect
-    if job is Gone.SERVICE:
+    if job is Interruption.SERVICE:
         return await queries.get_job(context.jobs, organization_id, job_id)
     return job

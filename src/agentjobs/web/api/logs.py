@@ -1,40 +1,40 @@
-"""A job's log: all of it so far as text, or followed as server-sent events that can be resumed.
+"""A job's log, as text or as a resumable stream of server-sent events.
 
-With `?timestamps=true` every line begins with the time it was written.
+With `?timestamps=true`, every line starts with the time it was written.
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from agentjobs.clock import iso_utc
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.json_fields import doc
 from agentjobs.problems import Problem
-from agentjobs.web.api.auth import until_refused
+from agentjobs.web.api.auth import wait_until_revoked
+from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call
 from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.headers import all_headers, media_type
 from agentjobs.web.api.jobs import job_id_of
-from agentjobs.web.api.log_times import LineTimes
-from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.api.query import read_query
 from agentjobs.web.context import WebContext
 
 EVENT_STREAM = "text/event-stream"
 MAX_SEQUENCE = 2**53 - 1
 
-_CHUNKS_AT_ONCE = 64
-# Proxies close what is silent for a minute; half of that keeps them and dead clients in check.
+_CHUNKS_PER_READ = 64
+# Proxies close connections that are silent for a minute; writing also detects dead clients.
 _HEARTBEAT_SECONDS = 25.0
 _HEARTBEAT = b": still here\n\n"
-_FIRST_WORDS = b"retry: 1000\n\n"
+_PREAMBLE = b"retry: 1000\n\n"
 _SEQUENCE = re.compile(rb"[0-9]{1,16}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NO_STORE = (b"cache-control", b"no-store")
@@ -43,30 +43,50 @@ _NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 class LogQuery(msgspec.Struct, frozen=True):
     timestamps: Annotated[
-        bool, doc("With `true` every line begins with the time it was written, in UTC.")
+        bool, doc("With `true`, every line starts with the time it was written, in UTC.")
     ] = False
+
+
+class LineTimestamps:
+    """Prefixes lines with the time of the chunk in which they start."""
+
+    def __init__(self) -> None:
+        self._is_inside_line = False
+
+    def continue_after(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._is_inside_line = not text.endswith("\n")
+
+    def prefix_lines(self, chunk: LogChunk) -> str:
+        if not chunk.text:
+            return ""
+        time = f"{iso_utc(chunk.created_at)} "
+        first = "" if self._is_inside_line else time
+        self.continue_after((chunk.text,))
+        # Not after a trailing line feed: the next chunk starts that line.
+        return first + chunk.text[:-1].replace("\n", f"\n{time}") + chunk.text[-1]
 
 
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
     after = _last_event_id(call.scope)
-    times = _line_times(call.scope)
+    timestamps = _line_timestamps(call.scope)
     await ensure_job(call.context.db, call.caller.organization_id, job_id)
     if _wants_events(call.scope):
         if call.context.stopping.is_set():
             raise stopping()
-        return EventStream(call.context, call.caller.organization_id, job_id, after, times)
-    return LogText(call.context, job_id, times)
+        return EventStream(call.context, call.caller.organization_id, job_id, after, timestamps)
+    return LogText(call.context, job_id, timestamps)
 
 
 class LogText(Response):
-    """Everything written until now, streamed in the store's own chunks."""
+    """The log so far, streamed in the chunks of the store."""
 
-    def __init__(self, context: WebContext, job_id: str, times: LineTimes | None) -> None:
+    def __init__(self, context: WebContext, job_id: str, timestamps: LineTimestamps | None) -> None:
         super().__init__()
         self._context = context
         self._job_id = job_id
-        self._times = times
+        self._timestamps = timestamps
         self.raw_headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             _NO_STORE,
@@ -77,7 +97,9 @@ class LogText(Response):
         await _start(self.raw_headers, send)
         if scope["method"] != "HEAD":
             async for chunk in self._chunks():
-                text = chunk.text if self._times is None else self._times.stamped(chunk)
+                text = (
+                    chunk.text if self._timestamps is None else self._timestamps.prefix_lines(chunk)
+                )
                 body = text.encode("utf-8", "replace")
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -86,18 +108,18 @@ class LogText(Response):
         after = 0
         more = True
         while more:
-            chunks = await read_chunks(self._context.db, self._job_id, after, _CHUNKS_AT_ONCE)
+            chunks = await read_chunks(self._context.db, self._job_id, after, _CHUNKS_PER_READ)
             for chunk in chunks:
                 yield chunk
                 after = chunk.sequence
-            more = len(chunks) == _CHUNKS_AT_ONCE
+            more = len(chunks) == _CHUNKS_PER_READ
 
 
 class EventStream(Response):
-    """An event per chunk, `event: end` once the job is final and all is sent.
+    """One event per chunk, then `event: end` once the job is final and everything was sent.
 
-    CommitRange without that event when the service stops, and the client comes back with
-    `Last-Event-ID`; or when its key is revoked, and then it is told so.
+    Ends without that event when the service stops or the key is revoked. The client then
+    reconnects with `Last-Event-ID`, and is refused if its key is no longer valid.
     """
 
     def __init__(
@@ -106,17 +128,17 @@ class EventStream(Response):
         organization_id: str,
         job_id: str,
         after: int,
-        times: LineTimes | None,
+        timestamps: LineTimestamps | None,
     ) -> None:
         super().__init__()
         self._context = context
         self._organization_id = organization_id
         self._job_id = job_id
         self._after = after
-        self._times = times
+        self._timestamps = timestamps
         self.raw_headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
-            # nginx would otherwise hold events back until its buffer is full.
+            # Otherwise nginx buffers events.
             (b"x-accel-buffering", b"no"),
             _NO_STORE,
         ]
@@ -125,35 +147,37 @@ class EventStream(Response):
         await _start(self.raw_headers, send)
         if scope["method"] != "HEAD":
             context = self._context
-            refused = until_refused(context, scope)
-            left = await while_present(self._follow(send), receive, context.stopping, refused)
-            if left is Gone.CLIENT:
+            revoked = wait_until_revoked(context, scope)
+            interruption = await run_while_connected(
+                self._follow(send), receive, context.stopping, revoked
+            )
+            if interruption is Interruption.CLIENT:
                 return
         await send({"type": "http.response.body", "body": b""})
 
     async def _follow(self, send: Send) -> None:
-        await _say(send, _FIRST_WORDS)
-        if self._times is not None and self._after:
-            # Whether the first piece goes on with a line that was begun before.
+        await _send(send, _PREAMBLE)
+        if self._timestamps is not None and self._after:
+            # The first chunk may continue a line of the previous one.
             before = await read_chunks(self._context.db, self._job_id, self._after - 1, 1)
-            self._times.begin_after(_with_line_feeds(chunk).text for chunk in before)
+            self._timestamps.continue_after(_with_line_feeds(chunk).text for chunk in before)
         topics = (f"log:{self._job_id}", f"job:{self._job_id}")
         with self._context.db.changes.listen(*topics) as signal:
-            while not await self._send_what_is_there(send):
+            while not await self._send_available(send):
                 if not await signal.wait(_HEARTBEAT_SECONDS):
-                    await _say(send, _HEARTBEAT)
+                    await _send(send, _HEARTBEAT)
 
-    async def _send_what_is_there(self, send: Send) -> bool:
-        """True when nothing can follow any more."""
-        # The status first: whatever a final job wrote is there once its status can be read.
+    async def _send_available(self, send: Send) -> bool:
+        """True once the log is complete."""
+        # Read the status first: a final job's log is complete once its status is visible.
         status = await self._status()
         while chunks := await read_chunks(
-            self._context.db, self._job_id, self._after, _CHUNKS_AT_ONCE
+            self._context.db, self._job_id, self._after, _CHUNKS_PER_READ
         ):
-            await _say(send, b"".join(log_event(chunk, self._times) for chunk in chunks))
+            await _send(send, b"".join(log_event(chunk, self._timestamps) for chunk in chunks))
             self._after = chunks[-1].sequence
         if status is None or status in FINAL:
-            await _say(send, f"event: end\ndata: {status or 'gone'}\n\n".encode())
+            await _send(send, f"event: end\ndata: {status or 'gone'}\n\n".encode())
             return True
         return False
 
@@ -161,29 +185,29 @@ class EventStream(Response):
         try:
             return await ensure_job(self._context.db, self._organization_id, self._job_id)
         except Problem:
-            # Pruned while somebody read it.
+            # The job was pruned in the meantime.
             return None
 
 
-def log_event(chunk: LogChunk, times: LineTimes | None = None) -> bytes:
+def log_event(chunk: LogChunk, timestamps: LineTimestamps | None = None) -> bytes:
     chunk = _with_line_feeds(chunk)
-    text = chunk.text if times is None else times.stamped(chunk)
+    text = chunk.text if timestamps is None else timestamps.prefix_lines(chunk)
     data = "".join(f"data: {line}\n" for line in text.split("\n"))
     return f"id: {chunk.sequence}\n{data}\n".encode("utf-8", "replace")
 
 
 def _with_line_feeds(chunk: LogChunk) -> LogChunk:
-    """A carriage return ends a line in this format too, so it cannot be told from a line feed."""
+    """Server-sent events treat a carriage return as the end of a line."""
     return msgspec.structs.replace(chunk, text=_LINE_END.sub("\n", chunk.text))
 
 
-def _line_times(scope: Scope) -> LineTimes | None:
-    return LineTimes() if read_query(scope, LogQuery).timestamps else None
+def _line_timestamps(scope: Scope) -> LineTimestamps | None:
+    return LineTimestamps() if read_query(scope, LogQuery).timestamps else None
 
 
 def _wants_events(scope: Scope) -> bool:
     accepted = b",".join(all_headers(scope, b"accept")).decode("latin-1")
-    return any(media_type(each) == EVENT_STREAM for each in accepted.split(","))
+    return any(media_type(value) == EVENT_STREAM for value in accepted.split(","))
 
 
 def _last_event_id(scope: Scope) -> int:
@@ -201,5 +225,5 @@ async def _start(headers: list[tuple[bytes, bytes]], send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
-async def _say(send: Send, text: bytes) -> None:
+async def _send(send: Send, text: bytes) -> None:
     await send({"type": "http.response.body", "body": text, "more_body": True})

@@ -22,7 +22,7 @@ COMMON_ERRORS = (
 
 _NULL = {"type": "null"}
 _REFERENCE = "#/components/schemas/"
-# Where the specification has another name than the code.
+# Types whose public name differs from the name in the code.
 _PUBLIC_NAMES = {
     "JobView": "Job",
     "EventView": "Event",
@@ -38,13 +38,13 @@ Runs coding agents against the repositories of an organization: a job is queued,
 fresh checkout in a sandbox, and its changes become a pull request.
 
 Every request carries `Authorization: Bearer <API_KEY>`. Every response carries `X-Request-Id`.
-Every error has the same shape: `{"error": {"code", "message", "request_id", "details"?}}`. An
-unknown path is answered with `not_found`, an unsupported method with `method_not_allowed`.
+Every error has the same format: `{"error": {"code", "message", "request_id", "details"?}}`. An
+unknown path returns `not_found`, an unsupported method `method_not_allowed`.
 
-Clients must accept fields and values that they do not know. The values known today of a field whose
-set may grow, such as `status` or `code`, are listed in `x-extensible-enum`.
+Clients must accept unknown fields and values. Fields whose set of values may grow, such as `status`
+or `code`, list their current values in `x-extensible-enum`.
 """
-# By a field of the response: the operations to call next, and their parameters.
+# For a field of the response, the operations to call next and their parameters.
 _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "job_id": (
         ("getJob", "getJobLogs", "listJobEvents", "cancelJob"),
@@ -161,7 +161,7 @@ def _query_parameters(type_: Any) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter that is absent has no value; null is only its default in the code."""
+    """An absent parameter has no value; null is only its default in the code."""
     schema = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
     options = schema.pop("anyOf", [])
     schema = {**next((each for each in options if each != _NULL), {}), **schema}
@@ -282,7 +282,7 @@ def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opened(schema: Any) -> Any:
-    """A schema whose enumerations are lists of the values known today."""
+    """A schema with its enumerations as extensible lists."""
     if isinstance(schema, list):
         return [_opened(each) for each in schema]
     if not isinstance(schema, dict):

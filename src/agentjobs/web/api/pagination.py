@@ -1,4 +1,4 @@
-"""Pages of a listing: opaque cursors that hold the key of the last item sent."""
+"""Pagination with opaque cursors that contain the key of the last item of a page."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ FilterText = Annotated[str, text(min_length=1, max_length=255, without=NULL_CHAR
 
 
 class PageQuery(msgspec.Struct, frozen=True):
-    """Of a listing that the specification knows without pages: by default all of it is returned."""
+    """For listings that the specification defines without pages: the default returns all items."""
 
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=1_000)] | None, doc("At most this many; by default all.")

@@ -1,4 +1,4 @@
-"""Query parameters, as the type of an operation's query declares them. Unknown ones are ignored."""
+"""Parses query parameters into the type that an operation declares. Ignores unknown ones."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ def read_query(
     type_: type[Q],
     more_faults: Callable[[Mapping[str, Any]], list[Fault]] | None = None,
 ) -> Q:
-    """Raises `validation_failed` with every fault, those that `more_faults` finds included."""
+    """Raises `validation_failed` with all faults, including those of `more_faults`."""
     if not scope["query_string"]:
         return type_()
     parameters = _parse(scope["query_string"])
@@ -50,14 +50,14 @@ def _parse(query_string: bytes) -> dict[str, list[str]]:
             max_num_fields=_MAX_PARAMETERS,
         )
     except UnicodeDecodeError:
-        raise _unreadable("must be UTF-8, percent-encoded") from None
+        raise _invalid_query("must be UTF-8, percent-encoded") from None
     except ValueError:
-        raise _unreadable(f"must have at most {_MAX_PARAMETERS} parameters") from None
+        raise _invalid_query(f"must have at most {_MAX_PARAMETERS} parameters") from None
     parameters: dict[str, list[str]] = {}
     for name, value in pairs:
         parameters.setdefault(name, []).append(value)
     return parameters
 
 
-def _unreadable(message: str) -> Exception:
+def _invalid_query(message: str) -> Exception:
     return validation_failed([{"field": "query", "message": message}])

@@ -1,4 +1,4 @@
-"""A token bucket per API key, in the memory of this process. Knows neither stores nor requests."""
+"""Rate limiting: a token bucket per API key, in the memory of this process."""
 
 import math
 import time
@@ -11,7 +11,7 @@ _MAX_BUCKETS = 10_000
 
 
 class RateLimiter:
-    """`per_second` 0 turns it off."""
+    """`per_second=0` disables it."""
 
     def __init__(
         self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
@@ -19,11 +19,11 @@ class RateLimiter:
         self._per_second = per_second
         self._burst = float(max(burst, 1))
         self._clock = clock
-        # For each key: tokens left, and when they were counted.
+        # Per key, the tokens left and the time of the last update.
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, key_id: str) -> None:
-        """One request of this key; raises `rate_limited` when its bucket is empty."""
+        """Take a token for one request. Raises `rate_limited` if the bucket is empty."""
         if self._per_second <= 0:
             return
         now = self._clock()
@@ -41,7 +41,7 @@ class RateLimiter:
         return min(self._burst, tokens + (now - counted_at) * self._per_second)
 
     def _drop_full(self, now: float) -> None:
-        """A full bucket is as good as none: forget them before there are too many."""
+        """Bound the memory: a full bucket is equivalent to a missing one."""
         if len(self._buckets) >= _MAX_BUCKETS:
             self._buckets = {
                 key_id: bucket
@@ -53,8 +53,8 @@ class RateLimiter:
         seconds = max(1, math.ceil((1 - tokens) / self._per_second))
         return HttpProblem(
             "rate_limited",
-            f"This API key sends more than {self._per_second:g} requests per second; "
-            f"wait {seconds} s, then go slower.",
+            f"This API key exceeds {self._per_second:g} requests per second; "
+            f"retry after {seconds} s.",
             headers={
                 "RateLimit-Limit": f"{self._burst:g}",
                 "RateLimit-Remaining": "0",

@@ -1,6 +1,6 @@
-"""Reading a JSON body: content type, size, encoding, nesting, in the decided order.
+"""Reads a JSON body: checks content type, size, encoding and nesting, in this order.
 
-Refuses to know what the fields mean: it hands on an object, or a problem.
+Knows nothing about the fields.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import header, media_type
 
 MAX_BODY_BYTES = 64 * 1024
-# Read and thrown away, so that a client still sending gets to read the answer.
+# The rest of a body that is too large is read and discarded, so that the client gets the response.
 MAX_DRAINED_BYTES = 1024 * 1024
 MAX_NESTING = 64
 BODY_SECONDS = 60.0
 
 _DECODER = msgspec.json.Decoder()
-_CLOSING = {"Connection": "close"}
+_CLOSE_CONNECTION = {"Connection": "close"}
 _UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
@@ -40,22 +40,22 @@ def check_content_type(scope: Scope) -> None:
     )
 
 
-async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY_BYTES) -> bytes:
+async def read_body(scope: Scope, receive: Receive, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     announced = header(scope, b"content-length") or ""
     if announced.isdecimal() and int(announced) > MAX_DRAINED_BYTES:
-        raise _too_large(most, all_read=False)
+        raise _too_large(max_bytes, is_read=False)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _received(receive, most)
+            return await _receive(receive, max_bytes)
     except TimeoutError:
         raise HttpProblem(
             "request_timeout",
             f"The body did not arrive within {BODY_SECONDS:.0f} seconds; send it again.",
-            headers=_CLOSING,
+            headers=_CLOSE_CONNECTION,
         ) from None
 
 
-async def _received(receive: Receive, most: int) -> bytes:
+async def _receive(receive: Receive, max_bytes: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -66,12 +66,12 @@ async def _received(receive: Receive, most: int) -> bytes:
         chunk: bytes = message.get("body", b"")
         more = message.get("more_body", False)
         size += len(chunk)
-        if size <= most:
+        if size <= max_bytes:
             chunks.append(chunk)
         elif size > MAX_DRAINED_BYTES:
             break
-    if size > most:
-        raise _too_large(most, all_read=not more)
+    if size > max_bytes:
+        raise _too_large(max_bytes, is_read=not more)
     return b"".join(chunks)
 
 
@@ -88,14 +88,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise _too_deep() from None
     if not isinstance(value, dict):
         raise _invalid_json("The body must be a JSON object, like {…}.")
-    # Counting brackets is cheap, and few bodies have enough of them to nest that deep.
+    # Counting brackets is cheap and excludes most bodies.
     if body.count(b"{") + body.count(b"[") > MAX_NESTING and _nests_too_deep(value):
         raise _too_deep()
     return value
 
 
 def null_character_faults(body: dict[str, Any]) -> list[Fault]:
-    """A NUL is valid JSON and no store's text: each place that has one, by its path."""
+    """The paths of strings with a null character, which is valid JSON but cannot be stored."""
     faults: list[Fault] = []
     pending: list[tuple[str, Any]] = [("", body)]
     while pending:
@@ -104,9 +104,9 @@ def null_character_faults(body: dict[str, Any]) -> list[Fault]:
             faults.append({"field": path, "message": "must not contain null characters"})
         elif isinstance(value, dict):
             for name, inner in value.items():
-                shown = name.replace("\x00", "\\0")
-                inner_path = f"{path}.{shown}" if path else shown
-                if shown != name:
+                visible = name.replace("\x00", "\\0")
+                inner_path = f"{path}.{visible}" if path else visible
+                if visible != name:
                     faults.append(
                         {
                             "field": inner_path,
@@ -149,10 +149,10 @@ def _too_deep() -> Problem:
     return _invalid_json(f"The body nests deeper than {MAX_NESTING} levels.")
 
 
-def _too_large(most: int, *, all_read: bool) -> Problem:
+def _too_large(max_bytes: int, *, is_read: bool) -> Problem:
     return HttpProblem(
         "payload_too_large",
-        f"The body is larger than {most} bytes; send less.",
-        # The rest is still on its way: this connection cannot carry another request.
-        headers={} if all_read else _CLOSING,
+        f"The body is larger than {max_bytes:,} bytes.",
+        # The client is still sending, so the connection cannot be reused.
+        headers={} if is_read else _CLOSE_CONNECTION,
     )

@@ -44,7 +44,7 @@ async def rename(request: PageRequest) -> Response:
 
 
 async def change_own_password(request: PageRequest) -> Response:
-    """CommitRange all other sessions; this browser gets a new one."""
+    """Ends all other sessions; this browser gets a new one."""
     form, viewer = request.form, request.viewer
     try:
         if form.raw("new") != form.raw("again"):

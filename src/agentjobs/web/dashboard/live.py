@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 from agentjobs.organizations.sessions import Viewer, find_viewer
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.errors import stopping
-from agentjobs.web.api.presence import Gone, while_present
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -72,8 +72,10 @@ class EventStream(Response):
 
             context = self._request.context
             signed_out = until_signed_out(self._request)
-            ended_by = await while_present(self._run(emit), receive, context.stopping, signed_out)
-            if ended_by is Gone.CLIENT:
+            ended_by = await run_while_connected(
+                self._run(emit), receive, context.stopping, signed_out
+            )
+            if ended_by is Interruption.CLIENT:
                 return
         await send({"type": "http.response.body", "body": b""})
 

@@ -1,6 +1,6 @@
 """Signing in with the operator's OpenID provider: authorization code flow with PKCE.
 
-CommitRange with who somebody is at the provider; what that person may do here is not known here.
+Ends with the identity at the provider; knows nothing about roles.
 """
 
 import hmac

@@ -34,7 +34,7 @@ async def test_a_store_that_is_away_is_no_reason_to_fail_twice(dashboard, monkey
     monkeypatch.setattr(dashboard.db, "fetch_one", away)
     page = await dashboard.member.open("/jobs")
     assert page.status == 503
-    assert "cannot be reached at the moment" in page.text
+    assert "is temporarily unavailable" in page.text
     page = await dashboard.member.open("/nothing")
     assert page.status == 404
     assert not page.has_form("/sign-out")
@@ -46,4 +46,4 @@ async def test_an_address_that_is_none_is_told_in_words_for_people(dashboard):
         assert "There is no page at this address" in page.text
         assert "endpoints" not in page.text
     answer = await dashboard.admin.get("/nothing", headers={"Accept": "application/json"})
-    assert "/v1/docs lists the endpoints" in answer.json()["error"]["message"]
+    assert "/v1/docs lists all endpoints" in answer.json()["error"]["message"]

@@ -1,6 +1,6 @@
-"""The one connection on which this process hears what others changed, and tells them what it did.
+"""The connection that exchanges notifications of changes with other processes (LISTEN, NOTIFY).
 
-While it is down or silent `changes.live` is False; then everything counts as changed.
+While it is down or unresponsive, `changes.live` is False; afterwards everything counts as changed.
 """
 
 import asyncio
@@ -14,29 +14,29 @@ from agentjobs.store.database import StoreError
 from agentjobs.store.postgresql.connection import Connection, close, translate
 
 CHANNEL = "agentjobs"
-QUIET_SECONDS = 0.02
-"""PostgreSQL serialises commits that notify: one for many topics, and not too often."""
+MIN_INTERVAL_SECONDS = 0.02
+"""PostgreSQL serializes commits that notify, so topics are batched and throttled."""
 _HEARTBEAT_SECONDS = 0.4
 _ANSWER_SECONDS = 0.45
-"""Together below a second, for which a cache may be wrong: without an answer none is trusted."""
+"""Both together are below a second, the longest time that a cache may be stale."""
 _GIVE_UP_SECONDS = 5.0
-"""A server that is only slow keeps its listener until then."""
+"""How long a slow server keeps its connection."""
 _FIRST_RETRY_SECONDS = 0.1
-_LONGEST_RETRY_SECONDS = 5.0
-_TOPICS_PER_NOTICE = 100
+_MAX_RETRY_SECONDS = 5.0
+_TOPICS_PER_NOTIFICATION = 100
 
 _log = logging.getLogger(__name__)
 
 
-class Notices:
-    """Listens and tells on a connection of its own, which it replaces when it is lost."""
+class Notifications:
+    """Uses a connection of its own and reconnects when it is lost."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], changes: Changes) -> None:
         self._connect = connect
         self._changes = changes
         self._origin = secrets.token_hex(8)
-        self._untold: set[str] = set()
-        self._stir = asyncio.Event()
+        self._pending: set[str] = set()
+        self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -45,50 +45,50 @@ class Notices:
         self._task = asyncio.create_task(self._run(), name="postgresql-notices")
 
     async def close(self) -> None:
-        """Tell what is still untold, as far as there is somebody to tell it to."""
+        """Send pending topics if the connection is up, and close it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         if self._connection is not None and not self._connection.is_closed():
-            self._connection.remove_termination_listener(self._lost)
-            if self._untold:
-                await self._tell_or_check()
+            self._connection.remove_termination_listener(self._on_connection_lost)
+            if self._pending:
+                await self._send_or_ping()
             await close(self._connection, _GIVE_UP_SECONDS)
 
-    def tell(self, topics: Iterable[str]) -> None:
-        """Soon, in one notice with others."""
-        self._untold.update(topics)
-        self._stir.set()
+    def notify(self, topics: Iterable[str]) -> None:
+        """Send the topics soon, batched with others."""
+        self._pending.update(topics)
+        self._wake.set()
 
     def payloads(self, topics: Iterable[str]) -> Iterator[str]:
-        """What to say on the channel; the origin lets this process ignore itself."""
+        """The payloads for the channel. The origin lets this process ignore its own."""
         ordered = sorted(topics)
-        for start in range(0, len(ordered), _TOPICS_PER_NOTICE):
-            yield " ".join([self._origin, *ordered[start : start + _TOPICS_PER_NOTICE]])
+        for start in range(0, len(ordered), _TOPICS_PER_NOTIFICATION):
+            yield " ".join([self._origin, *ordered[start : start + _TOPICS_PER_NOTIFICATION]])
 
     async def _run(self) -> None:
         while True:
             if self._connection is None or self._connection.is_closed():
-                await self._listen_again()
-            await self._wait_for_a_stir()
-            await self._tell_or_check()
-            await asyncio.sleep(QUIET_SECONDS)
+                await self._reconnect()
+            await self._wait_for_wake()
+            await self._send_or_ping()
+            await asyncio.sleep(MIN_INTERVAL_SECONDS)
 
-    async def _wait_for_a_stir(self) -> None:
+    async def _wait_for_wake(self) -> None:
         try:
             async with asyncio.timeout(_HEARTBEAT_SECONDS):
-                await self._stir.wait()
+                await self._wake.wait()
         except TimeoutError:
             return
-        self._stir.clear()
+        self._wake.clear()
 
-    async def _tell_or_check(self) -> None:
-        """Say what is untold; with nothing to say, ask whether anybody is there."""
-        connection, topics, self._untold = self._connection, self._untold, set()
+    async def _send_or_ping(self) -> None:
+        """Send pending topics, or a ping if there are none."""
+        connection, topics, self._pending = self._connection, self._pending, set()
         if connection is None or connection.is_closed():
-            self._untold |= topics
+            self._pending |= topics
             return
-        silence = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._distrust)
+        silence = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._mark_stale)
         try:
             for payload in self.payloads(topics):
                 await connection.execute(
@@ -96,29 +96,29 @@ class Notices:
                 )
             if not topics:
                 await connection.execute("SELECT 1", timeout=_GIVE_UP_SECONDS)
-            self._trust_again()
+            self._mark_live()
         except BaseException as error:
-            self._untold |= topics
+            self._pending |= topics
             if not isinstance(error, Exception):
                 raise
             connection.terminate()
-            self._lost()
+            self._on_connection_lost()
         finally:
             silence.cancel()
 
     async def _listen(self) -> None:
         connection = await self._connect()
         try:
-            await connection.add_listener(CHANNEL, self._heard)
+            await connection.add_listener(CHANNEL, self._on_notification)
         except BaseException as error:
             connection.terminate()
             if isinstance(error, Exception):
                 raise translate(error, connection) from error
             raise
         self._connection = connection
-        connection.add_termination_listener(self._lost)
+        connection.add_termination_listener(self._on_connection_lost)
 
-    async def _listen_again(self) -> None:
+    async def _reconnect(self) -> None:
         self._changes.live = False
         pause_seconds = _FIRST_RETRY_SECONDS
         while True:
@@ -126,26 +126,26 @@ class Notices:
                 await self._listen()
                 break
             except StoreError as error:
-                _log.warning("changes of other processes cannot be heard: %s", error)
+                _log.warning("cannot listen for changes of other processes: %s", error)
             await asyncio.sleep(pause_seconds)
-            pause_seconds = min(pause_seconds * 2, _LONGEST_RETRY_SECONDS)
-        _log.info("changes of other processes are heard again")
-        self._stir.set()
-        self._trust_again()
+            pause_seconds = min(pause_seconds * 2, _MAX_RETRY_SECONDS)
+        _log.info("listening for changes of other processes again")
+        self._wake.set()
+        self._mark_live()
 
-    def _distrust(self) -> None:
+    def _mark_stale(self) -> None:
         self._changes.live = False
 
-    def _trust_again(self) -> None:
+    def _mark_live(self) -> None:
         if not self._changes.live:
             self._changes.publish(EVERYTHING)
             self._changes.live = True
 
-    def _lost(self, *_: Any) -> None:
+    def _on_connection_lost(self, *_: Any) -> None:
         self._changes.live = False
-        self._stir.set()
+        self._wake.set()
 
-    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+    def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         origin, *topics = str(payload).split()
         if origin != self._origin:
             self._changes.publish(*topics)

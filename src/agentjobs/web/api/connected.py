@@ -1,4 +1,4 @@
-"""Work that lasts while somebody waits for it: no server cancels a handler whose client left."""
+"""Runs long work only while its client is connected: servers do not cancel such handlers."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,29 +10,30 @@ from starlette.types import Receive
 T = TypeVar("T")
 
 
-class Gone(Enum):
-    """Why the work was given up."""
+class Interruption(Enum):
+    """Why the work was cancelled."""
 
     CLIENT = "client"
     KEY = "key"
     SERVICE = "service"
 
 
-async def while_present(
+async def run_while_connected(
     work: Coroutine[Any, Any, T],
     receive: Receive,
     stopping: asyncio.Event,
-    refused: Coroutine[Any, Any, None],
-) -> T | Gone:
-    """The work's result, or what went first: the client, its key, or this service by stopping.
+    revoked: Coroutine[Any, Any, None],
+) -> T | Interruption:
+    """The work's result, or why it was cancelled: the client left, its key was revoked, or the
+    service is stopping.
 
-    `refused` ends when the client may not wait for this any more.
+    `revoked` returns when the client is no longer authorized.
     """
     task = asyncio.create_task(work)
-    watchers: dict[Gone, asyncio.Task[Any]] = {
-        Gone.CLIENT: asyncio.create_task(_disconnect(receive)),
-        Gone.KEY: asyncio.create_task(refused),
-        Gone.SERVICE: asyncio.create_task(stopping.wait()),
+    watchers: dict[Interruption, asyncio.Task[Any]] = {
+        Interruption.CLIENT: asyncio.create_task(_disconnect(receive)),
+        Interruption.KEY: asyncio.create_task(revoked),
+        Interruption.SERVICE: asyncio.create_task(stopping.wait()),
     }
     waiting = {task, *watchers.values()}
     try:

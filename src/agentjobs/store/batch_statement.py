@@ -1,7 +1,4 @@
-"""One statement for many rows of values: a single call to PostgreSQL, which is sent arrays.
-
-SQLite runs it for each row, which costs it no round trip. Knows no table.
-"""
+"""A statement for many rows: one call with arrays on PostgreSQL, one per row on SQLite."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +6,9 @@ from typing import Any
 from agentjobs.store.database import Transaction
 
 
-class ManyRows:
-    """`one` is the statement for one row of parameters; in `many` stands `{rows}` for a source `v`
-    of the same columns, whose types are told."""
+class BatchStatement:
+    """`one` is the statement for one row of parameters. In `many`, `{rows}` is a table `v` with
+    the same columns; `types` are their PostgreSQL types."""
 
     def __init__(self, types: Mapping[str, str], *, one: str, many: str) -> None:
         names = ", ".join(types)
