@@ -212,6 +212,6 @@ def test_the_shell_believes_nothing_it_could_not_make_a_digest_of(
 
 
 def test_the_shell_finds_the_vector_of_the_page(verify_in_shell):
-    secret, body = "It's a Secret to Everybody", b"Hello, JobHarness!"
+    secret, body = "It's a Secret to Everybody", b"Hello, World!"
     (signature,) = re.findall(r"sha256=[0-9a-f]{64}", PAGE)
     assert verify_in_shell(body, signature, secret=secret) == 0
