@@ -1,4 +1,4 @@
-"""The fixes of one manifest, one after the other: one that cannot be made leaves the others be."""
+"""Applies the fixes of one manifest one by one: a fix that fails does not affect the others."""
 
 import tempfile
 from collections.abc import Callable
@@ -9,45 +9,47 @@ from cve_fixer import tree
 from cve_fixer.model import CannotFix, Fix, Outcome
 
 
-class Editing(Protocol):
-    """A lock file while its fixes are made."""
+class LockEditor(Protocol):
+    """Applies fixes to one lock file."""
 
     def move(self, wanted: Fix) -> Outcome: ...
 
     def write(self) -> None: ...
 
 
-def in_a_copy(fixes: list[Fix], edit: Callable[[Fix, Path], Editing]) -> Outcome:
-    """`edit` gets the first fix and a directory of its own, where package managers may work."""
+def fix_lock_file(fixes: list[Fix], open_editor: Callable[[Fix, Path], LockEditor]) -> Outcome:
+    """`open_editor` gets the first fix and a temporary directory for package managers."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         try:
-            editing = edit(fixes[0], Path(name).resolve())
+            editor = open_editor(fixes[0], Path(name).resolve())
         except CannotFix as error:
             outcome.fail(fixes, str(error))
             return outcome
         for wanted in fixes:
             try:
-                outcome.add(editing.move(wanted))
+                outcome.add(editor.move(wanted))
             except CannotFix as error:
                 outcome.fail([wanted], str(error))
-        if outcome.made:
-            editing.write()
+        if outcome.fixed:
+            editor.write()
     return outcome
 
 
-def in_its_text(fixes: list[Fix], root: Path, admitting: Callable[[str, str, str], str]) -> Outcome:
-    """`admitting` makes a manifest's text admit a package in a version."""
+def fix_manifest_text(
+    fixes: list[Fix], root: Path, allow_version: Callable[[str, str, str], str]
+) -> Outcome:
+    """`allow_version` edits a manifest's text so that it allows a package's version."""
     outcome = Outcome()
     for wanted in fixes:
         try:
-            path = tree.file_in(root, wanted.manifest)
+            path = tree.resolve_file(root, wanted.manifest)
             text = tree.read(path)
-            edited = admitting(text, wanted.package, wanted.new)
+            edited = allow_version(text, wanted.package, wanted.new)
             if edited == text:
                 raise CannotFix(f"{wanted.manifest} does not pin `{wanted.package}`")
             tree.write(path, edited)
-            outcome.made.append(wanted)
+            outcome.fixed.append(wanted)
         except CannotFix as error:
             outcome.fail([wanted], str(error))
     return outcome

@@ -1,4 +1,4 @@
-"""From the job file to edited files and a report: which module fixes which manifest."""
+"""Reads the job file, applies its fixes and writes the report. Chooses the module per manifest."""
 
 import importlib
 import json
@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from cve_fixer import report
+from cve_fixer.markdown import one_line
 from cve_fixer.model import Fix, Outcome, read_fixes
-from cve_fixer.text import one_line
 
-# The first that fits. Each module has `fix(fixes, root) -> Outcome`.
+# The first match counts. Each module has `fix(fixes, root) -> Outcome`.
 FIXERS: tuple[tuple[str, str, str], ...] = (
     ("PyPI", "uv.lock", "python.uv_lock"),
     ("PyPI", "poetry.lock", "python.poetry_lock"),
@@ -35,12 +35,12 @@ def main() -> int:
         print(f"the job file cannot be used: {error!r}")
         return 1
     if not fixes:
-        print("the job file names no fixes: nothing to do")
+        print("the job file lists no fixes: nothing to do")
         return 1
     outcome = fix_all(fixes, Path.cwd())
     write_report(outcome)
-    print(f"fixed: {len(outcome.made)}, not fixed: {len(outcome.failed)}")
-    if not outcome.made:
+    print(f"fixed: {len(outcome.fixed)}, not fixed: {len(outcome.failed)}")
+    if not outcome.fixed:
         print(f"nothing could be fixed: {one_line(outcome.failed[0].reason)}")
         return 1
     return 0
@@ -55,33 +55,33 @@ def fix_all(fixes: Iterable[Fix], root: Path) -> Outcome:
     outcome = Outcome()
     for (ecosystem, manifest), group in _by_manifest(fixes):
         print(f"{manifest}: {', '.join(f'{fix.package} {fix.old} → {fix.new}' for fix in group)}")
-        one = _fix_manifest(ecosystem, manifest, group, root)
-        for failure in one.failed:
+        result = _fix_manifest(ecosystem, manifest, group, root)
+        for failure in result.failed:
             print(f"not fixed: {failure.fix.package}: {failure.reason}")
-        outcome.add(one)
+        outcome.add(result)
     return outcome
 
 
 def fixer_for(ecosystem: str, manifest: str) -> str | None:
     name = PurePosixPath(manifest).name
-    fitting = (
+    modules = (
         module
-        for known, pattern, module in FIXERS
-        if known == ecosystem and fnmatchcase(name, pattern)
+        for fixer_ecosystem, pattern, module in FIXERS
+        if fixer_ecosystem == ecosystem and fnmatchcase(name, pattern)
     )
-    return next(fitting, None)
+    return next(modules, None)
 
 
 def _fix_manifest(ecosystem: str, manifest: str, fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
     module = fixer_for(ecosystem, manifest)
     if module is None:
-        outcome.fail(fixes, f"files like {manifest} cannot be edited by this agent yet")
+        outcome.fail(fixes, f"this agent cannot edit files like {manifest} yet")
         return outcome
     try:
-        made: Outcome = importlib.import_module(f".{module}", __package__).fix(fixes, root)
-        return made
-    except Exception as error:  # noqa: BLE001 - one manifest's trouble must not stop the others
+        fixed: Outcome = importlib.import_module(f".{module}", __package__).fix(fixes, root)
+        return fixed
+    except Exception as error:  # noqa: BLE001 - an error in one manifest must not affect the others
         outcome.fail(fixes, f"{manifest} could not be edited: {error!r}")
         return outcome
 

@@ -1,6 +1,6 @@
-"""go.mod: the version of one `require`. Runs no go: there is none in the sandbox.
+"""Edits the version of one `require` in go.mod. Does not run go, which the sandbox does not have.
 
-go.sum stays as it is: its old lines do no harm, and new ones come only from the checksum database.
+Leaves go.sum unchanged: old lines do no harm, and new ones come from the checksum database only.
 """
 
 import re
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.text import code
 
 _LINE = re.compile(
     r"(?P<start>[ \t]*(?P<word>require[ \t]+)?\"?(?P<module>[^\s\"()]+)\"?[ \t]+)"
@@ -23,24 +23,26 @@ def fix(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
     for wanted in fixes:
         try:
-            path = tree.file_in(root, wanted.manifest)
-            tree.write(path, with_new_require(tree.read(path), wanted))
-            outcome.made.append(wanted)
-            outcome.changes += _left_to_do(path, wanted)
+            path = tree.resolve_file(root, wanted.manifest)
+            tree.write(path, update_require(tree.read(path), wanted))
+            outcome.fixed.append(wanted)
+            outcome.changes += _remaining_steps(path, wanted)
         except CannotFix as error:
             outcome.fail([wanted], str(error))
     return outcome
 
 
-def with_new_require(text: str, wanted: Fix) -> str:
+def update_require(text: str, wanted: Fix) -> str:
     replaced = re.search(_REPLACE.format(module=re.escape(wanted.package)), text, re.MULTILINE)
     if replaced:
         target = replaced["target"]
-        raise CannotFix(f"{wanted.manifest} replaces {wanted.package} by {target}: change that")
+        raise CannotFix(
+            f"{wanted.manifest} replaces {wanted.package} with {target}: change that instead"
+        )
     edited = "".join(_edited_lines(text, wanted))
     if edited == text:
-        wants = f"{wanted.package} {_with_v(wanted.old)}"
-        raise CannotFix(f"{wanted.manifest} has no line `require {wants}`")
+        requirement = f"{wanted.package} {_add_v(wanted.old)}"
+        raise CannotFix(f"{wanted.manifest} has no line `require {requirement}`")
     return edited
 
 
@@ -51,29 +53,31 @@ def _edited_lines(text: str, wanted: Fix) -> Iterator[str]:
             block = opening[1]
         elif line.lstrip().startswith(")"):
             block = ""
-        found = _LINE.match(line)
-        is_required = found is not None and (found["word"] or block == "require")
-        if found and is_required and _is_it(found, wanted):
-            start, end = found.span("version")
-            line = line[:start] + _with_v(wanted.new) + line[end:]  # noqa: PLW2901 - or as it was
+        match = _LINE.match(line)
+        is_require = match is not None and (match["word"] or block == "require")
+        if match and is_require and _matches(match, wanted):
+            start, end = match.span("version")
+            line = line[:start] + _add_v(wanted.new) + line[end:]  # noqa: PLW2901 - yields the line, edited or not
         yield line
 
 
-def _is_it(found: re.Match[str], wanted: Fix) -> bool:
-    return found["module"] == wanted.package and _bare(found["version"]) == _bare(wanted.old)
+def _matches(match: re.Match[str], wanted: Fix) -> bool:
+    return match["module"] == wanted.package and _strip_version(match["version"]) == _strip_version(
+        wanted.old
+    )
 
 
-def _left_to_do(path: Path, wanted: Fix) -> list[str]:
+def _remaining_steps(path: Path, wanted: Fix) -> list[str]:
     if not path.with_name("go.sum").is_file():
         return []
-    unknown = f"`go.sum` beside {code(wanted.manifest)} does not know the new version yet"
-    return [f"{unknown}: run `go mod tidy` on this branch before you merge."]
+    missing = f"`go.sum` next to {code(wanted.manifest)} does not list the new version yet"
+    return [f"{missing}: run `go mod tidy` on this branch before you merge."]
 
 
-def _with_v(version: str) -> str:
-    return f"v{_bare(version)}"
+def _add_v(version: str) -> str:
+    return f"v{_strip_version(version)}"
 
 
-def _bare(version: str) -> str:
-    """As advisories have it, which know neither of the two."""
+def _strip_version(version: str) -> str:
+    """As in advisories, which use neither prefix nor suffix."""
     return version.removeprefix("v").removesuffix("+incompatible")

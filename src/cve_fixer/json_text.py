@@ -1,4 +1,4 @@
-"""Changes values in a JSON text and leaves every other byte: order, indentation, line ends.
+"""Changes values in a JSON text and keeps every other byte: order, indentation, line endings.
 
 Knows nothing of what the text is for.
 """
@@ -24,20 +24,20 @@ def read_object(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CannotFix(f"{name} cannot be read: {error}") from None
     if not isinstance(value, dict):
-        raise CannotFix(f"{name} is no JSON object")
+        raise CannotFix(f"{name} is not a JSON object")
     return value
 
 
-def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Makes the objects on the way where they are missing."""
+def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
+    """Set the value at a path, creating missing objects."""
     new: Any = value
     for key in reversed(path):
         new = {key: new}
-    return patched(text, {}, new)
+    return patch(text, {}, new)
 
 
-def patched(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """With what differs between two readings done to the text, whatever else the text has."""
+def patch(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Apply the difference between two parsed versions to the text."""
     start = text.index("{")
     pieces, position = [], 0
     for begin, end, replacement in sorted(_edits(text, start, old, new), key=lambda edit: edit[0]):
@@ -55,86 +55,86 @@ class _Member:
 
 def _edits(text: str, start: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Edit]:
     members = _members(text, start)
-    gone = {key for key in old if key not in new and key in members}
-    kept = [key for key in members if key not in gone]
-    if not kept:
+    removed = {key for key in old if key not in new and key in members}
+    remaining = [key for key in members if key not in removed]
+    if not remaining:
         added = {key: value for key, value in new.items() if old.get(key) != value}
-        yield start, _end(text, start), _written(text, start, added)
+        yield start, _value_end(text, start), _format(text, start, added)
         return
-    yield from _removals(members, gone)
-    known = any(key in members for key in new)
-    anchor = None if known else members[kept[-1]].value_end
+    yield from _removals(members, removed)
+    has_known_key = any(key in members for key in new)
+    anchor = None if has_known_key else members[remaining[-1]].value_end
     for key, value in new.items():
         if key in members:
             anchor = members[key].value_end
             if old.get(key) != value:
-                yield from _changed(text, members[key], old.get(key, {}), value)
+                yield from _value_edits(text, members[key], old.get(key, {}), value)
         elif old.get(key) != value:
-            yield _insertion(text, members[kept[0]].key_start, anchor, key, value)
+            yield _insertion(text, members[remaining[0]].key_start, anchor, key, value)
 
 
-def _changed(text: str, member: _Member, old: Any, new: Any) -> Iterator[Edit]:
+def _value_edits(text: str, member: _Member, old: Any, new: Any) -> Iterator[Edit]:
     is_object = text[member.value_start] == "{"
     if is_object and isinstance(old, Mapping) and isinstance(new, Mapping):
         yield from _edits(text, member.value_start, old, new)
     else:
-        yield member.value_start, member.value_end, _written(text, member.key_start, new)
+        yield member.value_start, member.value_end, _format(text, member.key_start, new)
 
 
-def _removals(members: dict[str, _Member], gone: set[str]) -> Iterator[Edit]:
+def _removals(members: dict[str, _Member], removed: set[str]) -> Iterator[Edit]:
     keys, has_kept = list(members), False
-    for at, key in enumerate(keys):
-        if key not in gone:
+    for index, key in enumerate(keys):
+        if key not in removed:
             has_kept = True
         elif has_kept:
-            yield members[keys[at - 1]].value_end, members[key].value_end, ""
+            yield members[keys[index - 1]].value_end, members[key].value_end, ""
         else:
-            yield members[key].key_start, members[keys[at + 1]].key_start, ""
+            yield members[key].key_start, members[keys[index + 1]].key_start, ""
 
 
 def _insertion(text: str, first: int, anchor: int | None, key: str, value: Any) -> Edit:
     line = text.rfind("\n", 0, first) + 1
     lead = text[line:first]
-    gap = f"{_line_end(text)}{lead}" if not lead.strip() else " "
-    entry = f"{json.dumps(key, ensure_ascii=False)}: {_written(text, first, value)}"
+    gap = f"{_line_ending(text)}{lead}" if not lead.strip() else " "
+    entry = f"{json.dumps(key, ensure_ascii=False)}: {_format(text, first, value)}"
     if anchor is None:
         return first, first, f"{entry},{gap}"
     return anchor, anchor, f",{gap}{entry}"
 
 
-def _written(text: str, position: int, value: Any) -> str:
-    """As it would stand at this position's indentation."""
+def _format(text: str, position: int, value: Any) -> str:
+    """Format a value with the indentation at this position."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     lead = line[: len(line) - len(line.lstrip())]
-    found = _UNIT.search(text)
-    words = json.dumps(value, indent=found[1] if found else None, ensure_ascii=False)
-    return words.replace("\n", _line_end(text) + lead)
+    match = _UNIT.search(text)
+    text_of_value = json.dumps(value, indent=match[1] if match else None, ensure_ascii=False)
+    return text_of_value.replace("\n", _line_ending(text) + lead)
 
 
-def _line_end(text: str) -> str:
+def _line_ending(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def _members(text: str, start: int) -> dict[str, _Member]:
     members = {}
-    position = _blank(text, start + 1)
+    position = _skip_blank(text, start + 1)
     while text[position] != "}":
         key, key_end = _DECODER.raw_decode(text, position)
-        value_start = _blank(text, _blank(text, key_end) + 1)
-        value_end = _end(text, value_start)
+        value_start = _skip_blank(text, _skip_blank(text, key_end) + 1)
+        value_end = _value_end(text, value_start)
         members[key] = _Member(position, value_start, value_end)
-        position = _blank(text, value_end)
+        position = _skip_blank(text, value_end)
         if text[position] == ",":
-            position = _blank(text, position + 1)
+            position = _skip_blank(text, position + 1)
     return members
 
 
-def _end(text: str, start: int) -> int:
+def _value_end(text: str, start: int) -> int:
     end: int = _DECODER.raw_decode(text, start)[1]
     return end
 
 
-def _blank(text: str, position: int) -> int:
-    found = _BLANK.match(text, position)
-    assert found is not None, "blank matches anywhere"
-    return found.end()
+def _skip_blank(text: str, position: int) -> int:
+    match = _BLANK.match(text, position)
+    assert match is not None, "matches anywhere"
+    return match.end()

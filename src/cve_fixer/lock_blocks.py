@@ -1,7 +1,7 @@
-"""Lock files made of `[[package]]` tables: takes over of a new one only what really differs.
+"""Lock files made of `[[package]]` tables: takes over only real differences from a new one.
 
-A package manager of another age writes every table a little differently; a reader of the pull
-request shall see the packages that moved and nothing else.
+Another version of a package manager writes every table a little differently, but the pull request
+should only show the packages that changed.
 """
 
 import re
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix
-from cve_fixer.text import code, plain
 
 Table = dict[str, Any]
 
@@ -35,7 +35,7 @@ def split(text: str) -> LockText:
     return LockText(head.rstrip("\n"), tuple(block.rstrip("\n") for block in blocks), tail)
 
 
-def joined(head: str, blocks: list[str], tail: str) -> str:
+def join_blocks(head: str, blocks: list[str], tail: str) -> str:
     return "\n\n".join([part for part in (head, *blocks, tail.rstrip("\n")) if part]) + "\n"
 
 
@@ -51,17 +51,17 @@ def read_block(block: str) -> Table:
     return package
 
 
-def merged_blocks(
+def merge_blocks(
     old: LockText,
     new: LockText,
     *,
-    facts: Callable[[Table], Table],
+    relevant: Callable[[Table], Table],
     adapt: Callable[[str, Table], str],
 ) -> list[str]:
-    """The new file's tables, each in the old file's words where its `facts` are the same.
+    """The new file's tables, each with the old file's text if their `relevant` parts are equal.
 
-    `adapt` turns a table that is new into the old file's dialect; it gets the old table of that
-    name, or an empty one.
+    `adapt` changes a new table to the old file's style; it gets the old table of that name, or an
+    empty one.
     """
     known: dict[str, list[tuple[str, Table]]] = defaultdict(list)
     for block in old.blocks:
@@ -71,7 +71,7 @@ def merged_blocks(
     for block in new.blocks:
         table = read_block(block)
         before = known.get(table["name"], [])
-        same = (text for text, known_table in before if facts(known_table) == facts(table))
+        same = (text for text, known_table in before if relevant(known_table) == relevant(table))
         result.append(next(same, None) or adapt(block, before[0][1] if before else {}))
     return result
 
@@ -80,15 +80,15 @@ def versions_of(text: str, package: str) -> set[str]:
     return _versions(text).get(package, set())
 
 
-def also_moved(before: str, after: str, package: str) -> list[str]:
-    """A sentence on the other packages that came, went or changed their version, if any did."""
+def describe_other_changes(before: str, after: str, package: str) -> list[str]:
+    """A sentence about other packages that were added, removed or changed, if any."""
     old, new = _versions(before), _versions(after)
-    moved = [
-        f"{code(name)} {_shown(old.get(name), 'new')} → {_shown(new.get(name), 'gone')}"
+    changes = [
+        f"{code(name)} {_format(old.get(name), 'new')} → {_format(new.get(name), 'removed')}"
         for name in sorted(old.keys() | new.keys())
         if name != package and old.get(name) != new.get(name)
     ]
-    return [f"With it moved {', '.join(moved)}."] if moved else []
+    return [f"Also changed: {', '.join(changes)}."] if changes else []
 
 
 def _versions(text: str) -> dict[str, set[str]]:
@@ -98,10 +98,10 @@ def _versions(text: str) -> dict[str, set[str]]:
     return versions
 
 
-def _shown(versions: set[str] | None, otherwise: str) -> str:
-    return plain(", ".join(sorted(versions))) if versions else f"({otherwise})"
+def _format(versions: set[str] | None, fallback: str) -> str:
+    return escape(", ".join(sorted(versions))) if versions else f"({fallback})"
 
 
-def without_key(block: str, key: str) -> str:
-    """Without a key whose value is on one line."""
+def remove_key(block: str, key: str) -> str:
+    """Remove a key whose value is on one line."""
     return re.sub(rf"^{key} = .*\n", "", block, flags=re.MULTILINE)

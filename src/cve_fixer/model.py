@@ -1,6 +1,7 @@
-"""What the agent `cve-fixer` is asked for and what came of it. Edits nothing.
+"""Fixes that the agent `cve-fixer` should make, and their outcome. Edits nothing.
 
-Every module of this directory runs inside the sandbox: the standard library, and each other.
+Every module of this directory runs inside the sandbox and imports only the standard library, the
+other modules, and packages that the sandbox shows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 
 class CannotFix(Exception):
-    """Why one fix is not possible, in words for the pull request's reader."""
+    """Why one fix is not possible, worded for the reader of the pull request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,10 @@ class Advisory:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """`package` at version `old` in `manifest` (relative to the root) shall become `new`.
+    """Update `package` from `old` to `new` in `manifest` (relative to the root).
 
-    `hashes` are those of the files of `new` ("sha256:…"). `parents` leads from a direct dependency
-    of the project down to the one that asks for `package`; empty for a direct one.
+    `hashes` belong to the files of `new` ("sha256:…"). `parents` is the path from a direct
+    dependency of the project to the one that requires `package`; empty for a direct one.
     """
 
     ecosystem: str
@@ -52,19 +53,19 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the fixes of one manifest; every fix is in `made` or in `failed`.
+    """The result of the fixes of one manifest; every fix is in `fixed` or in `failed`.
 
-    `changes` are sentences of Markdown on what was edited beyond the plain change of version, or
-    is left for a person; `undo` on what to take back beyond reverting the commit.
+    `changes` are Markdown sentences about edits beyond the version itself, or about remaining
+    manual steps; `undo` about what to revert besides the commit.
     """
 
-    made: list[Fix] = field(default_factory=list)
+    fixed: list[Fix] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     undo: list[str] = field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
-        self.made += other.made
+        self.fixed += other.fixed
         self.failed += other.failed
         self.changes += other.changes
         self.undo += other.undo
@@ -74,7 +75,7 @@ class Outcome:
 
 
 def read_fixes(job: Mapping[str, Any]) -> list[Fix]:
-    """The key `fixes` of the job file. Raises KeyError, TypeError or ValueError when malformed."""
+    """The key `fixes` of the job file. Raises KeyError, TypeError or ValueError if malformed."""
     return [_fix(entry) for entry in job.get("fixes", [])]
 
 

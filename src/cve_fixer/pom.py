@@ -1,6 +1,6 @@
-"""pom.xml: the version of one dependency, where it is written: there, or in a property.
+"""Edits the version of one dependency in pom.xml, or the property that holds it.
 
-Reads the text itself, because an XML parser would not give back its bytes.
+Works on the text, because an XML parser would not preserve its bytes.
 """
 
 import re
@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.text import code
 
 _HIDDEN = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<exclusions>.*?</exclusions>", re.DOTALL)
 _DEPENDENCY = re.compile(r"<dependency>(.*?)</dependency>", re.DOTALL)
 _PROPERTIES = re.compile(r"<properties>(.*?)</properties>", re.DOTALL)
 _PARENT = re.compile(r"<parent>(.*?)</parent>", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{([^}\s]+)\}")
-_MOST_PARENTS = 8
+_MAX_PARENTS = 8
 
 
 @dataclass(slots=True)
 class Pom:
-    """`visible` has the places of `text`, with what is no markup of ours blanked out."""
+    """`visible` is `text` with comments, CDATA and exclusions replaced by blanks."""
 
     path: Path
     text: str
     visible: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.visible = _HIDDEN.sub(lambda found: " " * len(found[0]), self.text)
+        self.visible = _HIDDEN.sub(lambda match: " " * len(match[0]), self.text)
 
     def replace(self, span: tuple[int, int], value: str) -> None:
         self.text = self.text[: span[0]] + value + self.text[span[1] :]
@@ -55,84 +55,87 @@ def fix(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(wanted: Fix, root: Path) -> Outcome:
-    poms = _with_parents(root, wanted.manifest)
+    poms = _load_with_parents(root, wanted.manifest)
     before = {pom.path: pom.text for pom in poms}
     changes = [change for pom in poms for change in _edit(pom, poms, wanted)]
     edited = [pom for pom in poms if pom.text != before[pom.path]]
     if not edited:
         raise CannotFix(
-            f"neither {wanted.manifest} nor its parents here give {wanted.package} the version "
+            f"neither {wanted.manifest} nor its parents in the repository set {wanted.package} to "
             f"{wanted.old}"
         )
     for pom in edited:
         tree.write(pom.path, pom.text)
     others = [pom.path.relative_to(root).as_posix() for pom in edited if pom is not poms[0]]
-    changes += [f"The version is written in {code(name)}." for name in others]
-    return Outcome(made=[wanted], changes=changes)
+    changes += [f"The version is set in {code(name)}." for name in others]
+    return Outcome(fixed=[wanted], changes=changes)
 
 
 def _edit(pom: Pom, poms: list[Pom], wanted: Fix) -> Iterator[str]:
-    # From the end, so that the places before an edit stay true.
-    for found in reversed(list(_dependencies(pom, poms))):
-        if f"{found.group}:{found.artifact}" != wanted.package:
+    # From the end, so that earlier positions stay valid.
+    for dependency in reversed(list(_dependencies(pom, poms))):
+        if f"{dependency.group}:{dependency.artifact}" != wanted.package:
             continue
-        reference = _REFERENCE.fullmatch(found.version)
-        if found.version == wanted.old:
-            pom.replace(found.span, wanted.new)
+        reference = _REFERENCE.fullmatch(dependency.version)
+        if dependency.version == wanted.old:
+            pom.replace(dependency.span, wanted.new)
         elif reference and _value(reference[1], poms) == wanted.old:
-            yield from _edit_property(reference[1], found, pom, poms, wanted)
+            yield from _edit_property(reference[1], dependency, pom, poms, wanted)
 
 
 def _edit_property(
-    name: str, found: _Dependency, pom: Pom, poms: list[Pom], wanted: Fix
+    name: str, dependency: _Dependency, pom: Pom, poms: list[Pom], wanted: Fix
 ) -> Iterator[str]:
-    """The property itself where it speaks for one group only; else the dependency leaves it."""
+    """Edit the property if only one group uses it; otherwise the dependency gets a version."""
     groups = {
         other.group
-        for one in poms
-        for other in _dependencies(one, poms)
+        for candidate in poms
+        for other in _dependencies(candidate, poms)
         if f"${{{name}}}" in other.version
     }
-    uses = sum(one.visible.count(f"${{{name}}}") for one in poms)
-    known = sum(
-        f"${{{name}}}" in other.version for one in poms for other in _dependencies(one, poms)
+    uses = sum(candidate.visible.count(f"${{{name}}}") for candidate in poms)
+    dependency_uses = sum(
+        f"${{{name}}}" in other.version
+        for candidate in poms
+        for other in _dependencies(candidate, poms)
     )
-    if groups != {found.group} or uses != known:
-        pom.replace(found.span, wanted.new)
-        shared = f"The property {code(name)} is used for more than {code(found.group)}"
-        yield f"{shared}: the dependency has its version by itself now."
+    if groups != {dependency.group} or uses != dependency_uses:
+        pom.replace(dependency.span, wanted.new)
+        shared = f"The property {code(name)} is used for more than {code(dependency.group)}"
+        yield f"{shared}: the dependency now has its own version."
         return
-    for one in poms:
-        if span := _property_span(one, name):
-            one.replace(span, wanted.new)
-            yield f"The property {code(name)} has the new version, for all of {code(found.group)}."
+    for candidate in poms:
+        if span := _property_span(candidate, name):
+            candidate.replace(span, wanted.new)
+            group = code(dependency.group)
+            yield f"The property {code(name)} has the new version, for all of {group}."
             return
 
 
 def _dependencies(pom: Pom, poms: list[Pom]) -> Iterator[_Dependency]:
     visible = pom.visible
-    for found in _DEPENDENCY.finditer(visible):
-        version = _element("version", visible, found.span(1))
-        group = _element("groupId", visible, found.span(1))
-        artifact = _element("artifactId", visible, found.span(1))
+    for match in _DEPENDENCY.finditer(visible):
+        version = _element("version", visible, match.span(1))
+        group = _element("groupId", visible, match.span(1))
+        artifact = _element("artifactId", visible, match.span(1))
         if version and group and artifact:
             yield _Dependency(
-                _resolved(visible[slice(*group)], poms),
-                _resolved(visible[slice(*artifact)], poms),
+                _resolve(visible[slice(*group)], poms),
+                _resolve(visible[slice(*artifact)], poms),
                 visible[slice(*version)],
                 version,
             )
 
 
 def _element(name: str, text: str, within: tuple[int, int]) -> tuple[int, int] | None:
-    """Where its content stands, without the space around it."""
+    """The span of its content, without surrounding space."""
     pattern = re.compile(rf"<{re.escape(name)}>\s*([^<]*?)\s*</{re.escape(name)}>")
-    found = pattern.search(text, *within)
-    return found.span(1) if found else None
+    match = pattern.search(text, *within)
+    return match.span(1) if match else None
 
 
-def _resolved(text: str, poms: list[Pom]) -> str:
-    return _REFERENCE.sub(lambda found: _value(found[1], poms) or found[0], text)
+def _resolve(text: str, poms: list[Pom]) -> str:
+    return _REFERENCE.sub(lambda match: _value(match[1], poms) or match[0], text)
 
 
 def _value(name: str, poms: list[Pom]) -> str | None:
@@ -140,15 +143,15 @@ def _value(name: str, poms: list[Pom]) -> str | None:
         if span := _property_span(pom, name):
             return pom.visible[slice(*span)]
     if name in ("project.groupId", "project.version"):
-        return _own(name.removeprefix("project."), poms[0])
+        return _own_coordinate(name.removeprefix("project."), poms[0])
     return None
 
 
-def _own(name: str, pom: Pom) -> str | None:
-    """What the project is called: said by itself before anything else, or by its parent."""
+def _own_coordinate(name: str, pom: Pom) -> str | None:
+    """The project's own coordinates: from itself, or from its parent."""
     visible = pom.visible
-    beyond = re.search(r"<(?:dependencies|dependencyManagement|build|profiles)>", visible)
-    end = beyond.start() if beyond else len(visible)
+    body = re.search(r"<(?:dependencies|dependencyManagement|build|profiles)>", visible)
+    end = body.start() if body else len(visible)
     parent = _PARENT.search(visible, 0, end)
     for within in ((parent.end() if parent else 0, end), parent.span(1) if parent else (0, 0)):
         if span := _element(name, visible, within):
@@ -158,24 +161,24 @@ def _own(name: str, pom: Pom) -> str | None:
 
 def _property_span(pom: Pom, name: str) -> tuple[int, int] | None:
     visible = pom.visible
-    for found in _PROPERTIES.finditer(visible):
-        if span := _element(name, visible, found.span(1)):
+    for match in _PROPERTIES.finditer(visible):
+        if span := _element(name, visible, match.span(1)):
             return span
     return None
 
 
-def _with_parents(root: Path, manifest: str) -> list[Pom]:
-    """The file and those it inherits from, as far as they lie in this repository."""
-    path = tree.file_in(root, manifest)
+def _load_with_parents(root: Path, manifest: str) -> list[Pom]:
+    """The file and those it inherits from, as far as they are in this repository."""
+    path = tree.resolve_file(root, manifest)
     poms = [Pom(path, tree.read(path))]
-    while len(poms) < _MOST_PARENTS and (parent := _PARENT.search(poms[-1].visible)):
+    while len(poms) < _MAX_PARENTS and (parent := _PARENT.search(poms[-1].visible)):
         declared = _element("relativePath", parent[1], (0, len(parent[1])))
         relative = parent[1][slice(*declared)] if declared else "../pom.xml"
-        above = (poms[-1].path.parent / relative).resolve() if relative else root
-        above = above / "pom.xml" if above.is_dir() else above
-        inside = above.is_relative_to(root.resolve()) and above.is_file()
-        place = root / above.relative_to(root.resolve()) if inside else None
-        if place is None or any(pom.path.resolve() == above for pom in poms):
+        parent_path = (poms[-1].path.parent / relative).resolve() if relative else root
+        parent_path = parent_path / "pom.xml" if parent_path.is_dir() else parent_path
+        inside = parent_path.is_relative_to(root.resolve()) and parent_path.is_file()
+        local_path = root / parent_path.relative_to(root.resolve()) if inside else None
+        if local_path is None or any(pom.path.resolve() == parent_path for pom in poms):
             break
-        poms.append(Pom(place, tree.read(place)))
+        poms.append(Pom(local_path, tree.read(local_path)))
     return poms

@@ -1,7 +1,7 @@
-"""Runs a package manager with an environment made from nothing. Knows no package manager's options.
+"""Runs a package manager with an environment built from scratch. Knows none of its options.
 
-`AGENTJOBS_FIXER_TOOLS` holds the words that start each tool, as the service found them on its
-machine: a JSON object such as {"poetry": ["/…/python", "/…/poetry"]}.
+`AGENTJOBS_FIXER_TOOLS` maps each tool that the service found on its machine to its argv: a JSON
+object such as {"poetry": ["/…/python", "/…/poetry"]}.
 """
 
 import atexit
@@ -22,8 +22,8 @@ from cve_fixer.model import CannotFix
 TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 TIMEOUT_SECONDS = 600
 _LAST_LINES = 12
-# How the sandbox lets a program out, and whose certificates it trusts: nothing else comes in.
-_KEPT = (
+# The sandbox's proxies and certificates; no other variable is passed on.
+_PASSED_VARIABLES = (
     *("PATH", "LANG", "LC_ALL", "TMPDIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -38,17 +38,17 @@ def run_tool(
     directory: Path,
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    through: str = "",
+    script: str = "",
 ) -> str:
-    """Its standard output. Raises CannotFix with its last lines when it fails.
+    """Return its standard output. Raises CannotFix with its last lines if it fails.
 
-    `through` is a script that the tool's own Python runs instead of the tool.
+    `script` replaces the tool and is run by the tool's own Python.
     """
-    words = find_tool(tool)
-    command = [*_interpreter(words), "-I", through, *arguments] if through else [*words, *arguments]
-    print(f"{tool} {_without_passwords(' '.join(arguments))}")
+    argv = find_tool(tool)
+    command = [*_interpreter(argv), "-I", script, *arguments] if script else [*argv, *arguments]
+    print(f"{tool} {_strip_passwords(' '.join(arguments))}")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             check=False,
             cwd=directory,
@@ -63,43 +63,45 @@ def run_tool(
         raise CannotFix(f"{tool} cannot be started: {error}") from None
     except subprocess.TimeoutExpired:
         raise CannotFix(f"{tool} took longer than {timeout_seconds:.0f} seconds") from None
-    if done.returncode != 0:
-        raise CannotFix(_failure(tool, arguments, done))
-    return done.stdout
+    if result.returncode != 0:
+        raise CannotFix(_failure(tool, arguments, result))
+    return result.stdout
 
 
 def find_tool(tool: str) -> list[str]:
-    """What the service says, else what stands beside this Python, else what PATH has."""
+    """The argv from the service, or the tool next to this Python, or the one on PATH."""
     with suppress(ValueError, AttributeError, TypeError):
-        told = json.loads(os.environ.get(TOOLS_VARIABLE) or "{}").get(tool)
-        if told:
-            return [str(word) for word in told]
+        configured = json.loads(os.environ.get(TOOLS_VARIABLE) or "{}").get(tool)
+        if configured:
+            return [str(argument) for argument in configured]
     beside_python = Path(sys.executable).with_name(tool)
-    found = str(beside_python) if beside_python.is_file() else shutil.which(tool)
-    if found is None:
-        raise CannotFix(f"{tool} is not installed on the worker, and only it can write this file")
-    return [found]
+    path = str(beside_python) if beside_python.is_file() else shutil.which(tool)
+    if path is None:
+        raise CannotFix(
+            f"{tool} is not installed on the worker, but this file can only be written with it"
+        )
+    return [path]
 
 
-def _interpreter(words: list[str]) -> list[str]:
-    """Of a tool that is a script: named before it, or in its first line."""
-    if len(words) > 1:
-        return words[:-1]
-    with suppress(OSError), Path(words[0]).open("rb") as script:
-        first = script.readline(4096).decode("utf-8", "replace")
+def _interpreter(argv: list[str]) -> list[str]:
+    """The interpreter of a tool that is a script: from its argv, or its shebang line."""
+    if len(argv) > 1:
+        return argv[:-1]
+    with suppress(OSError), Path(argv[0]).open("rb") as file:
+        first = file.readline(4096).decode("utf-8", "replace")
         if first.startswith("#!"):
             return first[2:].split()
-    raise CannotFix(f"{words[0]} is no script, so nothing keeps it from building packages")
+    raise CannotFix(f"{argv[0]} is not a script, so it cannot be kept from building packages")
 
 
-def _without_passwords(words: str) -> str:
-    """The registry's address may hold some, and this is the job's log."""
-    return re.sub(r"://[^/@\s]*@", "://", words)
+def _strip_passwords(argv: str) -> str:
+    """The registry's address may contain passwords, and this goes to the job's log."""
+    return re.sub(r"://[^/@\s]*@", "://", argv)
 
 
 @cache
 def _home() -> str:
-    """One for all runs, so that each finds what an earlier one fetched."""
+    """Shared by all runs, so that each can reuse downloads of earlier ones."""
     home = tempfile.mkdtemp(prefix="cve-fixer-home-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
@@ -107,11 +109,15 @@ def _home() -> str:
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     home = _home()
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return {**kept, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home, **extra}
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    return {**passed, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home, **extra}
 
 
-def _failure(tool: str, arguments: tuple[str, ...], done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line.rstrip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-    last = _without_passwords("\n".join(lines[-_LAST_LINES:]))
-    return f"{tool} {arguments[0]} failed with exit code {done.returncode}:\n{last}"
+def _failure(
+    tool: str, arguments: tuple[str, ...], result: subprocess.CompletedProcess[str]
+) -> str:
+    lines = [
+        line.rstrip() for line in f"{result.stdout}\n{result.stderr}".splitlines() if line.strip()
+    ]
+    last = _strip_passwords("\n".join(lines[-_LAST_LINES:]))
+    return f"{tool} {arguments[0]} failed with exit code {result.returncode}:\n{last}"

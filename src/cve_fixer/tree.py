@@ -1,6 +1,6 @@
 """Reads and writes files of the working directory byte by byte, and copies projects' metadata.
 
-Text keeps its line ends and whatever is not UTF-8.
+Text keeps its line endings and bytes that are not UTF-8.
 """
 
 import shutil
@@ -9,18 +9,18 @@ from pathlib import Path, PurePosixPath
 
 from cve_fixer.model import CannotFix
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 
-def file_in(root: Path, name: str) -> Path:
-    """The file that a manifest's name stands for: below the root, and no link out of it."""
+def resolve_file(root: Path, name: str) -> Path:
+    """The file with this name, which must be below the root and not link outside."""
     path = root / PurePosixPath(name)
     if ".." in PurePosixPath(name).parts or not path.resolve().is_relative_to(root.resolve()):
-        raise CannotFix(f"{name} lies outside the repository")
+        raise CannotFix(f"{name} is outside the repository")
     if not path.is_file():
         raise CannotFix(f"{name} is not in this branch")
-    if path.stat().st_size > MOST_BYTES:
-        raise CannotFix(f"{name} is larger than {MOST_BYTES // 1024 // 1024} MiB")
+    if path.stat().st_size > MAX_BYTES:
+        raise CannotFix(f"{name} is larger than {MAX_BYTES // 1024 // 1024} MiB")
     return path
 
 
@@ -32,12 +32,12 @@ def write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def with_line_ends_of(model: str, text: str) -> str:
+def with_line_endings_of(model: str, text: str) -> str:
     return text.replace("\n", "\r\n") if "\r\n" in model else text
 
 
 def copy_files(root: Path, files: Iterable[Path], copy: Path) -> None:
-    """These, at their places, as far as they are there. Code stays behind: none of it can run."""
+    """Copy existing files to the same paths. Code is not copied, so none can run."""
     for path in files:
         if path.is_file() and path.resolve().is_relative_to(root.resolve()):
             target = copy / path.resolve().relative_to(root.resolve())

@@ -1,7 +1,6 @@
-"""Changes entries in YAML of the plain kind that people and pnpm write, as text.
+"""Changes entries in simple YAML, as people and pnpm write it, as text.
 
-A file is a row of blocks, each opened by a key at the left edge. What is written in another way is
-refused, never guessed at.
+A file is a sequence of blocks, each started by an unindented key. Other YAML is refused.
 """
 
 import re
@@ -24,68 +23,68 @@ _NUMBER = re.compile(
 
 
 def blocks(text: str, name: str) -> dict[str, str]:
-    """By key, in order; under "" what stands before the first."""
-    found = {"": ""}
+    """Blocks by key, in order; "" holds the text before the first."""
+    by_key = {"": ""}
     key = ""
     for line in text.removeprefix("\ufeff").splitlines(keepends=True):
         if top := _TOP.match(line):
             key = top[2]
-            if key in found:
+            if key in by_key:
                 raise CannotFix(f"{name} has `{key}` twice")
-            found[key] = line
+            by_key[key] = line
         elif _CONTINUES.match(line):
-            found[key] += line
+            by_key[key] += line
         else:
-            raise CannotFix(f"{name} is not written one key to a line: {line[:60]!r}")
-    return found
+            raise CannotFix(f"{name} does not have one key per line: {line[:60]!r}")
+    return by_key
 
 
 def entries(block: str) -> Iterator[tuple[str, str]]:
-    """Keys and plain values directly below the block's own key."""
+    """Keys and plain values directly below the block's key."""
     flow = _FLOW.match(block)
     if flow:
         for part in filter(str.strip, flow[1].split(",")):
             key, _, value = part.rpartition(":")
-            yield unquoted(key.strip()), unquoted(value.strip())
+            yield unquote(key.strip()), unquote(value.strip())
         return
-    lead = None
-    for found in _ENTRY.finditer(block, block.find("\n") + 1):
-        lead = lead or found["lead"]
-        if found["lead"] == lead and found["value"]:
-            yield unquoted(found["key"]), unquoted(found["value"])
+    indent = None
+    for match in _ENTRY.finditer(block, block.find("\n") + 1):
+        indent = indent or match["lead"]
+        if match["lead"] == indent and match["value"]:
+            yield unquote(match["key"]), unquote(match["value"])
 
 
-def with_entry(text: str, block: str, key: str, value: str, *, name: str) -> str:
-    """With this entry in the block, which is made at the end where it is missing."""
+def set_entry(text: str, block: str, key: str, value: str, *, name: str) -> str:
+    """Set an entry of a block; a missing block is added at the end."""
     parts = blocks(text, name)
     line_end = "\r\n" if "\r\n" in text else "\n"
     if block not in parts:
         before = line_end if text.strip() else ""
         start = text if not text or text.endswith("\n") else text + line_end
-        return f"{start}{before}{block}:{line_end}  {quoted(key)}: {quoted(value)}{line_end}"
-    parts[block] = with_entry_in(parts[block], key, value)
+        return f"{start}{before}{block}:{line_end}  {quote(key)}: {quote(value)}{line_end}"
+    parts[block] = set_entry_in_block(parts[block], key, value)
     return "".join(parts.values())
 
 
-def with_entry_in(block: str, key: str, value: str) -> str:
-    """The block with its opening line first."""
+def set_entry_in_block(block: str, key: str, value: str) -> str:
+    """Set an entry of one block, which starts with its key line."""
     line_end = "\r\n" if "\r\n" in block else "\n"
     if flow := _FLOW.match(block):
         others = [pair for pair in entries(block) if pair[0] != key]
-        row = ", ".join(f"{quoted(one)}: {quoted(other)}" for one, other in (*others, (key, value)))
+        row = ", ".join(f"{quote(name)}: {quote(text)}" for name, text in (*others, (key, value)))
         return block[: flow.start(1)] + row + block[flow.end(1) :]
-    listed = list(_ENTRY.finditer(block, block.find("\n") + 1))
-    for found in listed:
-        if found["lead"] == listed[0]["lead"] and unquoted(found["key"]) == key and found["value"]:
-            start, end = found.span("value")
-            return block[:start] + quoted(value, like=found["value"]) + block[end:]
+    matches = list(_ENTRY.finditer(block, block.find("\n") + 1))
+    for match in matches:
+        if match["lead"] == matches[0]["lead"] and unquote(match["key"]) == key and match["value"]:
+            start, end = match.span("value")
+            return block[:start] + quote(value, like=match["value"]) + block[end:]
     body = block.rstrip()
-    lead = listed[0]["lead"] if listed else "  "
+    indent = matches[0]["lead"] if matches else "  "
     rest = block[len(body) :].lstrip("\r\n") if not block.endswith("\n") else block[len(body) :]
-    return f"{body}{line_end}{lead}{quoted(key)}: {quoted(value)}{rest or line_end}"
+    return f"{body}{line_end}{indent}{quote(key)}: {quote(value)}{rest or line_end}"
 
 
-def unquoted(scalar: str) -> str:
+def unquote(scalar: str) -> str:
     if len(scalar) > 1 and scalar[0] == scalar[-1] == "'":
         return scalar[1:-1].replace("''", "'")
     if len(scalar) > 1 and scalar[0] == scalar[-1] == '"':
@@ -93,7 +92,7 @@ def unquoted(scalar: str) -> str:
     return scalar
 
 
-def quoted(scalar: str, like: str = "") -> str:
+def quote(scalar: str, like: str = "") -> str:
     if like.startswith('"') and not set(scalar) & set('"\\'):
         return f'"{scalar}"'
     is_plain = _PLAIN.fullmatch(scalar) and not (

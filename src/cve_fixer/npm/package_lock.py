@@ -1,9 +1,11 @@
-"""package-lock.json and npm-shrinkwrap.json: npm itself moves one package, in a copy.
+"""Updates one package in package-lock.json or npm-shrinkwrap.json by running npm in a copy.
 
-npm works on format 3 whatever the file has. What it changed between the file as it was and the
-file as it shall be is then done to the old text, so that nothing else moves.
+npm works on format 3 whatever the file's format. The difference that npm makes is then applied to
+the old text, so that nothing else changes.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from cve_fixer import json_text, tree
-from cve_fixer.apply_fixes import in_a_copy
-from cve_fixer.collateral_changes import came_along
+from cve_fixer.apply_fixes import fix_lock_file
+from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm import package_json, project
 from cve_fixer.npm import tree as npm_tree
 from cve_fixer.npm.project import NpmProject
-from cve_fixer.npm.ranges import admits, exactly, raised
-from cve_fixer.npm.style import in_style_of
-from cve_fixer.npm.tree import Ask
-from cve_fixer.text import code
+from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
+from cve_fixer.npm.tree import Requirement
 
 Lock = dict[str, Any]
+
+_TARBALL = re.compile(r"(https?://[^\s\"]+?)(/(?:@[^/\s\"]+/)?[^/\s\"]+/-/[^/\s\"]+\.tgz)")
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The lock file in format 3 and the package.json files as the fixes so far have them."""
+    """The lock file in format 3 and the package.json files after the fixes so far."""
 
     lock: Lock
     manifests: dict[str, str]
@@ -39,14 +41,14 @@ class _State:
 
 
 def fix(fixes: list[Fix], root: Path) -> Outcome:
-    return in_a_copy(fixes, lambda first, copy: _Editing(first, root, copy))
+    return fix_lock_file(fixes, lambda first, copy: _Editor(first, root, copy))
 
 
-class _Editing:
-    """One lock file while its fixes are made, one after the other."""
+class _Editor:
+    """Applies fixes to one lock file, one by one."""
 
     def __init__(self, first: Fix, root: Path, copy: Path) -> None:
-        self._path = tree.file_in(root, first.manifest)
+        self._path = tree.resolve_file(root, first.manifest)
         self._text = tree.read(self._path)
         lock = json_text.read_object(self._text, first.manifest)
         self._format = _format_of(lock)
@@ -54,120 +56,141 @@ class _Editing:
         self._project.omits_addresses = '"resolved": "http' not in self._text
         manifests = self._project.manifests(["", *npm_tree.members(lock)])
         if "" not in manifests:
-            raise CannotFix(f"no package.json lies beside {first.manifest}")
-        self._before = self._now = _State(self._locked(lock, manifests), manifests)
+            raise CannotFix(f"there is no package.json next to {first.manifest}")
+        self._before = self._now = _State(self._lock(lock, manifests), manifests)
 
     def move(self, wanted: Fix) -> Outcome:
         packages = self._now.packages
-        copies = npm_tree.copies_of(packages, wanted.package)
-        moving = {path for path, entry in copies.items() if _moves(entry, wanted)}
-        if not moving:
-            raise CannotFix(_why_nothing_moves(copies, wanted))
-        asks = npm_tree.asks_for(packages, copies)
-        resolved = self._resolved(asks, moving, wanted)
-        outcome = Outcome(made=[wanted])
-        ours, theirs = _excluding([ask for ask in asks if ask.given in moving], wanted.new)
+        copies = npm_tree.find_copies(packages, wanted.package)
+        paths = {path for path, entry in copies.items() if _is_movable(entry, wanted)}
+        if not paths:
+            raise CannotFix(_why_nothing_changed(copies, wanted))
+        requirements = npm_tree.find_requirements(packages, copies)
+        resolved = self._resolve(requirements, paths, wanted)
+        outcome = Outcome(fixed=[wanted])
+        ours, theirs = _split_excluding(
+            [requirement for requirement in requirements if requirement.resolved_path in paths],
+            wanted.new,
+        )
         manifests = self._raise_ranges(ours, wanted, outcome)
-        manifests, is_ruled = self._raise_rules(manifests, wanted, outcome)
-        after = None if theirs and not is_ruled else self._settled(resolved, manifests, wanted)
+        manifests, has_overrides = self._raise_overrides(manifests, wanted, outcome)
+        after = None if theirs and not has_overrides else self._verify(resolved, manifests, wanted)
         if after is None and theirs:
-            manifests = self._override(manifests, theirs, wanted, outcome)
-            after = self._settled(resolved, manifests, wanted)
+            manifests = self._add_overrides(manifests, theirs, wanted, outcome)
+            after = self._verify(resolved, manifests, wanted)
         if after is None:
-            raise CannotFix(f"npm does not leave {wanted.package} at {wanted.new}")
-        outcome.changes += came_along(
+            raise CannotFix(f"npm does not keep {wanted.package} at {wanted.new}")
+        outcome.changes += collateral_changes(
             npm_tree.versions(packages), npm_tree.versions(after.packages), wanted.package
         )
         self._now = after
         return outcome
 
-    def _resolved(self, asks: list[Ask], moving: set[str], wanted: Fix) -> Lock:
-        """The lock file after npm was made to believe that everyone asks for just this version."""
-        lock, manifests = deepcopy(self._now.lock), project.harmless(self._now.manifests)
-        for ask in asks:
-            version = wanted.new if ask.given in moving else lock["packages"][ask.given]["version"]
-            pinned = exactly(ask.spec, version)
-            lock["packages"][ask.asking][ask.section][ask.name] = pinned
-            if ask.asking in manifests:
-                manifests[ask.asking][ask.section][ask.name] = pinned
+    def _resolve(self, requirements: list[Requirement], paths: set[str], wanted: Fix) -> Lock:
+        """The lock file that npm writes if every requirement is exactly this version."""
+        lock, manifests = deepcopy(self._now.lock), project.strip_manifests(self._now.manifests)
+        for requirement in requirements:
+            version = (
+                wanted.new
+                if requirement.resolved_path in paths
+                else lock["packages"][requirement.resolved_path]["version"]
+            )
+            pinned = pin_exactly(requirement.spec, version)
+            lock["packages"][requirement.requirer][requirement.section][requirement.name] = pinned
+            if requirement.requirer in manifests:
+                manifests[requirement.requirer][requirement.section][requirement.name] = pinned
         if "overrides" in manifests[""]:
             overrides = manifests[""]["overrides"]
-            manifests[""]["overrides"] = package_json.without_rules(overrides, wanted.package)
+            manifests[""]["overrides"] = package_json.remove_rules(overrides, wanted.package)
         resolved = self._project.lock(lock, manifests)
-        for ask in asks:
-            asking = resolved["packages"].get(ask.asking, {}).get(ask.section, {})
-            if ask.name in asking:
-                asking[ask.name] = ask.spec
+        for requirement in requirements:
+            requirer = (
+                resolved["packages"].get(requirement.requirer, {}).get(requirement.section, {})
+            )
+            if requirement.name in requirer:
+                requirer[requirement.name] = requirement.spec
         return resolved
 
-    def _settled(self, lock: Lock, manifests: dict[str, str], wanted: Fix) -> _State | None:
-        """None when npm, asked again without that belief, does not leave all its copies so."""
-        state = _State(self._locked(lock, manifests), manifests)
-        wished, found = (
+    def _verify(self, lock: Lock, manifests: dict[str, str], wanted: Fix) -> _State | None:
+        """None if npm, run with the real requirements, changes a copy back."""
+        state = _State(self._lock(lock, manifests), manifests)
+        expected, found = (
             {
                 entry.get("version")
-                for entry in npm_tree.copies_of(packages, wanted.package).values()
+                for entry in npm_tree.find_copies(packages, wanted.package).values()
             }
             for packages in (lock["packages"], state.packages)
         )
-        return state if wished == found and wanted.new in found else None
+        return state if expected == found and wanted.new in found else None
 
-    def _raise_ranges(self, ours: list[Ask], wanted: Fix, outcome: Outcome) -> dict[str, str]:
+    def _raise_ranges(
+        self, ours: list[Requirement], wanted: Fix, outcome: Outcome
+    ) -> dict[str, str]:
         manifests = dict(self._now.manifests)
-        for ask in ours:
-            if ask.asking in manifests:
-                text, place = manifests[ask.asking], code(self._project.name(ask.asking))
-                manifests[ask.asking] = package_json.admitting(text, ask.name, wanted.new)
-                outcome.changes.append(f"{place} excluded {wanted.new} and now admits it.")
+        for requirement in ours:
+            if requirement.requirer in manifests:
+                text, place = (
+                    manifests[requirement.requirer],
+                    code(self._project.name(requirement.requirer)),
+                )
+                manifests[requirement.requirer] = package_json.allow_version(
+                    text, requirement.name, wanted.new
+                )
+                outcome.changes.append(f"{place} excluded {wanted.new} and now allows it.")
         return manifests
 
-    def _raise_rules(
+    def _raise_overrides(
         self, manifests: dict[str, str], wanted: Fix, outcome: Outcome
     ) -> tuple[dict[str, str], bool]:
-        """Overrides that are there already and keep the old version."""
+        """Raise existing overrides that keep the old version."""
         text = manifests[""]
         rules = list(
             package_json.override_rules(package_json.read(text).get("overrides"), wanted.package)
         )
-        keeping = [
+        kept_back = [
             (path, spec)
             for path, spec in rules
-            if admits(spec, wanted.old) and admits(spec, wanted.new) is False
+            if allows(spec, wanted.old) and allows(spec, wanted.new) is False
         ]
-        for path, spec in keeping:
-            text = json_text.with_value(text, ("overrides", *path), raised(spec, wanted.new))
-        if keeping:
+        for path, spec in kept_back:
+            text = json_text.set_value(text, ("overrides", *path), raise_range(spec, wanted.new))
+        if kept_back:
             outcome.changes.append(
                 f"The override of {code(wanted.package)} in {code(self._project.name(''))} kept it "
-                f"at {wanted.old} and now admits {wanted.new}."
+                f"at {wanted.old} and now allows {wanted.new}."
             )
         return {**manifests, "": text}, bool(rules)
 
-    def _override(
-        self, manifests: dict[str, str], theirs: list[Ask], wanted: Fix, outcome: Outcome
+    def _add_overrides(
+        self, manifests: dict[str, str], theirs: list[Requirement], wanted: Fix, outcome: Outcome
     ) -> dict[str, str]:
         text, place = manifests[""], self._project.name("")
-        asks = {(self._named(ask), ask.name): ask for ask in theirs}
-        for (parent, name), ask in sorted(asks.items()):
-            version = exactly(ask.spec, wanted.new)
-            text = package_json.with_override(text, parent, name, version)
-            _tell_of_override(outcome, parent, f"{code(name)} {wanted.new}", place)
+        requirements = {
+            (self._parent_name(requirement), requirement.name): requirement
+            for requirement in theirs
+        }
+        for (parent, name), requirement in sorted(requirements.items()):
+            version = pin_exactly(requirement.spec, wanted.new)
+            text = package_json.add_override(text, parent, name, version)
+            _describe_override(outcome, parent, f"{code(name)} {wanted.new}", place)
         return {**manifests, "": text}
 
-    def _named(self, ask: Ask) -> str:
-        """With its version where other versions of it must not be meant."""
+    def _parent_name(self, requirement: Requirement) -> str:
+        """The parent's name, with its version if the lock file has several."""
         packages = self._now.packages
-        others = npm_tree.copies_of(packages, npm_tree.name_of(ask.asking, packages[ask.asking]))
-        version = packages[ask.asking].get("version")
+        others = npm_tree.find_copies(
+            packages, npm_tree.name_of(requirement.requirer, packages[requirement.requirer])
+        )
+        version = packages[requirement.requirer].get("version")
         is_alone = all(entry.get("version") == version for entry in others.values())
-        return ask.parent if is_alone else f"{ask.parent}@{version}"
+        return requirement.parent if is_alone else f"{requirement.parent}@{version}"
 
-    def _locked(self, lock: Lock, manifests: dict[str, str], lock_format: int = 3) -> Lock:
-        return self._project.lock(lock, project.harmless(manifests), lock_format)
+    def _lock(self, lock: Lock, manifests: dict[str, str], lock_format: int = 3) -> Lock:
+        return self._project.lock(lock, project.strip_manifests(manifests), lock_format)
 
     def write(self) -> None:
         before, now = (self._in_own_format(state) for state in (self._before, self._now))
-        edited = json_text.patched(self._text, before, in_style_of(self._text, now))
+        edited = json_text.patch(self._text, before, match_style(self._text, now))
         changed = {
             member: text
             for member, text in self._now.manifests.items()
@@ -179,39 +202,62 @@ class _Editing:
     def _in_own_format(self, state: _State) -> Lock:
         if self._format >= 3:
             return state.lock
-        return self._locked(state.lock, state.manifests, self._format)
+        return self._lock(state.lock, state.manifests, self._format)
 
 
 def _format_of(lock: Lock) -> int:
     lock_format = lock.get("lockfileVersion", 1)
     if lock_format not in (1, 2, 3):
-        raise CannotFix(f"the lock file has the unknown format {lock_format!r}")
+        raise CannotFix(f"the lock file has an unknown format: {lock_format!r}")
     return int(lock_format)
 
 
-def _moves(entry: Mapping[str, Any], wanted: Fix) -> bool:
+def _is_movable(entry: Mapping[str, Any], wanted: Fix) -> bool:
     return entry.get("version") == wanted.old and not entry.get("inBundle")
 
 
-def _why_nothing_moves(copies: Mapping[str, Any], wanted: Fix) -> str:
+def _why_nothing_changed(copies: Mapping[str, Any], wanted: Fix) -> str:
     if any(entry.get("version") == wanted.old for entry in copies.values()):
         return f"{wanted.package} {wanted.old} is bundled inside another package"
-    return f"{wanted.manifest} does not hold {wanted.package} {wanted.old}"
+    return f"{wanted.manifest} does not contain {wanted.package} {wanted.old}"
 
 
-def _excluding(asks: list[Ask], version: str) -> tuple[list[Ask], list[Ask]]:
-    """Ranges that must change here, and those of other packages, which only overrides overrule."""
-    excluding = [ask for ask in asks if admits(ask.spec, version) is False]
-    ours = [ask for ask in excluding if ask.is_ours]
-    return ours, [ask for ask in excluding if not ask.is_ours]
+def _split_excluding(
+    requirements: list[Requirement], version: str
+) -> tuple[list[Requirement], list[Requirement]]:
+    """Ranges of the project, and those of other packages, which need overrides."""
+    excluding = [
+        requirement for requirement in requirements if allows(requirement.spec, version) is False
+    ]
+    ours = [requirement for requirement in excluding if requirement.is_ours]
+    return ours, [requirement for requirement in excluding if not requirement.is_ours]
 
 
-def _tell_of_override(outcome: Outcome, parent: str, version: str, place: str) -> None:
+def _describe_override(outcome: Outcome, parent: str, version: str, place: str) -> None:
     outcome.changes.append(
-        f"{code(parent)} excludes {version}, so `overrides` in {code(place)} says otherwise: run "
+        f"{code(parent)} excludes {version}, so `overrides` in {code(place)} forces it: run "
         "the tests before you merge."
     )
     outcome.undo.append(
-        f"Once {code(parent)} admits {version}, remove the entry from `overrides` in {code(place)} "
+        f"Once {code(parent)} allows {version}, remove the entry from `overrides` in {code(place)} "
         "and run `npm install --package-lock-only`."
     )
+
+
+def match_style(text: str, lock: Lock) -> Lock:
+    """Use the registry address of the text's other packages instead of a mirror's, and omit fields
+    that older releases of npm do not write."""
+    bases = Counter(found[1] for found in _TARBALL.finditer(text))
+    common_base = bases.most_common(1)[0][0] if bases else ""
+    omitted = {key for key in ("license",) if f'"{key}":' not in text}
+
+    def adapt(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: adapt(inner) for key, inner in value.items() if key not in omitted}
+        found = _TARBALL.fullmatch(value) if isinstance(value, str) else None
+        return (
+            f"{common_base}{found[2]}" if common_base and found and found[1] not in bases else value
+        )
+
+    result: Lock = adapt(lock)
+    return result

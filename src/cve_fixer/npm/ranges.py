@@ -1,4 +1,4 @@
-"""Ranges of npm packages, as far as a fix needs them: is a version admitted, and what admits it."""
+"""npm version ranges: whether one allows a version, and how to raise it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,137 +17,138 @@ _SPACE_AFTER = re.compile(r"(\^|~>?|[<>]=?|=)\s+")
 _COMPARATOR = re.compile(r"(\^|~>?|[<>]=?|=)?(.*)")
 _ALIAS = re.compile(r"(npm:(?:@[^/@]+/)?[^/@]+@)(.*)", re.DOTALL)
 _ORDER: Mapping[str, Callable[[Key, Key], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq}
-# Sorts after every pre-release of the same numbers.
+# Sorts after every pre-release with the same numbers.
 _RELEASE = ((2, 0, ""),)
-_LEAST: tuple[tuple[int, int, str], ...] = ()
+_LOWEST: tuple[tuple[int, int, str], ...] = ()
 
 
-class _Unreadable(Exception):
-    """A tag, an address, a path: no range."""
+class _NotARange(Exception):
+    """Not a range, but a tag, an address or a path."""
 
 
-def admits(spec: str, version: str) -> bool | None:
-    """None for what is no range: then the package manager is the one who knows."""
+def allows(spec: str, version: str) -> bool | None:
+    """None if it is not a range; then the package manager decides."""
     _, spec = _split_alias(spec)
     try:
         key = _key(version)
-        return any(_admits(list(_bounds(part)), key) for part in spec.split("||"))
-    except _Unreadable:
+        return any(_allows(list(_bounds(part)), key) for part in spec.split("||"))
+    except _NotARange:
         return None
 
 
-def raised(spec: str, version: str) -> str:
-    """The same range with as little changed as lets `version` in."""
+def raise_range(spec: str, version: str) -> str:
+    """Change the range as little as possible so that it allows `version`."""
     alias, spec = _split_alias(spec)
     if "||" in spec:
         return f"{alias}{spec.rstrip()} || ^{version}"
-    found = _COMPARATOR.fullmatch(_SPACE_AFTER.sub(r"\1", spec.strip()))
-    operator, asked = (found[1] or "", found[2]) if found else ("", "")
-    parts = _VERSION.fullmatch(asked)
+    match = _COMPARATOR.fullmatch(_SPACE_AFTER.sub(r"\1", spec.strip()))
+    operator, bound = (match[1] or "", match[2]) if match else ("", "")
+    parts = _VERSION.fullmatch(bound)
     if parts is None or operator in ("<", "<=", ">"):
         return f"{alias}^{version}"
-    kept = _like(parts, version) if operator in ("", "=") else version
-    return f"{alias}{operator}{kept}"
+    new_version = _keep_form(parts, version) if operator in ("", "=") else version
+    return f"{alias}{operator}{new_version}"
 
 
-def exactly(spec: str, version: str) -> str:
-    """The version alone, of the package that the range is about."""
+def pin_exactly(spec: str, version: str) -> str:
+    """The exact version, with the range's alias."""
     return f"{_split_alias(spec)[0]}{version}"
 
 
 def _split_alias(spec: str) -> tuple[str, str]:
-    found = _ALIAS.fullmatch(spec)
-    return (found[1], found[2]) if found else ("", spec)
+    match = _ALIAS.fullmatch(spec)
+    return (match[1], match[2]) if match else ("", spec)
 
 
-def _like(asked: re.Match[str], version: str) -> str:
-    """As many numbers as were asked for, wildcards where they were: 4.17.x becomes 4.18.x."""
-    if asked["patch"] and asked["patch"].isdigit():
+def _keep_form(bound: re.Match[str], version: str) -> str:
+    """Keep the number of parts and the wildcards: 4.17.x becomes 4.18.x."""
+    if bound["patch"] and bound["patch"].isdigit():
         return version
     numbers = re.split("[-+]", version, maxsplit=1)[0].split(".")
-    shown = [asked[name] for name in ("major", "minor", "patch") if asked[name]]
+    parts_given = [bound[name] for name in ("major", "minor", "patch") if bound[name]]
     return ".".join(
-        number if part.isdigit() else part for part, number in zip(shown, numbers, strict=False)
+        number if part.isdigit() else part
+        for part, number in zip(parts_given, numbers, strict=False)
     )
 
 
-def _admits(bounds: list[Bound], key: Key) -> bool:
+def _allows(bounds: list[Bound], key: Key) -> bool:
     if not all(_ORDER[operator](key, bound) for operator, bound in bounds):
         return False
-    # A pre-release is wanted only by who names one of the same numbers.
+    # A range allows a pre-release only if it names one with the same numbers.
     return key[1] == _RELEASE or any(
-        bound[0] == key[0] and bound[1] not in (_RELEASE, _LEAST) for _, bound in bounds
+        bound[0] == key[0] and bound[1] not in (_RELEASE, _LOWEST) for _, bound in bounds
     )
 
 
 def _bounds(part: str) -> Iterator[Bound]:
     if hyphen := _HYPHEN.fullmatch(part):
-        yield ">=", _low(_match(hyphen[1]))
-        yield from _up_to(_match(hyphen[2]))
+        yield ">=", _low(_parse(hyphen[1]))
+        yield from _up_to(_parse(hyphen[2]))
         return
-    for word in _SPACE_AFTER.sub(r"\1", part).split():
-        found = _COMPARATOR.fullmatch(word)
-        assert found is not None, "everything is a comparator"
-        yield from _comparator(found[1] or "", _match(found[2]))
+    for comparator in _SPACE_AFTER.sub(r"\1", part).split():
+        match = _COMPARATOR.fullmatch(comparator)
+        assert match is not None, "matches anything"
+        yield from _comparator(match[1] or "", _parse(match[2]))
 
 
-def _comparator(operator: str, asked: re.Match[str]) -> Iterator[Bound]:
-    count = len(_numbers(asked))
+def _comparator(operator: str, bound: re.Match[str]) -> Iterator[Bound]:
+    count = len(_numbers(bound))
     if operator == "^":
-        yield from _between(asked, _caret(asked))
+        yield from _between(bound, _caret(bound))
     elif operator in ("~", "~>"):
-        yield from _between(asked, min(count, 2))
+        yield from _between(bound, min(count, 2))
     elif operator == "<=":
-        yield from _up_to(asked)
+        yield from _up_to(bound)
     elif operator in ("", "=") and count < 3:
-        yield from _between(asked, count)
+        yield from _between(bound, count)
     elif operator == ">" and count < 3:
-        yield ">=", _above(asked, count)
+        yield ">=", _above(bound, count)
     else:
-        yield operator or "=", _low(asked) if operator != "<" or count == 3 else _edge(asked)
+        yield operator or "=", _low(bound) if operator != "<" or count == 3 else _edge(bound)
 
 
-def _caret(asked: re.Match[str]) -> int:
-    """How many leading numbers a compatible version shares."""
-    numbers = _numbers(asked)
+def _caret(bound: re.Match[str]) -> int:
+    """The number of leading numbers that a compatible version shares."""
+    numbers = _numbers(bound)
     return next((at for at, number in enumerate(numbers, 1) if number), len(numbers))
 
 
-def _between(asked: re.Match[str], shared: int) -> Iterator[Bound]:
-    yield ">=", _low(asked)
+def _between(bound: re.Match[str], shared: int) -> Iterator[Bound]:
+    yield ">=", _low(bound)
     if shared:
-        yield "<", _above(asked, shared)
+        yield "<", _above(bound, shared)
 
 
-def _up_to(asked: re.Match[str]) -> Iterator[Bound]:
-    count = len(_numbers(asked))
+def _up_to(bound: re.Match[str]) -> Iterator[Bound]:
+    count = len(_numbers(bound))
     if count == 3:
-        yield "<=", _low(asked)
+        yield "<=", _low(bound)
     elif count:
-        yield "<", _above(asked, count)
+        yield "<", _above(bound, count)
 
 
-def _above(asked: re.Match[str], shared: int) -> Key:
-    """The least that differs in the first `shared` numbers; nothing is above a wildcard."""
-    numbers = _numbers(asked)[:shared]
+def _above(bound: re.Match[str], shared: int) -> Key:
+    """The lowest version that differs in the first `shared` numbers; none for a wildcard."""
+    numbers = _numbers(bound)[:shared]
     if not numbers:
-        return (10**16, 0, 0), _LEAST
+        return (10**16, 0, 0), _LOWEST
     numbers[-1] += 1
-    return _three(numbers), _LEAST
+    return _three(numbers), _LOWEST
 
 
-def _low(asked: re.Match[str]) -> Key:
-    return _three(_numbers(asked)), _prerelease(asked["pre"]) if asked["pre"] else _RELEASE
+def _low(bound: re.Match[str]) -> Key:
+    return _three(_numbers(bound)), _prerelease(bound["pre"]) if bound["pre"] else _RELEASE
 
 
-def _edge(asked: re.Match[str]) -> Key:
-    return _three(_numbers(asked)), _LEAST
+def _edge(bound: re.Match[str]) -> Key:
+    return _three(_numbers(bound)), _LOWEST
 
 
-def _numbers(asked: re.Match[str]) -> list[int]:
+def _numbers(bound: re.Match[str]) -> list[int]:
     numbers = []
     for name in ("major", "minor", "patch"):
-        part = asked[name]
+        part = bound[name]
         if part is None or not part.isdigit():
             break
         numbers.append(int(part))
@@ -166,15 +167,15 @@ def _prerelease(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def _match(text: str) -> re.Match[str]:
-    found = _VERSION.fullmatch(text)
-    if found is None:
-        raise _Unreadable
-    return found
+def _parse(text: str) -> re.Match[str]:
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise _NotARange
+    return match
 
 
 def _key(version: str) -> Key:
-    asked = _match(version.strip())
-    if len(_numbers(asked)) != 3:
-        raise _Unreadable
-    return _low(asked)
+    bound = _parse(version.strip())
+    if len(_numbers(bound)) != 3:
+        raise _NotARange
+    return _low(bound)

@@ -1,4 +1,4 @@
-"""The tree that package-lock.json (format 3) describes: who gets which copy of a package. Pure."""
+"""The dependency tree of package-lock.json (format 3): which copy each requirement gets. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ _MODULES = "node_modules/"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Ask:
-    """Whoever lies at `asking` wants `name` in the range `spec` and gets what lies at `given`."""
+class Requirement:
+    """The package at `requirer` requires `name` in the range `spec` and gets `resolved_path`."""
 
-    asking: str
+    requirer: str
     section: str
     name: str
     spec: str
-    given: str
+    resolved_path: str
 
     @property
     def is_ours(self) -> bool:
-        """Asked by the project itself, one of its workspaces or a directory of the repository."""
-        return is_local(self.asking)
+        """Whether the project, a workspace or a directory of the repository requires it."""
+        return is_local(self.requirer)
 
     @property
     def parent(self) -> str:
-        return self.asking.rpartition(_MODULES)[2]
+        return self.requirer.rpartition(_MODULES)[2]
 
 
 def is_local(path: str) -> bool:
     return "node_modules" not in path.split("/")
 
 
-def copies_of(packages: Packages, package: str) -> dict[str, dict[str, Any]]:
-    """By place: links and the repository's own directories are no copies."""
+def find_copies(packages: Packages, package: str) -> dict[str, dict[str, Any]]:
+    """Installed copies by path, without links and the repository's own directories."""
     return {
         path: entry
         for path, entry in packages.items()
@@ -45,48 +45,53 @@ def copies_of(packages: Packages, package: str) -> dict[str, dict[str, Any]]:
 
 
 def name_of(path: str, entry: Mapping[str, Any]) -> str:
-    """An alias lies under another name than its own."""
+    """The path of an alias has another name."""
     return str(entry.get("name") or path.rpartition(_MODULES)[2])
 
 
-def asks_for(packages: Packages, places: Mapping[str, Any]) -> list[Ask]:
-    """Who gets what lies at these places."""
-    names = {path.rpartition(_MODULES)[2] for path in places}
-    return [ask for path in packages for ask in _asks(packages, path, names) if ask.given in places]
+def find_requirements(packages: Packages, copies: Mapping[str, Any]) -> list[Requirement]:
+    """The requirements that get one of these copies."""
+    names = {path.rpartition(_MODULES)[2] for path in copies}
+    return [
+        requirement
+        for path in packages
+        for requirement in _requirements(packages, path, names)
+        if requirement.resolved_path in copies
+    ]
 
 
-def _asks(packages: Packages, path: str, names: set[str]) -> Iterator[Ask]:
-    for name, (section, spec) in package_json.asked(packages[path]).items():
+def _requirements(packages: Packages, path: str, names: set[str]) -> Iterator[Requirement]:
+    for name, (section, spec) in package_json.requirements(packages[path]).items():
         if name in names and (section != "devDependencies" or is_local(path)):
-            given = _found_from(packages, path, name)
-            if given is not None:
-                yield Ask(path, section, name, spec, given)
+            resolved_path = _resolve(packages, path, name)
+            if resolved_path is not None:
+                yield Requirement(path, section, name, spec, resolved_path)
 
 
-def _found_from(packages: Packages, path: str, name: str) -> str | None:
-    """As Node.js looks for it: beside, then in every directory above."""
-    for directory in _upwards(path):
-        place = f"{directory}/{_MODULES}{name}" if directory else f"{_MODULES}{name}"
-        if place in packages:
-            return place
+def _resolve(packages: Packages, path: str, name: str) -> str | None:
+    """Resolve as Node.js does: in this directory, then in every one above."""
+    for directory in _ancestors(path):
+        candidate = f"{directory}/{_MODULES}{name}" if directory else f"{_MODULES}{name}"
+        if candidate in packages:
+            return candidate
     return None
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _ancestors(path: str) -> Iterator[str]:
     while path:
         yield path
-        above, inside, _ = path.rpartition(_MODULES)
-        path = above.rstrip("/") if inside else path.rpartition("/")[0]
+        parent, separator, _ = path.rpartition(_MODULES)
+        path = parent.rstrip("/") if separator else path.rpartition("/")[0]
     yield ""
 
 
 def members(lock: Mapping[str, Any]) -> Iterator[str]:
-    """The repository's own directories that the lock file knows."""
-    packages, old = lock.get("packages"), lock.get("dependencies")
+    """The repository's own directories in the lock file."""
+    packages, dependencies = lock.get("packages"), lock.get("dependencies")
     if isinstance(packages, dict):
         yield from (path for path in packages if path and is_local(path))
-    elif isinstance(old, dict):
-        for entry in old.values():
+    elif isinstance(dependencies, dict):
+        for entry in dependencies.values():
             version = entry.get("version") if isinstance(entry, dict) else None
             if isinstance(version, str) and version.startswith("file:"):
                 yield version.removeprefix("file:")

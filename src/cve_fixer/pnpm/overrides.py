@@ -1,4 +1,4 @@
-"""pnpm's `overrides`: where a project keeps them, what they say, and how one is added as text.
+"""Reads and edits pnpm's `overrides` as text.
 
 Newer releases read pnpm-workspace.yaml, older ones the key `pnpm` of package.json.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from cve_fixer import json_text, yaml_text
 from cve_fixer.npm import package_json
-from cve_fixer.npm.ranges import admits, raised
+from cve_fixer.npm.ranges import allows, raise_range
 from cve_fixer.pnpm.project import WORKSPACE
 
 _MAJOR = re.compile(r"pnpm@\D*(\d+)")
@@ -24,7 +24,7 @@ class Settings:
 
     @property
     def overrides(self) -> dict[str, str]:
-        """Of both; pnpm-workspace.yaml wins."""
+        """From both files; pnpm-workspace.yaml takes precedence."""
         block = yaml_text.blocks(self.workspace, WORKSPACE).get("overrides", "")
         return {**self._in_manifest, **dict(yaml_text.entries(block))}
 
@@ -34,8 +34,8 @@ class Settings:
 
     @property
     def _in_manifest(self) -> dict[str, str]:
-        found = self._own().get("overrides")
-        pairs = found.items() if isinstance(found, dict) else ()
+        overrides = self._pnpm_settings().get("overrides")
+        pairs = overrides.items() if isinstance(overrides, dict) else ()
         return {key: value for key, value in pairs if isinstance(value, str)}
 
     @property
@@ -44,31 +44,31 @@ class Settings:
             return True
         if "overrides" in yaml_text.blocks(self.workspace, WORKSPACE):
             return False
-        named = _MAJOR.match(str(package_json.read(self.manifest).get("packageManager", "")))
-        return int(named[1]) < 10 if named else bool(self._own())
+        version = _MAJOR.match(str(package_json.read(self.manifest).get("packageManager", "")))
+        return int(version[1]) < 10 if version else bool(self._pnpm_settings())
 
-    def _own(self) -> dict[str, Any]:
-        own = package_json.read(self.manifest).get("pnpm")
-        return own if isinstance(own, dict) else {}
+    def _pnpm_settings(self) -> dict[str, Any]:
+        pnpm_settings = package_json.read(self.manifest).get("pnpm")
+        return pnpm_settings if isinstance(pnpm_settings, dict) else {}
 
-    def with_override(self, key: str, version: str) -> "Settings":
+    def add_override(self, key: str, version: str) -> "Settings":
         if self._prefers_manifest:
             path = ("pnpm", "overrides", key)
-            return replace(self, manifest=json_text.with_value(self.manifest, path, version))
-        edited = yaml_text.with_entry(self.workspace, "overrides", key, version, name=WORKSPACE)
+            return replace(self, manifest=json_text.set_value(self.manifest, path, version))
+        edited = yaml_text.set_entry(self.workspace, "overrides", key, version, name=WORKSPACE)
         return replace(self, workspace=edited)
 
 
-def keeping(overrides: dict[str, str], package: str, old: str, new: str) -> dict[str, str]:
-    """The rules that hold the old version, as they must be to let the new one in."""
+def raise_keeping(overrides: dict[str, str], package: str, old: str, new: str) -> dict[str, str]:
+    """The rules that keep the old version, raised so that they allow the new one."""
     return {
-        key: raised(spec, new)
+        key: raise_range(spec, new)
         for key, spec in overrides.items()
-        if _target(key) == package and admits(spec, old) and admits(spec, new) is False
+        if _target(key) == package and allows(spec, old) and allows(spec, new) is False
     }
 
 
-def rules_everywhere(overrides: dict[str, str], package: str) -> bool:
+def has_global_rule(overrides: dict[str, str], package: str) -> bool:
     return package in overrides
 
 

@@ -1,11 +1,11 @@
-"""pnpm-lock.yaml (format 9) as text: who gets which version, how two writings are merged. Pure."""
+"""pnpm-lock.yaml (format 9) as text: required versions, and merging two versions. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cve_fixer.model import CannotFix
-from cve_fixer.yaml_text import blocks, quoted, unquoted
+from cve_fixer.yaml_text import blocks, quote, unquote
 
 NAME = "pnpm-lock.yaml"
 _DOCUMENT = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
@@ -18,13 +18,13 @@ _DIRECT = re.compile(
     rf"^      {_KEY}:\n        specifier: (?P<spec>[^\n]+)\n        version: (?P<version>[^\n]+)$",
     re.MULTILINE,
 )
-_ASKED = re.compile(rf"^      {_KEY}: (?P<version>[^\n]+)$", re.MULTILINE)
+_REQUIREMENT = re.compile(rf"^      {_KEY}: (?P<version>[^\n]+)$", re.MULTILINE)
 _PEERS = re.compile(r"^    peerDependencies:\n((?:      [^\n]+\n?)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A project of the repository asks for `name` in the range `spec`."""
+    """A project of the repository requires `name` in the range `spec`."""
 
     importer: str
     name: str
@@ -33,7 +33,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A package asks for `name`."""
+    """A package requires `name`."""
 
     package: str
     version: str
@@ -45,24 +45,24 @@ class Parent:
 
 
 def main_document(text: str) -> tuple[str, str]:
-    """What precedes the lock file proper (the package manager's own), and the lock file."""
+    """The documents before the lock file (for the package manager itself), and the lock file."""
     parts = list(_DOCUMENT.finditer(text))
     start = parts[-1].end() if parts else 0
     return text[:start], text[start:]
 
 
 def check_format(lock: str, name: str) -> None:
-    found = _FORMAT.search(lock)
-    if not found or found[1].split(".")[0] != "9":
-        shown = found[1] if found else "none"
+    match = _FORMAT.search(lock)
+    if not match or match[1].split(".")[0] != "9":
+        lock_format = match[1] if match else "none"
         raise CannotFix(
-            f"{name} has the format {shown}: run `pnpm install` with pnpm 9 or newer to renew it"
+            f"{name} has the format {lock_format}: run `pnpm install` with pnpm 9 or newer"
         )
 
 
 def packages(lock: str) -> set[tuple[str, str]]:
-    """Names with their versions."""
-    parts = [unquoted(key).rpartition("@") for key, _ in items(lock, "packages")]
+    """Names and versions."""
+    parts = [unquote(key).rpartition("@") for key, _ in items(lock, "packages")]
     return {(name, version) for name, _, version in parts}
 
 
@@ -72,48 +72,48 @@ def versions_of(lock: str, package: str) -> set[str]:
 
 def directs(lock: str, package: str, version: str) -> list[Direct]:
     return [
-        Direct(unquoted(importer), unquoted(found["key"]), unquoted(found["spec"]))
+        Direct(unquote(importer), unquote(match["key"]), unquote(match["spec"]))
         for importer, text in items(lock, "importers")
-        for found in _DIRECT.finditer(text)
-        if _is(unquoted(found["key"]), unquoted(found["version"]), package, version)
+        for match in _DIRECT.finditer(text)
+        if _matches(unquote(match["key"]), unquote(match["version"]), package, version)
     ]
 
 
 def parents(lock: str, package: str, version: str) -> list[Parent]:
-    """Those that only have it as a peer get what others ask for."""
-    peers = {unquoted(key): _peers(text) for key, text in items(lock, "packages")}
-    found: dict[Parent, None] = {}
+    """Excludes packages that only have it as a peer, which get what others require."""
+    peers = {unquote(key): _peers(text) for key, text in items(lock, "packages")}
+    match: dict[Parent, None] = {}
     for key, text in items(lock, "snapshots"):
-        parent, _, of_parent = unquoted(key).partition("(")[0].rpartition("@")
-        for asked in _ASKED.finditer(text):
-            name = unquoted(asked["key"])
-            is_peer = name in peers.get(f"{parent}@{of_parent}", ())
-            if not is_peer and _is(name, unquoted(asked["version"]), package, version):
-                found[Parent(parent, of_parent, name)] = None
-    return list(found)
+        parent, _, parent_version = unquote(key).partition("(")[0].rpartition("@")
+        for requirement in _REQUIREMENT.finditer(text):
+            name = unquote(requirement["key"])
+            is_peer = name in peers.get(f"{parent}@{parent_version}", ())
+            if not is_peer and _matches(name, unquote(requirement["version"]), package, version):
+                match[Parent(parent, parent_version, name)] = None
+    return list(match)
 
 
-def with_specs(lock: str, renew: Callable[[Direct], str | None]) -> str:
-    """With the ranges of projects as `renew` has them; None keeps one."""
+def replace_specs(lock: str, new_spec: Callable[[Direct], str | None]) -> str:
+    """Replace the ranges of projects; `new_spec` returns None to keep one."""
 
-    def renewed(importer: str, text: str) -> str:
-        def one(found: re.Match[str]) -> str:
-            spec = renew(Direct(importer, unquoted(found["key"]), unquoted(found["spec"])))
+    def update(importer: str, text: str) -> str:
+        def replace_spec(match: re.Match[str]) -> str:
+            spec = new_spec(Direct(importer, unquote(match["key"]), unquote(match["spec"])))
             if spec is None:
-                return found[0]
-            start, end = (at - found.start() for at in found.span("spec"))
-            return found[0][:start] + quoted(spec) + found[0][end:]
+                return match[0]
+            start, end = (at - match.start() for at in match.span("spec"))
+            return match[0][:start] + quote(spec) + match[0][end:]
 
-        return _DIRECT.sub(one, text)
+        return _DIRECT.sub(replace_spec, text)
 
     parts = blocks(lock, NAME)
-    head, listed = _items(parts.get("importers", ""))
-    parts["importers"] = head + "".join(renewed(unquoted(key), text) for key, text in listed)
+    head, importers = _items(parts.get("importers", ""))
+    parts["importers"] = head + "".join(update(unquote(key), text) for key, text in importers)
     return "".join(parts.values())
 
 
-def with_block(lock: str, key: str, block: str) -> str:
-    """With this block instead of the one of that key, in pnpm's order; empty to remove it."""
+def replace_block(lock: str, key: str, block: str) -> str:
+    """Replace or add the block of a key, in pnpm's order; an empty block removes it."""
     parts = blocks(lock, NAME)
     parts.pop(key, None)
     before = {"": "", "lockfileVersion": "", "settings": "", "catalogs": ""}
@@ -123,8 +123,8 @@ def with_block(lock: str, key: str, block: str) -> str:
     return "".join((*known.values(), block, *parts.values()))
 
 
-def merged(old: str, before: str, after: str) -> str:
-    """What changed between two writings of today's pnpm, done to what an older one wrote."""
+def merge(old: str, before: str, after: str) -> str:
+    """Apply the difference between two outputs of the installed pnpm to an older one's text."""
     if old == before:
         return after
     ours, base, theirs = (dict(_pieces(text)) for text in (old, before, after))
@@ -147,30 +147,30 @@ def items(lock: str, section: str) -> list[tuple[str, str]]:
 
 def _pieces(lock: str) -> Iterator[tuple[tuple[str, str], str]]:
     for section, block in blocks(lock.rstrip("\n") + "\n\n", NAME).items():
-        head, listed = _items(block) if section in _SPLIT else (block, [])
+        head, importers = _items(block) if section in _SPLIT else (block, [])
         yield (section, ""), head
-        for key, text in listed:
-            yield (section, unquoted(key)), text
+        for key, text in importers:
+            yield (section, unquote(key)), text
 
 
 def _items(block: str) -> tuple[str, list[tuple[str, str]]]:
-    starts = [found.start() for found in _ITEM.finditer(block)]
-    texts = [block[one:two] for one, two in zip(starts, [*starts[1:], len(block)], strict=True)]
-    listed = []
+    starts = [match.start() for match in _ITEM.finditer(block)]
+    texts = [block[start:end] for start, end in zip(starts, [*starts[1:], len(block)], strict=True)]
+    importers = []
     for text in texts:
-        found = _ITEM_KEY.match(text)
-        if found is None:
-            raise CannotFix(f"{NAME} is not as pnpm writes it: {text[:60]!r}")
-        listed.append((found["key"], text))
-    return block[: starts[0]] if starts else block, listed
+        match = _ITEM_KEY.match(text)
+        if match is None:
+            raise CannotFix(f"{NAME} is not in pnpm's style: {text[:60]!r}")
+        importers.append((match["key"], text))
+    return block[: starts[0]] if starts else block, importers
 
 
 def _peers(text: str) -> set[str]:
-    found = _PEERS.search(text)
-    rows = found[1].splitlines() if found else []
-    return {unquoted(row.strip().rpartition(": ")[0]) for row in rows}
+    match = _PEERS.search(text)
+    rows = match[1].splitlines() if match else []
+    return {unquote(row.strip().rpartition(": ")[0]) for row in rows}
 
 
-def _is(name: str, given: str, package: str, version: str) -> bool:
-    plain = given.partition("(")[0]
-    return plain == f"{package}@{version}" or (name == package and plain == version)
+def _matches(name: str, resolved: str, package: str, version: str) -> bool:
+    version_only = resolved.partition("(")[0]
+    return version_only == f"{package}@{version}" or (name == package and version_only == version)

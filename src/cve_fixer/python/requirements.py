@@ -1,6 +1,6 @@
-"""Pins in requirements files: changes `name==old` and its hashes, and no other byte.
+"""Changes `name==old` and its hashes in requirements files, and no other byte.
 
-Whether the set of pins still fits together is for `pip_compile` to find out.
+`pip_compile` checks whether the pins are still consistent.
 """
 
 import re
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile
-from cve_fixer.python.versions import admits, is_same, normalized, raised
-from cve_fixer.text import code, plain
+from cve_fixer.python.versions import allows, is_same, normalize, raise_specifier
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
-# A mark at the very beginning of a file is none of the name.
+# A byte order mark at the start of a file is not part of the name.
 _START = (
     r"(?P<start>\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*)"
 )
@@ -35,50 +35,50 @@ def fix(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(wanted: Fix, root: Path) -> Outcome:
-    path = tree.file_in(root, wanted.manifest)
+    path = tree.resolve_file(root, wanted.manifest)
     text = tree.read(path)
-    edited = with_new_pin(text, wanted)
+    edited = update_pin(text, wanted)
     source, source_text = _source(path, wanted)
-    checked = pip_compile.settle(text, edited, source_text, wanted)
-    tree.write(path, checked.text)
-    changes = list(checked.changes)
+    resolution = pip_compile.resolve_pins(text, edited, source_text, wanted)
+    tree.write(path, resolution.text)
+    changes = list(resolution.changes)
     if source is not None and source_text is not None and source_text != tree.read(source):
         tree.write(source, source_text)
         name = code(source.relative_to(root).as_posix())
-        changes.append(f"{name} asked for an older version and now admits {plain(wanted.new)}.")
-    return Outcome(made=[wanted], changes=changes)
+        changes.append(f"{name} required an older version and now allows {escape(wanted.new)}.")
+    return Outcome(fixed=[wanted], changes=changes)
 
 
 def _source(path: Path, wanted: Fix) -> tuple[Path | None, str | None]:
-    """The file that a compiled one is made from, if it lies beside it, and its text to be."""
+    """The source of a compiled file, if it is next to it, and its edited text."""
     source = path.with_suffix(".in")
     if source == path or source.is_symlink() or not source.is_file():
         return None, None
-    return source, admitting(tree.read(source), wanted.package, wanted.new)
+    return source, allow_version(tree.read(source), wanted.package, wanted.new)
 
 
-def with_new_pin(text: str, wanted: Fix) -> str:
-    found = False
+def update_pin(text: str, wanted: Fix) -> str:
+    is_pinned = False
 
-    def renew(line: str) -> str:
-        nonlocal found
+    def update(line: str) -> str:
+        nonlocal is_pinned
         pin = _PIN.match(line)
-        if not pin or normalized(pin["name"]) != normalized(wanted.package):
+        if not pin or normalize(pin["name"]) != normalize(wanted.package):
             return line
         if not is_same(pin["version"], wanted.old):
             return line
-        found = True
+        is_pinned = True
         start, end = pin.span("version")
-        return with_hashes(line[:start] + wanted.new + line[end:], wanted)
+        return replace_hashes(line[:start] + wanted.new + line[end:], wanted)
 
-    edited = _each_logical_line(text, renew)
-    if not found:
+    edited = _map_logical_lines(text, update)
+    if not is_pinned:
         raise CannotFix(f"{wanted.manifest} has no line `{wanted.package}=={wanted.old}`")
     return edited
 
 
-def with_hashes(line: str, wanted: Fix) -> str:
-    """The new version's hashes in the place, the order and the layout of the old one's."""
+def replace_hashes(line: str, wanted: Fix) -> str:
+    """Replace the hashes, in the same place and layout."""
     old = list(_HASH.finditer(line))
     if not old:
         return line
@@ -91,30 +91,30 @@ def with_hashes(line: str, wanted: Fix) -> str:
     return line[: first.start()] + new + line[last.end() :]
 
 
-def admitting(text: str, package: str, version: str) -> str:
-    """With each requirement of the package raised that would exclude the version."""
+def allow_version(text: str, package: str, version: str) -> str:
+    """Raise each requirement of the package that excludes the version."""
 
-    def renew(line: str) -> str:
-        found = _SPECIFIER.match(line)
-        if not found or normalized(found["name"]) != normalized(package):
+    def update(line: str) -> str:
+        match = _SPECIFIER.match(line)
+        if not match or normalize(match["name"]) != normalize(package):
             return line
-        if admits(found["specifier"], version):
+        if allows(match["specifier"], version):
             return line
-        new = raised(found["specifier"], version)
-        start, end = found.span("specifier")
+        new = raise_specifier(match["specifier"], version)
+        start, end = match.span("specifier")
         return line if new is None else line[:start] + new + line[end:]
 
-    return _each_logical_line(text, renew)
+    return _map_logical_lines(text, update)
 
 
-def _each_logical_line(text: str, change: Callable[[str], str]) -> str:
-    """A line that ends in a backslash goes on in the next one."""
+def _map_logical_lines(text: str, change: Callable[[str], str]) -> str:
+    """A line that ends in a backslash continues in the next one."""
     lines: list[str] = []
-    is_open = False
+    continues = False
     for physical in _PHYSICAL.findall(text):
-        if is_open:
+        if continues:
             lines[-1] += physical
         else:
             lines.append(physical)
-        is_open = physical.rstrip("\r\n").endswith("\\") and not physical.lstrip().startswith("#")
+        continues = physical.rstrip("\r\n").endswith("\\") and not physical.lstrip().startswith("#")
     return "".join(change(line) for line in lines)

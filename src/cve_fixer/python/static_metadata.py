@@ -1,7 +1,7 @@
-"""What uv would have to build something to find out, told to it beforehand in the copy it works
-on: the version of a project that only its code knows, what packages without a wheel ask for.
+"""Gives uv metadata that it could only get from a build: the version of a project that its code
+computes, and the requirements of packages without a wheel. Edits the copy that uv works on.
 
-Takes it back out of the lock file that uv writes.
+Removes it from the lock file that uv writes.
 """
 
 import json
@@ -21,41 +21,41 @@ _VERSION = 'version = "0"'
 
 
 def make_static(path: Path) -> None:
-    """A pyproject.toml whose version its own code would compute gets one."""
+    """Set a version in a pyproject.toml whose version is dynamic."""
     text = tree.read(path)
     project = pyproject.read_pyproject(text).get("project", {})
     dynamic = project.get("dynamic", []) if isinstance(project, dict) else []
     if "dependencies" in dynamic or "optional-dependencies" in dynamic:
-        raise CannotFix("the project's dependencies are dynamic: only its own code knows them")
+        raise CannotFix("the project's dependencies are dynamic, so only its code knows them")
     if dynamic:
         version = _VERSION if "version" in dynamic else ""
         tree.write(path, _DYNAMIC.sub(version, text, count=1))
 
 
-def with_static_versions(lock: str, known_metadata: str) -> str:
-    """As uv finds the lock file in order after `make_static` and `add_known_metadata`."""
+def add_static_versions(lock: str, known_metadata: str) -> str:
+    """The lock file that uv accepts after `make_static` and `add_known_metadata`."""
     parts = lock_blocks.split(lock)
     blocks = [
         block if "\nversion = " in block else _NAME.sub(rf"\g<0>\n{_VERSION}", block, count=1)
         for block in parts.blocks
     ]
     head = "\n\n".join(part for part in (parts.head, known_metadata) if part)
-    return lock_blocks.joined(head, blocks, parts.tail)
+    return lock_blocks.join_blocks(head, blocks, parts.tail)
 
 
 def add_known_metadata(path: Path, lock: str) -> bool:
-    """For each package without a wheel, what the lock file knows of it.
+    """Add what the lock file knows of each package without a wheel.
 
-    False where there is none, or the project tells such things itself.
+    False if there is none, or if the project provides such metadata itself.
     """
     text = tree.read(path)
-    own = pyproject.read_pyproject(text).get("tool", {}).get("uv", {})
+    uv_settings = pyproject.read_pyproject(text).get("tool", {}).get("uv", {})
     known = [
         entry
         for entry in lock_blocks.read_lock(lock).get("package", [])
         if "registry" in entry.get("source", {}) and not entry.get("wheels")
     ]
-    # JSON's strings and lists are TOML's too.
+    # JSON strings and lists are valid TOML.
     tables = (
         "\n[[tool.uv.dependency-metadata]]\n"
         f"name = {json.dumps(entry['name'])}\n"
@@ -64,27 +64,27 @@ def add_known_metadata(path: Path, lock: str) -> bool:
         f"provides-extra = {json.dumps(list(entry.get('optional-dependencies', {})))}\n"
         for entry in known
     )
-    if not known or "dependency-metadata" in own:
+    if not known or "dependency-metadata" in uv_settings:
         return False
     tree.write(path, text + "\n" + "".join(tables))
     return True
 
 
-def without_known_metadata(lock: str) -> tuple[str, str]:
-    """The lock file, and what of its head was only there for `add_known_metadata`."""
+def remove_known_metadata(lock: str) -> tuple[str, str]:
+    """The lock file, and the part of its head that `add_known_metadata` caused."""
     parts = lock_blocks.split(lock)
     known = "".join(_KNOWN.findall(parts.head + "\n")).strip("\n")
     head = _KNOWN.sub("", parts.head + "\n").rstrip("\n")
-    return lock_blocks.joined(head, list(parts.blocks), parts.tail), known
+    return lock_blocks.join_blocks(head, list(parts.blocks), parts.tail), known
 
 
 def _requirements(entry: Table) -> Iterator[str]:
-    yield from (_requirement(needed, "") for needed in entry.get("dependencies", []))
-    for extra, needs in entry.get("optional-dependencies", {}).items():
-        yield from (_requirement(needed, f"extra == {extra!r}") for needed in needs)
+    yield from (_requirement(dependency, "") for dependency in entry.get("dependencies", []))
+    for extra, dependencies in entry.get("optional-dependencies", {}).items():
+        yield from (_requirement(dependency, f"extra == {extra!r}") for dependency in dependencies)
 
 
-def _requirement(needed: Table, condition: str) -> str:
-    extras = f"[{','.join(needed['extra'])}]" if needed.get("extra") else ""
-    markers = " and ".join(f"({part})" for part in (needed.get("marker"), condition) if part)
-    return f"{needed['name']}{extras}{f' ; {markers}' if markers else ''}"
+def _requirement(dependency: Table, condition: str) -> str:
+    extras = f"[{','.join(dependency['extra'])}]" if dependency.get("extra") else ""
+    markers = " and ".join(f"({part})" for part in (dependency.get("marker"), condition) if part)
+    return f"{dependency['name']}{extras}{f' ; {markers}' if markers else ''}"

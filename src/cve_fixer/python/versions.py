@@ -1,4 +1,4 @@
-"""Versions of Python packages, as far as a fix needs them: is one admitted, and what admits it.
+"""Python version specifiers: whether one allows a version, and how to raise it.
 
 Reads the specifiers of PEP 440 and Poetry's own (`^1.2`, `~1.2`, `1.2`). Edits no file.
 """
@@ -25,17 +25,17 @@ _PHASES = {"a": 0, "alpha": 0, "b": 1, "beta": 1}
 _NOT_PRE, _ONLY_DEV = (9, 0), (-1, 0)
 
 
-def normalized(name: str) -> str:
-    """As PEP 503 has it."""
+def normalize(name: str) -> str:
+    """Normalize a name according to PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def version_key(text: str) -> Key | None:
-    """Something to compare by; None for what is no version."""
-    found = _VERSION.fullmatch(text.strip())
-    if not found:
+    """A sort key; None for an invalid version."""
+    match = _VERSION.fullmatch(text.strip())
+    if not match:
         return None
-    part = found.groupdict()
+    part = match.groupdict()
     has_post = part["post"] is not None or part["post1"] is not None
     pre = _NOT_PRE
     if part["phase"]:
@@ -51,23 +51,23 @@ def is_same(one: str, other: str) -> bool:
     return one == other or (version_key(one) is not None and version_key(one) == version_key(other))
 
 
-def admits(specifier: str, version: str) -> bool:
-    """True also for what cannot be read: then the package manager is the one who says no."""
+def allows(specifier: str, version: str) -> bool:
+    """True if it cannot be parsed; then the package manager decides."""
     alternatives = [_clauses(part) for part in re.split(r"\|\|?", specifier)]
     return any(
-        clauses is None or all(_admits(clause, version) for clause in clauses)
+        clauses is None or all(_allows(clause, version) for clause in clauses)
         for clauses in alternatives
     )
 
 
-def raised(specifier: str, version: str) -> str | None:
-    """The same specifier with as little changed as lets `version` in; None: no idea how."""
+def raise_specifier(specifier: str, version: str) -> str | None:
+    """Change the specifier as little as possible so that it allows `version`; None if unknown."""
     clauses = _clauses(specifier)
     if not clauses or "|" in specifier:
         return None
     separator = ", " if ", " in specifier else ","
-    result = separator.join(_raised(clause, version) for clause in clauses)
-    return result if admits(result, version) else None
+    result = separator.join(_raise_clause(clause, version) for clause in clauses)
+    return result if allows(result, version) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,83 +78,85 @@ class _Clause:
     has_wildcard: bool
 
     def __str__(self) -> str:
-        return self.at(f"{self.version}{'.*' if self.has_wildcard else ''}")
+        return self.with_version(f"{self.version}{'.*' if self.has_wildcard else ''}")
 
-    def at(self, version: str, operator: str = "") -> str:
+    def with_version(self, version: str, operator: str = "") -> str:
         return f"{operator or self.operator}{self.space}{version}"
 
 
 def _clauses(text: str) -> list[_Clause] | None:
     clauses, position, text = [], 0, text.strip()
     while position < len(text):
-        found = _CLAUSE.match(text, position)
-        if not found:
+        match = _CLAUSE.match(text, position)
+        if not match:
             return None
-        clauses.append(_Clause(found[1] or "", found[2], found[3], bool(found[4])))
-        position = found.end()
+        clauses.append(_Clause(match[1] or "", match[2], match[3], bool(match[4])))
+        position = match.end()
     return clauses
 
 
-def _admits(clause: _Clause, version: str) -> bool:
-    mine, theirs = version_key(version), version_key(clause.version)
-    if clause.version == "*" or mine is None or theirs is None:
+def _allows(clause: _Clause, version: str) -> bool:
+    key, bound = version_key(version), version_key(clause.version)
+    if clause.version == "*" or key is None or bound is None:
         return True
     if clause.operator in ("^", "~", "~="):
-        return mine >= theirs and _shares(version, clause.version, _fixed_parts(clause))
+        return key >= bound and _has_same_prefix(version, clause.version, _fixed_parts(clause))
     if clause.operator in _ORDER:
-        return _ORDER[clause.operator](mine, theirs)
+        return _ORDER[clause.operator](key, bound)
     return _equals(clause, version) is (clause.operator != "!=")
 
 
 def _equals(clause: _Clause, version: str) -> bool:
     if clause.has_wildcard:
-        return _shares(version, clause.version, len(_numbers(clause.version)))
+        return _has_same_prefix(version, clause.version, len(_numbers(clause.version)))
     return is_same(clause.version, version)
 
 
 def _fixed_parts(clause: _Clause) -> int:
-    """How many leading numbers a compatible version has in common with the clause's."""
+    """The number of leading numbers that a compatible version shares."""
     numbers = _numbers(clause.version)
     if clause.operator == "^":
-        return next((at for at, number in enumerate(numbers, 1) if number), len(numbers))
+        return next(
+            (with_version for with_version, number in enumerate(numbers, 1) if number), len(numbers)
+        )
     if clause.operator == "~=":
         return max(len(numbers) - 1, 1)
     return min(len(numbers), 2)
 
 
-def _raised(clause: _Clause, version: str) -> str:
+def _raise_clause(clause: _Clause, version: str) -> str:
     numbers = _numbers(version)
     if clause.operator == ">=":
-        return clause.at(version)
-    if _admits(clause, version):
+        return clause.with_version(version)
+    if _allows(clause, version):
         return str(clause)
     if clause.operator in ("<", "<="):
-        return clause.at(str(numbers[0] + 1), "<")
+        return clause.with_version(str(numbers[0] + 1), "<")
     if clause.has_wildcard:
-        kept = _joined(numbers, len(_numbers(clause.version)))
-        return clause.at(f"{kept}.*")
+        prefix = _join_numbers(numbers, len(_numbers(clause.version)))
+        return clause.with_version(f"{prefix}.*")
     if clause.operator in ("~", "~="):
-        kept = _joined(numbers, max(len(_numbers(clause.version)), 2))
-        beyond = "" if is_same(kept, version) else f",>={version}"
-        return clause.at(kept + beyond)
-    return clause.at(version)
+        prefix = _join_numbers(numbers, max(len(_numbers(clause.version)), 2))
+        minimum = "" if is_same(prefix, version) else f",>={version}"
+        return clause.with_version(prefix + minimum)
+    return clause.with_version(version)
 
 
-def _shares(one: str, other: str, count: int) -> bool:
-    return _padded(one, count) == _padded(other, count)
+def _has_same_prefix(one: str, other: str, count: int) -> bool:
+    return _pad(one, count) == _pad(other, count)
 
 
-def _padded(version: str, count: int) -> list[int]:
+def _pad(version: str, count: int) -> list[int]:
     return (_numbers(version) + [0] * count)[:count]
 
 
-def _joined(numbers: list[int], count: int) -> str:
+def _join_numbers(numbers: list[int], count: int) -> str:
     return ".".join(map(str, (numbers + [0] * count)[:count]))
 
 
 def _numbers(version: str) -> list[int]:
-    found = _VERSION.match(version)
-    return [int(number) for number in found["release"].split(".")] if found else [0]
+    match = _VERSION.match(version)
+    return [int(number) for number in match["release"].split(".")] if match else [0]
 
 
 def _release(text: str) -> tuple[int, ...]:

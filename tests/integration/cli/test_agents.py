@@ -81,7 +81,7 @@ def test_a_fault_in_a_presets_definition_is_told_with_its_line(agentjobs):
     settings(agentjobs, '[[agents]]\npreset = "aider"\n\n[[agents]]\npreset = "cursor"\n')
     refused = agentjobs("agents", "doctor")
     assert refused.exit_code == 2
-    assert "line 1: agents[0].model: must name a model: aider has none of its own" in refused.err
+    assert "line 1: agents[0].model: must name a model: aider has no default" in refused.err
     settings(agentjobs, '[[agents]]\npreset = "codex"\n\n[[agents]]\npreset = "cursor"\n')
     refused = agentjobs("agents", "list")
     assert "line 5: agents[1].preset: must be one of the presets" in refused.err

@@ -8,7 +8,7 @@ import pytest
 
 from cve_fixer import lock_blocks
 from cve_fixer.model import CannotFix
-from cve_fixer.python import claimed_python, poetry_lock, static_metadata, uv_lock
+from cve_fixer.python import fake_python, poetry_lock, static_metadata, uv_lock
 
 UV_OLD = """\
 version = 1
@@ -151,8 +151,8 @@ def test_a_poetry_lock_keeps_its_format_and_its_maker_and_gets_the_projects_hash
 
 def test_packages_that_came_along_are_named() -> None:
     other = UV_NEW.replace('"six"', '"seven"')
-    assert lock_blocks.also_moved(UV_OLD, other, "urllib3") == [
-        "With it moved `demo` None → 0, `seven` (new) → 1.16.0, `six` 1.16.0 → (gone)."
+    assert lock_blocks.describe_other_changes(UV_OLD, other, "urllib3") == [
+        "Also changed: `demo` None → 0, `seven` (new) → 1.16.0, `six` 1.16.0 → (removed)."
     ]
 
 
@@ -161,7 +161,7 @@ def ask(python: str, code: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_python_that_uv_sees_answers_for_the_project_and_builds_nothing(tmp_path: Path) -> None:
-    python = claimed_python.make_python(">=3.27.4", tmp_path)
+    python = fake_python.create_python(">=3.27.4", tmp_path)
     question = "get_interpreter_info = 1; import sys, platform; print(sys.version_info.minor)"
     assert ask(python, f"{question}; print(sys.executable)").stdout == f"27\n{python}\n"
     build = ask(python, "import setuptools.build_meta")
@@ -183,13 +183,13 @@ def test_what_a_build_would_tell_is_told_from_the_lock_file_and_taken_out_again(
     ]
     told = '[[manifest.dependency-metadata]]\nname = "six"\nversion = "1.16.0"'
     written = UV_OLD.replace("\n\n[[package]]", f"\n\n{told}\n\n[[package]]", 1)
-    assert static_metadata.without_known_metadata(written) == (UV_OLD, told)
-    checked = static_metadata.with_static_versions(UV_OLD, told)
+    assert static_metadata.remove_known_metadata(written) == (UV_OLD, told)
+    checked = static_metadata.add_static_versions(UV_OLD, told)
     assert checked == written.replace('"demo"\n', '"demo"\nversion = "0"\n', 1)
 
 
 def test_dependencies_that_only_code_knows_are_left_to_a_person(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "demo"\ndynamic = ["dependencies"]\n')
-    with pytest.raises(CannotFix, match="only its own code knows"):
+    with pytest.raises(CannotFix, match="only its code knows"):
         static_metadata.make_static(path)

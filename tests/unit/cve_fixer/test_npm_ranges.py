@@ -2,7 +2,7 @@
 
 import pytest
 
-from cve_fixer.npm.ranges import admits, exactly, raised
+from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ from cve_fixer.npm.ranges import admits, exactly, raised
     ],
 )
 def test_a_range_admits_what_npm_says_it_does(spec: str, inside: str, outside: str) -> None:
-    assert {version: admits(spec, version) for version in inside.split()} == dict.fromkeys(
+    assert {version: allows(spec, version) for version in inside.split()} == dict.fromkeys(
         inside.split(), True
     )
-    assert {version: admits(spec, version) for version in outside.split()} == dict.fromkeys(
+    assert {version: allows(spec, version) for version in outside.split()} == dict.fromkeys(
         outside.split(), False
     )
 
@@ -55,12 +55,12 @@ def test_a_range_admits_what_npm_says_it_does(spec: str, inside: str, outside: s
     ],
 )
 def test_what_is_no_range_says_nothing(spec: str) -> None:
-    assert admits(spec, "1.0.0") is None
+    assert allows(spec, "1.0.0") is None
 
 
 def test_a_version_that_is_none_is_neither_in_nor_out() -> None:
-    assert admits("^1.0.0", "one") is None
-    assert admits("^1.0.0", "1.0") is None
+    assert allows("^1.0.0", "one") is None
+    assert allows("^1.0.0", "1.0") is None
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_version_that_is_none_is_neither_in_nor_out() -> None:
 def test_a_range_that_excludes_a_version_is_raised_in_its_own_form(
     spec: str, version: str, after: str
 ) -> None:
-    assert admits(spec, version) is False
-    assert raised(spec, version) == after
-    assert admits(after, version)
+    assert allows(spec, version) is False
+    assert raise_range(spec, version) == after
+    assert allows(after, version)
 
 
 def test_an_exact_version_is_of_the_package_that_an_alias_means() -> None:
-    assert exactly("^4.0.0", "4.17.21") == "4.17.21"
-    assert exactly("npm:@scope/name@^4.0.0", "4.17.21") == "npm:@scope/name@4.17.21"
+    assert pin_exactly("^4.0.0", "4.17.21") == "4.17.21"
+    assert pin_exactly("npm:@scope/name@^4.0.0", "4.17.21") == "npm:@scope/name@4.17.21"

@@ -5,11 +5,11 @@ import pytest
 from cve_fixer import json_text, yaml_text
 from cve_fixer.model import CannotFix
 from cve_fixer.npm import package_json
-from cve_fixer.npm.style import in_style_of
-from cve_fixer.npm.tree import asks_for, copies_of
+from cve_fixer.npm.package_lock import match_style
+from cve_fixer.npm.tree import find_copies, find_requirements
 from cve_fixer.pnpm import text as pnpm_text
-from cve_fixer.pnpm.catalogs import with_catalog
-from cve_fixer.pnpm.overrides import Settings, keeping
+from cve_fixer.pnpm.catalogs import update_catalog
+from cve_fixer.pnpm.overrides import Settings, raise_keeping
 
 NAME = "pnpm-workspace.yaml"
 
@@ -44,7 +44,7 @@ NAME = "pnpm-workspace.yaml"
 def test_what_changed_between_two_readings_is_done_to_the_text(
     text: str, old: dict[str, object], new: dict[str, object], after: str
 ) -> None:
-    assert json_text.patched(text, old, new) == after
+    assert json_text.patch(text, old, new) == after
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "nonsense", '{"a":' * 100_000])
@@ -55,9 +55,11 @@ def test_what_is_no_json_object_is_refused_in_words(text: str) -> None:
 
 def test_a_range_is_raised_only_where_it_excludes_the_version() -> None:
     text = '{ "devDependencies": {"a": "^1.0.0", "b":"1.0.0" }, "peerDependencies": {"b": "1"} }'
-    assert package_json.admitting(text, "a", "1.2.0") == text
-    assert package_json.admitting(text, "b", "2.0.0") == text.replace('"b":"1.0.0"', '"b":"2.0.0"')
-    assert package_json.admitting(text, "unknown", "2.0.0") == text
+    assert package_json.allow_version(text, "a", "1.2.0") == text
+    assert package_json.allow_version(text, "b", "2.0.0") == text.replace(
+        '"b":"1.0.0"', '"b":"2.0.0"'
+    )
+    assert package_json.allow_version(text, "unknown", "2.0.0") == text
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_a_range_is_raised_only_where_it_excludes_the_version() -> None:
     ],
 )
 def test_an_override_joins_those_that_are_there(before: str, after: str) -> None:
-    assert package_json.with_override(before, "mkdirp", "minimist", "0.2.4") == after
+    assert package_json.add_override(before, "mkdirp", "minimist", "0.2.4") == after
 
 
 def test_rules_about_a_package_are_found_at_any_depth() -> None:
@@ -84,7 +86,7 @@ def test_rules_about_a_package_are_found_at_any_depth() -> None:
         (("a", "b@^1"), "1.0.0"),
         (("b", "."), "3.0.0"),
     ]
-    assert package_json.without_rules(overrides, "b") == {"a": {".": "2.0.0"}, "b": {"c": "4.0.0"}}
+    assert package_json.remove_rules(overrides, "b") == {"a": {".": "2.0.0"}, "b": {"c": "4.0.0"}}
 
 
 def test_what_could_run_or_redirect_a_package_manager_stays_out_of_the_copy() -> None:
@@ -92,7 +94,7 @@ def test_what_could_run_or_redirect_a_package_manager_stays_out_of_the_copy() ->
         '{"name": "app", "scripts": {"preinstall": "x"}, "packageManager": "pnpm@1.0.0", '
         '"devEngines": {}, "engines": {"node": "1"}, "dependencies": {"a": "1"}}'
     )
-    assert package_json.harmless(text) == {"name": "app", "dependencies": {"a": "1"}}
+    assert package_json.strip_manifest(text) == {"name": "app", "dependencies": {"a": "1"}}
 
 
 def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
@@ -110,9 +112,11 @@ def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
         "packages/m": {"dependencies": {"x": "2"}},
         "node_modules/m": {"resolved": "packages/m", "link": True},
     }
-    places = copies_of(packages, "x")
+    places = find_copies(packages, "x")
     assert list(places) == ["node_modules/x", "node_modules/y", "node_modules/a/node_modules/x"]
-    asks = {(ask.asking, ask.name): ask.given for ask in asks_for(packages, places)}
+    asks = {
+        (ask.requirer, ask.name): ask.resolved_path for ask in find_requirements(packages, places)
+    }
     assert asks == {
         ("", "x"): "node_modules/x",
         ("", "y"): "node_modules/y",
@@ -125,8 +129,8 @@ def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
 def test_new_entries_take_the_addresses_that_the_file_has() -> None:
     text = '{"resolved": "https://one.example/npm/@s/a/-/a-1.0.0.tgz"}'
     made = {"b": {"resolved": "https://two.example/b/-/b-2.0.0.tgz", "license": "MIT"}}
-    assert in_style_of(text, made) == {"b": {"resolved": "https://one.example/npm/b/-/b-2.0.0.tgz"}}
-    assert in_style_of('{"license": "MIT"}', made) == made
+    assert match_style(text, made) == {"b": {"resolved": "https://one.example/npm/b/-/b-2.0.0.tgz"}}
+    assert match_style('{"license": "MIT"}', made) == made
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_new_entries_take_the_addresses_that_the_file_has() -> None:
     ],
 )
 def test_an_entry_is_added_to_yaml_as_it_is_written(before: str, after: str) -> None:
-    assert yaml_text.with_entry(before, "overrides", "a>b", "1.0.0", name=NAME) == after
+    assert yaml_text.set_entry(before, "overrides", "a>b", "1.0.0", name=NAME) == after
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_an_entry_is_added_to_yaml_as_it_is_written(before: str, after: str) -> 
 )
 def test_yaml_of_another_kind_is_refused(text: str) -> None:
     with pytest.raises(CannotFix, match=r"^pnpm-workspace\.yaml "):
-        yaml_text.with_entry(text, "overrides", "a", "1.0.0", name=NAME)
+        yaml_text.set_entry(text, "overrides", "a", "1.0.0", name=NAME)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +174,8 @@ def test_yaml_of_another_kind_is_refused(text: str) -> None:
 def test_scalars_that_yaml_would_take_for_something_else_are_quoted(
     scalar: str, written: str
 ) -> None:
-    assert yaml_text.quoted(scalar) == written
-    assert yaml_text.unquoted(written) == scalar
+    assert yaml_text.quote(scalar) == written
+    assert yaml_text.unquote(written) == scalar
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_an_override_goes_where_the_projects_pnpm_reads_it(
 ) -> None:
     settings = Settings(workspace, manifest)
     assert settings.place == place
-    assert settings.with_override("a>b", "1.0.0").overrides["a>b"] == "1.0.0"
+    assert settings.add_override("a>b", "1.0.0").overrides["a>b"] == "1.0.0"
 
 
 def test_overrides_that_hold_the_old_version_are_found_by_what_they_are_about() -> None:
@@ -204,7 +208,7 @@ def test_overrides_that_hold_the_old_version_are_found_by_what_they_are_about() 
         "@s/a": "1.0.0",
         "a@3": "3.0.0",
     }
-    assert keeping(overrides, "a", "1.0.0", "2.0.0") == {"a": "2.0.0", "x@2>a@^1": "^2.0.0"}
+    assert raise_keeping(overrides, "a", "1.0.0", "2.0.0") == {"a": "2.0.0", "x@2>a@^1": "^2.0.0"}
 
 
 LOCK = """\
@@ -271,10 +275,10 @@ def test_a_pnpm_lock_tells_who_gets_a_version_and_who_only_has_it_as_a_peer() ->
 
 def test_a_catalog_moves_in_both_files_and_its_range_only_if_it_must() -> None:
     workspace = "catalog:\n  a: ^1.0.0 # ours\n"
-    same, lock = with_catalog(workspace, LOCK, LOCK, "default", "a", "1.2.0")
+    same, lock = update_catalog(workspace, LOCK, LOCK, "default", "a", "1.2.0")
     assert same == workspace
     assert lock == LOCK.replace("^1.0.0\n      version: 1.0.0", "^1.0.0\n      version: 1.2.0")
-    raised, lock = with_catalog(workspace, LOCK, LOCK, "default", "a", "2.0.0")
+    raised, lock = update_catalog(workspace, LOCK, LOCK, "default", "a", "2.0.0")
     assert raised == "catalog:\n  a: ^2.0.0 # ours\n"
     assert "      specifier: ^2.0.0\n      version: 2.0.0\n" in lock
 
@@ -284,12 +288,12 @@ def test_what_pnpm_changed_is_done_to_a_lock_file_that_another_release_wrote() -
         "importers:", "time:\n  a@1.0.0: '2020'\n\nimporters:"
     )
     after = LOCK.replace("  a@1.0.0:\n", "  a@1.2.0:\n").replace("  a@1.0.0: {}", "  a@1.2.0: {}")
-    merged = pnpm_text.merged(old, LOCK, after)
-    assert merged == old.replace(
+    merge = pnpm_text.merge(old, LOCK, after)
+    assert merge == old.replace(
         "  a@1.0.0:\n    resolution: {integrity: x, tarball: t}",
         "  a@1.2.0:\n    resolution: {integrity: x}",
     ).replace("  a@1.0.0: {}", "  a@1.2.0: {}")
-    assert pnpm_text.merged(LOCK, LOCK, after) == after
+    assert pnpm_text.merge(LOCK, LOCK, after) == after
 
 
 def test_a_lock_file_of_an_older_format_says_what_to_do() -> None:

@@ -77,7 +77,7 @@ def test_what_can_be_fixed_is_and_the_rest_is_told(tmp_path: Path) -> None:
         r"`<0.3.8`. A \<b\>loop\</b\> in \`parse\` \@everyone",
         "Why 0.3.8: the lowest without one",
         "- `go.mod`: `golang.org/x/text` 0.3.7 → 0.3.8",
-        "- `time` 0.3.7 in `Cargo.lock`: files like Cargo.lock cannot be edited by this agent yet",
+        "- `time` 0.3.7 in `Cargo.lock`: this agent cannot edit files like Cargo.lock yet",
         "`git revert <commit>`",
     ):
         assert part in written
@@ -87,8 +87,8 @@ def test_what_can_be_fixed_is_and_the_rest_is_told(tmp_path: Path) -> None:
     ("fixes", "words"),
     [
         ([GO], "nothing could be fixed: go.mod is not in this branch"),
-        ([{**GO, "manifest": "../go.mod"}], "../go.mod lies outside the repository"),
-        ([], "names no fixes"),
+        ([{**GO, "manifest": "../go.mod"}], "../go.mod is outside the repository"),
+        ([], "lists no fixes"),
         ([{"package": "x"}], "the job file cannot be used"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_report_of_hostile_names_stays_text() -> None:
     fix = Fix(
         "npm", name, name, name, name, advisories=(Advisory(name, url="javascript:x"),), why=name
     )
-    outcome = Outcome(made=[fix])
+    outcome = Outcome(fixed=[fix])
     outcome.fail([fix], f"first\n~~~\n{name}")
     title, body = report.report(outcome).split("\n", 1)
     page = MarkdownIt().render(body)
@@ -158,4 +158,4 @@ def test_a_link_out_of_the_repository_is_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "root/go.mod").symlink_to(tmp_path / "secret")
     with pytest.raises(CannotFix, match="outside"):
-        tree.file_in(tmp_path / "root", "go.mod")
+        tree.resolve_file(tmp_path / "root", "go.mod")

@@ -28,15 +28,15 @@ GO = Fix("Go", "go.mod", "golang.org/x/text", "0.3.7", "0.3.8")
 def test_a_go_module_is_required_at_the_new_version(before: str, after: str | None) -> None:
     if after is None:
         with pytest.raises(CannotFix, match="no line `require"):
-            go_mod.with_new_require(before, GO)
+            go_mod.update_require(before, GO)
     else:
-        assert go_mod.with_new_require(before, GO) == after
+        assert go_mod.update_require(before, GO) == after
 
 
 def test_a_replaced_go_module_is_left_to_a_person() -> None:
     text = "require golang.org/x/text v0.3.7\nreplace golang.org/x/text => ./fork\n"
-    with pytest.raises(CannotFix, match=r"replaces golang\.org/x/text by \./fork"):
-        go_mod.with_new_require(text, GO)
+    with pytest.raises(CannotFix, match=r"replaces golang\.org/x/text with \./fork"):
+        go_mod.update_require(text, GO)
 
 
 def test_a_pseudo_version_is_a_version_and_go_sum_is_spoken_of(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_pseudo_version_is_a_version_and_go_sum_is_spoken_of(tmp_path: Path) -
         *("3.0.0-20210107192922-496545a6307b", "3.0.0-20220521103104-8f96da9f5d5e"),
     )
     outcome = go_mod.fix([fix], tmp_path)
-    assert outcome.made == [fix]
+    assert outcome.fixed == [fix]
     assert "go mod tidy" in outcome.changes[0]
     text = "require gopkg.in/yaml.v3 v3.0.0-20220521103104-8f96da9f5d5e\n"
     assert (tmp_path / "go.mod").read_text() == text
@@ -105,7 +105,7 @@ def test_a_maven_version_changes_where_it_is_written(
     path = tmp_path / "pom.xml"
     path.write_bytes(before.encode())
     outcome = pom.fix([LOG4J], tmp_path)
-    assert len(outcome.made) == (after is not None)
+    assert len(outcome.fixed) == (after is not None)
     assert path.read_bytes().decode() == (before if after is None else after)
     assert len(outcome.failed) == (after is None)
 
@@ -117,7 +117,7 @@ def test_a_version_that_the_parent_gives_changes_in_the_parent(tmp_path: Path) -
     (tmp_path / "pom.xml").write_text(project(properties=PROPERTY).replace("17", "14"))
     fix = Fix("Maven", "child/pom.xml", LOG4J.package, LOG4J.old, LOG4J.new)
     outcome = pom.fix([fix], tmp_path)
-    assert outcome.made == [fix]
+    assert outcome.fixed == [fix]
     assert "<log4j.version>2.17.1</log4j.version>" in (tmp_path / "pom.xml").read_text()
     assert REFERENCE in (tmp_path / "child/pom.xml").read_text()
-    assert "The version is written in `pom.xml`." in outcome.changes
+    assert "The version is set in `pom.xml`." in outcome.changes
