@@ -1,4 +1,4 @@
-"""`agentjobs pulls`: pull requests of the platform `local`, and what those elsewhere are like."""
+"""`agentjobs pulls`: pull requests; those of the platform `local` can be merged and closed."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from agentjobs.problems import Problem
     from agentjobs.pulls.pulls import Pull
 
-pulls = typer.Typer(no_args_is_help=True, help="Pull requests of repositories kept here.")
+pulls = typer.Typer(no_args_is_help=True, help="Pull requests.")
 
-Repo = Annotated[str, typer.Argument(metavar="REPO", help="Its name, OWNER/NAME.")]
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="The repository, OWNER/NAME.")]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The pull request's number.")]
 
 CONFLICT = 1
@@ -39,12 +39,12 @@ def list_pulls(
         await find_organization(admin.db, org)
         return [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
 
-    found = with_store(data_dir, work)
+    documents = with_store(data_dir, work)
     if json:
-        answer_json({"pulls": found})
+        answer_json({"pulls": documents})
         return
     columns = ("repo", "number", "state", "draft", "title", "created_at")
-    answer_table(columns, [[each[column] for column in columns] for each in found])
+    answer_table(columns, [[document[column] for column in columns] for document in documents])
 
 
 @pulls.command("show")
@@ -55,16 +55,16 @@ def show_pull(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Show a pull request: title, body and diff; of one on a platform elsewhere, its address."""
+    """Show a pull request: title, body and diff, or its URL if a platform hosts it."""
 
     async def work(admin: Admin) -> "tuple[dict[str, Any], str | None]":
-        from agentjobs.pulls.comparison import patch_of
+        from agentjobs.pulls.comparison import load_patch
         from agentjobs.pulls.pulls import get_pull
 
         pull = await get_pull(admin.db, org, repo, number)
         if pull.url is not None:
             return _document(admin, pull), None
-        return _document(admin, pull), await patch_of(admin.settings.data_path, pull)
+        return _document(admin, pull), await load_patch(admin.settings.data_path, pull)
 
     document, patch = with_store(data_dir, work)
     if json:
@@ -77,7 +77,7 @@ def show_pull(
         answer(f"{document['body'].strip()}\n")
     if patch is None:
         answer(document["url"])
-        remark("Its platform shows what it changes.")
+        remark("See its platform for the diff.")
         return
     answer(patch.rstrip("\n"))
 
@@ -90,7 +90,7 @@ def merge_pull(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Merge a pull request with a merge commit; with conflicts, exit 1 and name the files."""
+    """Merge a pull request with a merge commit; on conflicts, exit 1 and list the files."""
     from agentjobs.problems import Problem
 
     async def work(admin: Admin) -> "dict[str, Any]":
@@ -151,7 +151,7 @@ def ready_pull(
 
 
 def _answer_conflict(problem: "Problem", json: bool) -> None:
-    """The files are what a program wants: one per line, or in the document."""
+    """Files are listed one per line, or in the JSON document."""
     details = problem.details if isinstance(problem.details, dict) else {}
     files = list(details.get("files", []))
     if json:

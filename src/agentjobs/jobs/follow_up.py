@@ -34,7 +34,7 @@ from agentjobs.json_fields import doc, faults_of
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Fault, Problem
-from agentjobs.pulls.local_forge import hold_pull
+from agentjobs.pulls.local_forge import lock_pull
 from agentjobs.store.database import Database, Row, Transaction
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
@@ -198,7 +198,7 @@ async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJ
             "create a new job, or follow up on one that completed.",
         )
     # Locked until the end of the transaction, so that concurrent requests see each other.
-    pull = await hold_pull(tx, earlier.repo_id, earlier.branch)
+    pull = await lock_pull(tx, earlier.repo_id, earlier.branch)
     if pull is None or pull.state != "open":
         name = "The pull request" if pull is None else f"Pull request {pull.number}"
         state = "no longer exists" if pull is None else f"is already {pull.state}"

@@ -1,4 +1,4 @@
-"""What git says, up to so many bytes and so many seconds, and no further."""
+"""Reads git's output up to a limit of bytes and seconds."""
 
 import asyncio
 from asyncio.subprocess import DEVNULL
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, open_git, stop_git
 
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _SECONDS = 20.0
 
 
@@ -18,7 +18,7 @@ async def read_up_to(
     seconds: float = _SECONDS,
     configuration: Mapping[str, str] | None = None,
 ) -> tuple[bytes, bool]:
-    """The output, and whether that is all of it; git is stopped once it said or took enough."""
+    """The output, and whether it is complete; git is stopped at either limit."""
     process = await open_git(
         *arguments, git_dir=git_dir, configuration=configuration, stdin=DEVNULL, stderr=DEVNULL
     )
@@ -26,8 +26,8 @@ async def read_up_to(
     output = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            while len(output) <= max_bytes and (piece := await process.stdout.read(_PIECE_BYTES)):
-                output += piece
+            while len(output) <= max_bytes and (chunk := await process.stdout.read(_CHUNK_BYTES)):
+                output += chunk
             if len(output) > max_bytes:
                 return bytes(output[:max_bytes]), False
             if exit_code := await process.wait():

@@ -1,6 +1,6 @@
-"""The bare copy of a repository that a platform keeps: its default branch, as last fetched.
+"""Bare copies of repositories that a platform hosts: the default branch, as last fetched.
 
-It lies where `local` repositories lie, so that whatever reads those reads it. Knows no rows.
+A copy is stored like a `local` repository, so that the same code reads it. Knows no rows.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from agentjobs.git.remote import (
     is_branch_name,
     is_temporary_failure,
 )
-from agentjobs.local_git.fetch_errors import unreadable
+from agentjobs.local_git.fetch_errors import fetch_problem
 from agentjobs.local_git.repositories import incoming_path
 
-# Beside the branches: they move when all of it is here.
+# Not a branch: the branch moves once the fetch is complete.
 _FETCHED = "refs/agentjobs/fetched"
 _FETCH_SECONDS = 3600.0
 _NO_BRANCH = re.compile(r"couldn't find remote ref")
@@ -30,40 +30,40 @@ _NO_BRANCH = re.compile(r"couldn't find remote ref")
 async def refresh_copy(
     remote: Remote, target: Path, branch: str, *, protocols: str = NETWORK_PROTOCOLS
 ) -> str:
-    """The commit the branch is at, with its history in `target`, which is made when missing.
+    """Fetch the branch with its history into `target`, creating it if missing; returns the head.
 
-    Raises GitError or ForgeError; see `fetch_trouble`.
+    Raises GitError or ForgeError; see `fetch_error`.
     """
     if not is_branch_name(branch):
-        raise ForgeError(f"Its default branch has a name that git does not take: {branch!r}.")
+        raise ForgeError(f"The default branch has an invalid name: {branch!r}.")
     if not (target / "HEAD").is_file():
-        await _make(target)
+        await _create(target)
     await _fetch(remote, target, branch, protocols)
     commit = await resolve(target, _FETCHED)
     if commit is None:
-        raise ForgeError(f"Its branch {branch!r} does not lead to a commit.")
-    await _point(target, branch, commit)
+        raise ForgeError(f"The branch {branch!r} does not point to a commit.")
+    await _move_branch(target, branch, commit)
     return commit
 
 
-def fetch_trouble(shown: str, branch: str, error: GitError) -> ForgeError:
-    """What went wrong, for people; `shown` is what they call the repository."""
+def fetch_error(name: str, branch: str, error: GitError) -> ForgeError:
+    """The error with a message for people; `name` is the repository's."""
     if _NO_BRANCH.search(error.stderr):
-        return ForgeError(f"{shown} has no branch {branch!r}; it was asked for it.", "away")
+        return ForgeError(f"{name} has no branch {branch!r}.", "away")
     fault: ForgeFault = "refused"
     if is_access_denied(error.stderr):
         fault = "denied"
     elif isinstance(error, GitTimeout) or is_temporary_failure(error.stderr):
         fault = "away"
-    return ForgeError(unreadable(shown, error).message, fault)
+    return ForgeError(fetch_problem(name, error).message, fault)
 
 
-async def _make(target: Path) -> None:
+async def _create(target: Path) -> None:
     incoming = incoming_path(target)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # What a kill left half made, here or there, is of no use.
-    for place in (incoming, target):
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+    # Remove what an interrupted attempt left.
+    for path in (incoming, target):
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
     await git("init", "--quiet", "--bare", "--template=", str(incoming))
     incoming.rename(target)
 
@@ -79,7 +79,7 @@ async def _fetch(remote: Remote, target: Path, branch: str, protocols: str) -> N
         remote.url,
         f"+{HEADS}{branch}:{_FETCHED}",
         git_dir=target,
-        # Unpacked, a small pack could become any number of large files.
+        # Keep packs packed: unpacked, a small one could become many large files.
         configuration={"fetch.unpackLimit": "1", **remote.configuration},
         environment=remote.environment,
         protocols=protocols,
@@ -87,11 +87,11 @@ async def _fetch(remote: Remote, target: Path, branch: str, protocols: str) -> N
     )
 
 
-async def _point(target: Path, branch: str, commit: str) -> None:
+async def _move_branch(target: Path, branch: str, commit: str) -> None:
     branches = await list_branches(target)
     if branches == {branch: commit}:
         return
-    # First, because `main` cannot be a branch beside `main/next`.
+    # Delete others first: `main` and `main/next` cannot both exist.
     for name in branches.keys() - {branch}:
         await git("update-ref", "--no-deref", "-d", HEADS + name, git_dir=target)
     await git("update-ref", "--no-deref", HEADS + branch, commit, git_dir=target)

@@ -1,6 +1,6 @@
-"""What lies between two commits: as files for a page, one file alone, or a patch for a terminal.
+"""Diffs between two commits: as files for a page, a single file, or a patch for a terminal.
 
-However large the change is, little of it is read; its numbers are true all the same.
+Only a bounded part of a large diff is read; its counts are still complete.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from agentjobs.local_git.patch import (
     DiffBounds,
     Entry,
     FileDiff,
-    entries_of,
     parse_diff,
+    parse_entries,
 )
 
 MAX_SHOWN_DIFF_BYTES = 2 * 1024 * 1024
@@ -30,7 +30,7 @@ MAX_PATCH_BYTES = 64 * 1024 * 1024
 _LISTING_BYTES = 8 * 1024 * 1024
 _PAGE_SECONDS = 5.0
 _RECOUNT_SECONDS = 1.5
-_RECOUNTS_KEPT = 256
+_MAX_CACHED_RECOUNTS = 256
 _OPTIONS = (
     "-r",
     "--find-renames",
@@ -43,8 +43,8 @@ _LISTING = ("diff-tree", "-z", "--raw", "--numstat", *_OPTIONS, "--end-of-option
 _PATCH = ("diff-tree", "-p", *_OPTIONS, "--end-of-options")
 
 
-class _Reach(msgspec.Struct, frozen=True):
-    """Larger files than `threshold` are not compared line by line: git takes them for binary."""
+class _Limits(msgspec.Struct, frozen=True):
+    """Files larger than `threshold` are not compared line by line: git treats them as binary."""
 
     threshold: str
     bounds: DiffBounds
@@ -54,8 +54,8 @@ class _Reach(msgspec.Struct, frozen=True):
         return {"core.bigFileThreshold": self.threshold}
 
 
-_PAGE = _Reach("4m", DiffBounds())
-_ONE_FILE = _Reach(
+_PAGE = _Limits("4m", DiffBounds())
+_ONE_FILE = _Limits(
     "32m", DiffBounds(files=2, lines=10_000, file_lines=10_000, file_bytes=MAX_SHOWN_DIFF_BYTES)
 )
 _EVERYTHING: Mapping[str, str] = {"core.bigFileThreshold": "512m"}
@@ -64,7 +64,7 @@ _EVERYTHING: Mapping[str, str] = {"core.bigFileThreshold": "512m"}
 async def diff_between(
     git_dir: Path, base: str, head: str, *, max_bytes: int = MAX_SHOWN_DIFF_BYTES
 ) -> Diff:
-    """File by file, for a page: what `head` changed since the two commits parted."""
+    """The files that `head` changed since the common ancestor, for a page."""
     start = await merge_base(git_dir, base, head)
     return await _read(git_dir, (start, head), _PAGE, max_bytes)
 
@@ -72,9 +72,9 @@ async def diff_between(
 async def file_diff_between(
     git_dir: Path, base: str, head: str, path: str, *, max_bytes: int = MAX_SHOWN_DIFF_BYTES
 ) -> FileDiff | None:
-    """One file of that alone, more of it; None when it did not change. `path` as a page shows it.
+    """One file of that diff with higher limits; None if it did not change.
 
-    A name that is no UTF-8 is found too: it is compared as it is shown.
+    `path` is as shown on a page, so names that are not valid UTF-8 are found too.
     """
     ends = (await merge_base(git_dir, base, head), head)
     listing, _ = await read_up_to(
@@ -90,7 +90,7 @@ async def file_diff_between(
     if entry is None:
         return None
     names = [entry.name] if entry.old_name is None else [entry.name, entry.old_name]
-    # Every git here takes paths literally.
+    # All git commands of the service take paths literally.
     diff = await _read(
         git_dir, ends, _ONE_FILE, max_bytes, "--", *(os.fsdecode(name) for name in names)
     )
@@ -100,56 +100,60 @@ async def file_diff_between(
 async def patch_between(
     git_dir: Path, base: str, head: str, *, max_bytes: int = MAX_PATCH_BYTES
 ) -> str:
-    """The same as one patch, for a terminal."""
+    """The diff as a patch, for a terminal."""
     start = await merge_base(git_dir, base, head)
     output, complete = await read_up_to(max_bytes, git_dir, *_PATCH, start, head)
     text = output.decode("utf-8", "replace")
-    return text if complete else f"{text}\n… the rest of this very large diff is left out\n"
+    return (
+        text
+        if complete
+        else f"{text}\n… the rest of this diff is omitted because it is too large\n"
+    )
 
 
 async def _read(
-    git_dir: Path, ends: tuple[str, str], reach: _Reach, max_bytes: int, *paths: str
+    git_dir: Path, ends: tuple[str, str], limits: _Limits, max_bytes: int, *paths: str
 ) -> Diff:
     (listing, listed_all), (patch, read_all) = await asyncio.gather(
         *(
             read_up_to(
-                most,
+                limit_bytes,
                 git_dir,
                 *command,
                 *ends,
                 *paths,
                 seconds=_PAGE_SECONDS,
-                configuration=reach.configuration,
+                configuration=limits.configuration,
             )
-            for command, most in ((_LISTING, _LISTING_BYTES), (_PATCH, max_bytes))
+            for command, limit_bytes in ((_LISTING, _LISTING_BYTES), (_PATCH, max_bytes))
         )
     )
     recount = await _recount(git_dir, ends, listing, *paths)
-    # Without the whole list nobody knows whose lines these are.
+    # Without the complete list the lines cannot be assigned to files.
     output = listing + b"\0" + patch if listed_all else listing
-    # A large one takes longer than other requests should wait.
+    # Parsing a large diff would block the event loop.
     return await asyncio.to_thread(
         parse_diff,
         output,
         complete=listed_all and read_all,
-        bounds=reach.bounds,
+        bounds=limits.bounds,
         recount=recount,
     )
 
 
 async def _entries(listing: bytes) -> list[Entry]:
-    """Beside the event loop: the longest list takes longer than other requests should wait."""
-    return await asyncio.to_thread(entries_of, listing)
+    """In a thread: parsing the longest list would block the event loop."""
+    return await asyncio.to_thread(parse_entries, listing)
 
 
-# Commits never change, so what was counted once, or could not be in time, need not be again.
+# Commits never change, so results are cached, including that counting took too long.
 _recounts: OrderedDict[tuple[str, ...], Mapping[bytes, Counts] | None] = OrderedDict()
 
 
 async def _recount(
     git_dir: Path, ends: tuple[str, str], listing: bytes, *paths: str
 ) -> Mapping[bytes, Counts] | None:
-    """The numbers of files that are large rather than binary; None when that takes too long."""
+    """Line counts of files that are large rather than binary; None if counting takes too long."""
     uncounted = {entry.name for entry in await _entries(listing) if entry.counts is None}
     if not uncounted:
         return NOTHING_TO_RECOUNT
@@ -165,8 +169,8 @@ async def _recount(
             configuration=_EVERYTHING,
         )
         entries = await _entries(counted) if complete else []
-        found = {e.name: e.counts for e in entries if e.counts and e.name in uncounted}
-        _recounts[key] = found if complete else None
-        while len(_recounts) > _RECOUNTS_KEPT:
+        counts = {e.name: e.counts for e in entries if e.counts and e.name in uncounted}
+        _recounts[key] = counts if complete else None
+        while len(_recounts) > _MAX_CACHED_RECOUNTS:
             _recounts.popitem(last=False)
     return _recounts[key]

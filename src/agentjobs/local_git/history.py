@@ -1,4 +1,4 @@
-"""The commits of a pull request, never more of them than asked for."""
+"""The commits of a pull request, up to a limit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from agentjobs.local_git.bounded_read import read_up_to
 MAX_SHOWN_COMMITS = 250
 MAX_SHOWN_MESSAGE_BYTES = 512 * 1024
 
-# Of the year 9999: a commit may claim any date, but not every date can be written down.
+# In the year 9999: a commit may have any date, but not every date can be formatted.
 _LAST_SECOND = 253_402_300_799
 _COMMIT_FIELDS = ("%H", "%an", "%ae", "%at", "%s", "%b")
 
@@ -26,16 +26,16 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 async def merge_base(git_dir: Path, base: str, head: str) -> str:
-    """Where the two parted; `base` itself when they share no history."""
-    found = await git("merge-base", base, head, git_dir=git_dir, allowed_exit_codes=(0, 1))
-    return found.stdout.decode("ascii").strip() or base
+    """The common ancestor; `base` itself if they share no history."""
+    result = await git("merge-base", base, head, git_dir=git_dir, allowed_exit_codes=(0, 1))
+    return result.stdout.decode("ascii").strip() or base
 
 
 async def is_ancestor(git_dir: Path, older: str, newer: str) -> bool:
-    found = await git(
+    result = await git(
         "merge-base", "--is-ancestor", older, newer, git_dir=git_dir, allowed_exit_codes=(0, 1)
     )
-    return found.exit_code == 0
+    return result.exit_code == 0
 
 
 async def commits_between(
@@ -46,9 +46,9 @@ async def commits_between(
     limit: int = MAX_SHOWN_COMMITS,
     max_bytes: int = MAX_SHOWN_MESSAGE_BYTES,
 ) -> list[Commit]:
-    """Those of `head` that `base` has not, oldest first; the newest `limit` of them.
+    """The newest `limit` commits of `head` that `base` lacks, the oldest first.
 
-    Fewer when their messages are huge; the last one's is cut then.
+    Fewer if their messages exceed `max_bytes`.
     """
     output, _ = await read_up_to(
         max_bytes,
@@ -67,7 +67,7 @@ async def commits_between(
 def _commits(output: bytes) -> Iterator[Commit]:
     fields = output.decode("utf-8", "replace").split("\0")
     width = len(_COMMIT_FIELDS)
-    for at in range(0, len(fields) - width + 1, width):
-        commit, name, email, authored, subject, body = fields[at : at + width]
+    for start in range(0, len(fields) - width + 1, width):
+        commit, name, email, authored, subject, body = fields[start : start + width]
         at_ms = min(int(authored or 0), _LAST_SECOND) * 1_000
         yield Commit(commit, name, email, at_ms, subject, body.strip())

@@ -1,4 +1,4 @@
-"""Merging in a bare repository: a real merge commit, made without a work tree."""
+"""Merges in a bare repository: creates a merge commit without a work tree."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _CONFLICTS = 1
 
 
 class MergeConflict(Exception):
-    """The two sides changed the same places; `files` names where."""
+    """Both sides changed the same lines; `files` are those in conflict."""
 
     def __init__(self, files: tuple[str, ...]) -> None:
         super().__init__(", ".join(files))
@@ -20,20 +20,20 @@ class MergeConflict(Exception):
 
 
 class BranchMoved(Exception):
-    """Somebody else changed the branch in the meantime; nothing was changed."""
+    """The branch moved meanwhile; nothing was changed."""
 
 
 async def merge_into(
-    git_dir: Path, branch: str, *, base: str, head: str, message: str, made_by: Identity
+    git_dir: Path, branch: str, *, base: str, head: str, message: str, identity: Identity
 ) -> str:
-    """Move `branch` from `base` to a merge of `head`; the commit that brought `head` in.
+    """Move `branch` from `base` to a merge of `head`; returns the commit that merged `head`.
 
-    A head that is in already (a merge whose end was lost) is found, not merged again.
+    If an interrupted attempt has merged `head` already, its commit is returned.
     """
     if await is_ancestor(git_dir, head, base):
-        return await _commit_that_brought(git_dir, head, base)
+        return await _find_merge_commit(git_dir, head, base)
     tree = await _merged_tree(git_dir, base, head)
-    made = await git(
+    result = await git(
         "commit-tree",
         tree,
         "-p",
@@ -42,10 +42,10 @@ async def merge_into(
         head,
         git_dir=git_dir,
         input=message.encode("utf-8", "replace"),
-        environment=made_by.as_author_and_committer,
+        environment=identity.as_author_and_committer,
         configuration=DURABLE,
     )
-    commit = made.stdout.decode("ascii").strip()
+    commit = result.stdout.decode("ascii").strip()
     try:
         await git(
             "update-ref", HEADS + branch, commit, base, git_dir=git_dir, configuration=DURABLE
@@ -74,8 +74,8 @@ async def _merged_tree(git_dir: Path, base: str, head: str) -> str:
     return tree
 
 
-async def _commit_that_brought(git_dir: Path, head: str, base: str) -> str:
-    """The oldest commit on the branch's own line that has `head` among its ancestors."""
+async def _find_merge_commit(git_dir: Path, head: str, base: str) -> str:
+    """The oldest first-parent commit of the branch that has `head` as an ancestor."""
     listed = await git(
         "rev-list", "--first-parent", "--ancestry-path", f"{head}..{base}", git_dir=git_dir
     )

@@ -1,6 +1,6 @@
-"""Reads what `git diff-tree --raw --numstat -p -z` prints into files and numbered lines.
+"""Parses the output of `git diff-tree --raw --numstat -p -z` into files and numbered lines.
 
-Keeps no more than its bounds say, and knows the true numbers all the same. Runs nothing.
+Keeps a bounded number of lines; counts are complete. Runs nothing.
 """
 
 import re
@@ -24,20 +24,20 @@ _CHANGES = {
 }
 _FILE_START = b"diff --git "
 _HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_WORTH_NOTING = (
+_NOTED_HEADERS = (
     b"old mode ",
     b"new mode ",
     b"new file mode 12",
     b"new file mode 16",
 )
 _BINARY = b"Binary files "
-_LONGEST_LINE = 4_000
+_MAX_LINE_CHARACTERS = 4_000
 
 NOTHING_TO_RECOUNT: Mapping[bytes, Counts] = MappingProxyType({})
 
 
 class DiffBounds(msgspec.Struct, frozen=True):
-    """How much of a change is kept; what is left out is still listed and counted."""
+    """How much of a diff is kept; what is left out is still listed and counted."""
 
     files: int = 500
     lines: int = 20_000
@@ -53,7 +53,7 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 class FileDiff(msgspec.Struct, frozen=True):
-    """`complete` is False when there is more than `lines`; `counted` when nobody counted it."""
+    """`complete` is False if `lines` are not all; `counted` is False if the counts are unknown."""
 
     path: str
     old_path: str | None
@@ -66,7 +66,7 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """`complete` is False when the change was too large to be read whole; the numbers are true."""
+    """`complete` is False if the diff was too large to read completely; the counts are complete."""
 
     files: tuple[FileDiff, ...]
     changed_files: int
@@ -76,9 +76,9 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One record of the list: the only place where a path is unambiguous.
+    """One record of the list, which is the only place where a path is unambiguous.
 
-    `counts` is None where git gave no number: the file is binary, or too large for it.
+    `counts` is None if git did not count: the file is binary or too large.
     """
 
     change: str
@@ -96,7 +96,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def sections(self) -> int:
-        """A file that becomes a link is shown as one removed and one made."""
+        """A file that becomes a symlink has a section for the deletion and one for the new file."""
         return 2 if self.change == "type changed" else 1
 
 
@@ -107,39 +107,39 @@ def parse_diff(
     bounds: DiffBounds = DiffBounds(),  # noqa: B008 - frozen
     recount: Mapping[bytes, Counts] | None = NOTHING_TO_RECOUNT,
 ) -> Diff:
-    """`complete` says whether `output` is all of it; a cut last line is left out.
+    """`complete` says whether `output` is complete; a truncated last line is dropped.
 
-    `recount` has the numbers of texts that git took for binary because of their size; None
-    when there was no time to count them.
+    `recount` has the counts of texts that git treated as binary because of their size; None if
+    there was no time to count them.
     """
     listing, separator, patch = output.partition(b"\0\0")
     if not separator and not complete:
         listing = listing[: listing.rfind(b"\0:") + 1]
-    entries = entries_of(listing)
+    entries = parse_entries(listing)
     sections = _sections(patch if complete else patch[: patch.rfind(b"\n") + 1])
     files = []
-    at = 0
+    position = 0
     lines_left = bounds.lines
     for entry in entries:
-        own = sections[at : at + entry.sections]
-        at += entry.sections
-        # Of a cut patch the last section may lack its end, and those after it are not there.
-        whole = complete or at < len(sections)
-        reading = _Reading(entry, own, whole, recount)
-        files.append(reading.file(bounds, lines_left))
+        own = sections[position : position + entry.sections]
+        position += entry.sections
+        # The last section of a truncated patch may be truncated too, and later ones are missing.
+        whole = complete or position < len(sections)
+        file_patch = _FilePatch(entry, own, whole, recount)
+        files.append(file_patch.parse(bounds, lines_left))
         lines_left -= len(files[-1].lines)
-    shown = tuple(files[: bounds.files])
+    kept = tuple(files[: bounds.files])
     return Diff(
-        files=shown,
+        files=kept,
         changed_files=len(entries),
-        complete=complete and len(shown) == len(files) and all(file.complete for file in shown),
+        complete=complete and len(kept) == len(files) and all(file.complete for file in kept),
         additions=sum(file.additions for file in files),
         deletions=sum(file.deletions for file in files),
     )
 
 
-def entries_of(listing: bytes) -> list[Entry]:
-    """The files of `--raw --numstat -z`, in git's order; `--raw` alone has no numbers."""
+def parse_entries(listing: bytes) -> list[Entry]:
+    """The files of `--raw --numstat -z`, in git's order; `--raw` alone has no counts."""
     fields = iter(listing.split(b"\0"))
     entries: list[Entry] = []
     counts: dict[bytes, Counts] = {}
@@ -160,18 +160,18 @@ def entries_of(listing: bytes) -> list[Entry]:
 
 
 def _sections(patch: bytes) -> list[bytes]:
-    """The part of each file. No content can start one: it begins with ' ', '+', '-' or '\\'."""
+    """The section of each file. Content cannot start one: its lines start with ' +-\\'."""
     parts = (b"\n" + patch).split(b"\n" + _FILE_START)
     return parts[1:]
 
 
-class _Reading(msgspec.Struct, frozen=True):
+class _FilePatch(msgspec.Struct, frozen=True):
     entry: Entry
     sections: list[bytes]
     whole: bool
     recount: Mapping[bytes, Counts] | None
 
-    def file(self, bounds: DiffBounds, lines_left: int) -> FileDiff:
+    def parse(self, bounds: DiffBounds, lines_left: int) -> FileDiff:
         counts, is_too_large = self.entry.counts, False
         if counts is None and any(b"\n" + _BINARY in part for part in self.sections):
             counts = None if self.recount is None else self.recount.get(self.entry.name)
@@ -191,17 +191,19 @@ class _Reading(msgspec.Struct, frozen=True):
         )
 
     def _lines(self, bounds: DiffBounds, lines_left: int) -> tuple[tuple[DiffLine, ...], bool]:
-        most = max(0, min(bounds.file_lines, lines_left))
+        max_lines = max(0, min(bounds.file_lines, lines_left))
         lines: list[DiffLine] = []
         all_read = True
         for section in self.sections:
             kept = section[: bounds.file_bytes]
             if len(kept) < len(section):
                 kept, all_read = kept[: kept.rfind(b"\n") + 1], False
-            # The lines before the first hunk are few; reading no more than needed is what counts.
-            numbered = list(islice(_numbered(kept.split(b"\n", most + 16)), most + 1 - len(lines)))
+            # A few lines precede the first hunk; no more than needed are split.
+            numbered = list(
+                islice(_numbered(kept.split(b"\n", max_lines + 16)), max_lines + 1 - len(lines))
+            )
             lines += numbered
-        return tuple(lines[:most]), all_read and len(lines) <= most
+        return tuple(lines[:max_lines]), all_read and len(lines) <= max_lines
 
 
 def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
@@ -214,10 +216,10 @@ def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
             in_hunk = True
             yield DiffLine("hunk", _text(line))
         elif not in_hunk:
-            if line.startswith(_WORTH_NOTING):
+            if line.startswith(_NOTED_HEADERS):
                 yield DiffLine("note", _text(line))
             elif line.startswith(_BINARY):
-                yield DiffLine("note", "Binary file, not shown")
+                yield DiffLine("note", "Binary file not shown")
         elif line.startswith(b"+"):
             yield DiffLine("added", _text(line[1:]), None, new)
             new += 1
@@ -232,6 +234,6 @@ def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
 
 
 def _text(raw: bytes) -> str:
-    """Cut first: decoding a line of many megabytes takes its time."""
-    text = raw[: 4 * (_LONGEST_LINE + 1)].decode("utf-8", "replace")
-    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
+    """Truncated first: decoding a line of many megabytes is slow."""
+    text = raw[: 4 * (_MAX_LINE_CHARACTERS + 1)].decode("utf-8", "replace")
+    return text if len(text) <= _MAX_LINE_CHARACTERS else f"{text[:_MAX_LINE_CHARACTERS]}…"

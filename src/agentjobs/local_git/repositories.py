@@ -1,6 +1,6 @@
-"""The bare repositories of the platform `local`: where they lie, and how one comes in.
+"""Bare repositories of the platform `local`: their paths, importing and maintenance.
 
-Knows git and directories. Refuses to know rows, organizations and pull requests.
+Knows git and directories, but no rows, organizations or pull requests.
 """
 
 import logging
@@ -15,19 +15,19 @@ import msgspec
 from agentjobs.git.process import GitError, OnStderr, git
 from agentjobs.git.refs import HEADS, list_branches
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, parse_remote
-from agentjobs.local_git.fetch_errors import unreadable
+from agentjobs.local_git.fetch_errors import fetch_problem
 from agentjobs.problems import Problem
 
-# What was acknowledged must survive a power cut: by default git leaves small objects to luck.
+# Acknowledged data must survive a power failure; by default git does not sync loose objects.
 DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
-# Unpacked, a small pack could become any number of large files.
-_AS_RECEIVED: Mapping[str, str] = {"fetch.unpackLimit": "1"}
-_IMPORTED = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+# Keep packs packed: unpacked, a small one could become many large files.
+_KEEP_PACKS: Mapping[str, str] = {"fetch.unpackLimit": "1"}
+_IMPORTED_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
-_USUAL_BRANCHES = ("main", "master", "trunk", "develop")
+_COMMON_BRANCHES = ("main", "master", "trunk", "develop")
 _log = logging.getLogger(__name__)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-# Run by git for a path: the operator may read it, whoever owns it.
+# For a path, which the operator may read whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
 
@@ -49,12 +49,12 @@ def path(data_dir: Path, repo_id: str) -> Path:
 
 
 def incoming_path(target: Path) -> Path:
-    """Where it grows until it is whole."""
+    """Where a repository is created before it is moved to its path."""
     return target.with_name(f".incoming-{target.name}")
 
 
 def present_path(data_dir: Path, repo_id: str) -> Path:
-    """The path, or a refusal that says where the files must be sought."""
+    """The path. Raises Problem if the files are not on this host."""
     git_dir = path(data_dir, repo_id)
     if not (git_dir / "HEAD").is_file():
         raise Problem(
@@ -66,9 +66,9 @@ def present_path(data_dir: Path, repo_id: str) -> Path:
 
 
 async def import_repository(source: str, target: Path) -> ImportedRepository:
-    """Branches and tags with their history from a path or an address; no hooks, no configuration.
+    """Import branches and tags from a path or URL, without hooks and configuration.
 
-    All of it appears at once, or nothing does.
+    The repository appears completely or not at all.
     """
     remote, protocols = _remote(source)
     return await import_from(remote, target, protocols=protocols)
@@ -81,16 +81,14 @@ async def import_from(
     protocols: str = NETWORK_PROTOCOLS,
     on_stderr: OnStderr | None = None,
 ) -> ImportedRepository:
-    """The same from a remote as it is; `on_stderr` hears git's own words on how far it is."""
+    """Import from a remote; `on_stderr` receives git's progress messages."""
     with _incoming(target) as incoming:
         await git("init", "--quiet", "--bare", "--template=", str(incoming))
         await _fetch(incoming, remote, protocols, on_stderr)
         branches = await list_branches(incoming)
         if not branches:
-            raise Problem(
-                "repo_empty", f"{remote.url} has no commits on any branch; commit something first."
-            )
-        branch = _chosen_branch(await _head_of(remote, protocols), branches)
+            raise Problem("repo_empty", f"{remote.url} has no commits; push a first commit.")
+        branch = _choose_branch(await _head_of(remote, protocols), branches)
         await git("symbolic-ref", "HEAD", HEADS + branch, git_dir=incoming)
         incoming.rename(target)
     return ImportedRepository(branch, branches[branch])
@@ -111,16 +109,18 @@ def _remote(source: str) -> tuple[Remote, str]:
     if source.startswith(("http://", "https://")):
         return parse_remote(source), NETWORK_PROTOCOLS
     if _URL.match(source):
-        raise Problem("repo_unavailable", "An address must start with http:// or https://.")
-    place = Path(source).expanduser().absolute()
-    if not place.is_dir():
-        raise Problem("repo_unavailable", f"{source} is not a directory; name a git repository.")
-    if (place / "shallow").is_file() or (place / ".git" / "shallow").is_file():
+        raise Problem("repo_unavailable", "A URL must start with http:// or https://.")
+    directory = Path(source).expanduser().absolute()
+    if not directory.is_dir():
+        raise Problem(
+            "repo_unavailable", f"{source} is not a directory; enter the path of a git repository."
+        )
+    if (directory / "shallow").is_file() or (directory / ".git" / "shallow").is_file():
         raise Problem(
             "repo_unavailable",
             f"{source} is a shallow clone; run `git fetch --unshallow` in it first.",
         )
-    return Remote(str(place)), "file"
+    return Remote(str(directory)), "file"
 
 
 async def _fetch(
@@ -136,20 +136,20 @@ async def _fetch(
             f"--upload-pack={_UPLOAD_PACK}",
             "--",
             remote.url,
-            *_IMPORTED,
+            *_IMPORTED_REFS,
             git_dir=incoming,
-            configuration={**DURABLE, **_AS_RECEIVED, **remote.configuration},
+            configuration={**DURABLE, **_KEEP_PACKS, **remote.configuration},
             environment=remote.environment,
             protocols=protocols,
             timeout_seconds=_IMPORT_SECONDS,
             on_stderr=on_stderr,
         )
     except GitError as error:
-        raise unreadable(remote.url, error) from None
+        raise fetch_problem(remote.url, error) from None
 
 
 async def _head_of(remote: Remote, protocols: str) -> str | None:
-    """The branch the source calls its own, None when it has no such."""
+    """The branch that the source's HEAD points to; None if there is none."""
     listed = await git(
         "ls-remote",
         "--symref",
@@ -169,13 +169,13 @@ async def _head_of(remote: Remote, protocols: str) -> str | None:
     return None
 
 
-def _chosen_branch(head: str | None, branches: dict[str, str]) -> str:
-    candidates = (head, *_USUAL_BRANCHES)
+def _choose_branch(head: str | None, branches: dict[str, str]) -> str:
+    candidates = (head, *_COMMON_BRANCHES)
     return next((name for name in candidates if name in branches), min(branches))
 
 
 async def tidy_repositories(data_dir: Path) -> None:
-    """Pack what many pushes left; git's own rules say when, and nothing young is dropped."""
+    """Run git's garbage collection where git's own rules require it."""
     for git_dir in sorted(repositories_root(data_dir).glob("[!.]*.git")):
         try:
             await git(
@@ -187,4 +187,6 @@ async def tidy_repositories(data_dir: Path) -> None:
                 timeout_seconds=_IMPORT_SECONDS,
             )
         except GitError as error:
-            _log.warning("the repository %s cannot be tidied: %s", git_dir.name, error.reason)
+            _log.warning(
+                "garbage collection of the repository %s failed: %s", git_dir.name, error.reason
+            )

@@ -16,7 +16,7 @@ from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
 from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git import repositories
-from agentjobs.local_git.copies import fetch_trouble, refresh_copy
+from agentjobs.local_git.copies import fetch_error, refresh_copy
 from agentjobs.organizations import audit
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, next_due_at
 from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
@@ -127,7 +127,7 @@ class PlatformSync:
             async with platform.open_remote(repo.address, "") as remote:
                 head = await refresh_copy(remote, target, branch)
         except GitError as error:
-            raise fetch_trouble(repo.full_name, branch, error) from None
+            raise fetch_error(repo.full_name, branch, error) from None
         except OSError as error:
             raise ForgeError(
                 f"The copy of the repository cannot be written ({error.strerror});"

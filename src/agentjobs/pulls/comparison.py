@@ -1,4 +1,4 @@
-"""What a pull request proposes right now: its two ends, and what lies between them."""
+"""What a pull request of the platform `local` proposes: its commits and its diff."""
 
 from pathlib import Path
 
@@ -26,10 +26,10 @@ class Proposal(msgspec.Struct, frozen=True):
     tips: Tips
 
 
-async def proposal_of(data_dir: Path, pull: Pull) -> Proposal:
-    """For a page: bounded, however large the change is."""
+async def load_proposal(data_dir: Path, pull: Pull) -> Proposal:
+    """The commits and the diff, bounded, for a page."""
     git_dir = present_path(data_dir, pull.repo_id)
-    tips = await tips_of(git_dir, pull)
+    tips = await find_tips(git_dir, pull)
     return Proposal(
         commits=await commits_between(git_dir, tips.base, tips.head),
         commit_count=await _count(git_dir, tips),
@@ -38,15 +38,15 @@ async def proposal_of(data_dir: Path, pull: Pull) -> Proposal:
     )
 
 
-async def patch_of(data_dir: Path, pull: Pull) -> str:
-    """For a terminal."""
+async def load_patch(data_dir: Path, pull: Pull) -> str:
+    """The diff as a patch, for a terminal."""
     git_dir = present_path(data_dir, pull.repo_id)
-    tips = await tips_of(git_dir, pull)
+    tips = await find_tips(git_dir, pull)
     return await patch_between(git_dir, tips.base, tips.head)
 
 
-async def tips_of(git_dir: Path, pull: Pull) -> Tips:
-    """Where the branches are; once it is merged or closed, where they were then."""
+async def find_tips(git_dir: Path, pull: Pull) -> Tips:
+    """The heads of both branches; after merging or closing, the heads at that time."""
     base = head = None
     if pull.state == "open":
         base = await resolve(git_dir, HEADS + pull.base_branch)
@@ -62,5 +62,5 @@ async def tips_of(git_dir: Path, pull: Pull) -> Tips:
 
 
 async def _count(git_dir: Path, tips: Tips) -> int:
-    counted = await git("rev-list", "--count", f"{tips.base}..{tips.head}", git_dir=git_dir)
-    return int(counted.stdout)
+    result = await git("rev-list", "--count", f"{tips.base}..{tips.head}", git_dir=git_dir)
+    return int(result.stdout)

@@ -1,4 +1,4 @@
-"""The platform `local`: this service's own repositories, pull requests kept as rows."""
+"""The platform `local`: repositories that this service hosts, with pull requests as rows."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,12 +24,12 @@ _OF_BRANCH = (
     " WHERE repo_id = :repo_id AND head_branch = :head_branch"
 )
 
-# Of a transaction: the repository's identifier, the branch and the credential that is shown.
+# Arguments: the transaction, the repository's ID, the branch and the job's credential.
 MayWriteBranch = Callable[[Transaction, str, str, str], Awaitable[bool]]
 
 
 class LocalForge:
-    """`git_url` is where workers reach git here, `public_url` where people reach the pages."""
+    """`git_url` is the base of git URLs for workers, `public_url` that of pages for people."""
 
     platform = "local"
 
@@ -61,12 +61,12 @@ class LocalForge:
         self, tx: Transaction, repo: RepoAddress, credential: str, request: PullRequestRequest
     ) -> tuple[int, bool]:
         if not await self._may_write_branch(tx, repo.repo_id, request.head_branch, credential):
-            raise ForgeError("The credential of this job is not valid any more.")
+            raise ForgeError("The credential of this job is no longer valid.")
         return await _open(tx, repo, request)
 
 
-async def hold_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | None:
-    """The branch's pull request, which nobody else holds or changes until the transaction ends."""
+async def lock_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | None:
+    """The branch's pull request, locked until the transaction ends."""
     row = await tx.fetch_one(
         f"{_OF_BRANCH} /*postgresql FOR NO KEY UPDATE */", repo_id=repo_id, head_branch=branch
     )
@@ -76,14 +76,14 @@ async def hold_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | 
 async def _open(
     tx: Transaction, repo: RepoAddress, request: PullRequestRequest
 ) -> tuple[int, bool]:
-    # Held to the end, so that two workers with one job cannot open two.
+    # Locked, so that two workers with the same job cannot open two.
     row = await tx.fetch_one(
         "SELECT next_pull_number FROM repos WHERE id = :repo_id AND disconnected_at IS NULL"
         " /*postgresql FOR NO KEY UPDATE */",
         repo_id=repo.repo_id,
     )
     if row is None:
-        raise ForgeError(f"The repository {repo.full_name!r} is not connected any more.")
+        raise ForgeError(f"The repository {repo.full_name!r} is no longer connected.")
     existing = await tx.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=request.head_branch)
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
@@ -97,7 +97,7 @@ async def _adopt(
     tx: Transaction, repo: RepoAddress, request: PullRequestRequest, existing: Row
 ) -> tuple[int, bool]:
     number: int = existing["number"]
-    # One that was merged stays the branch's own here, whatever was pushed to it since.
+    # A merged one stays the branch's pull request, whatever was pushed since.
     is_adoptable(ExistingPull(number, existing["state"], existing["head_commit"]), request)
     becomes_draft = request.is_follow_up and request.draft
     await tx.execute(

@@ -1,4 +1,4 @@
-"""Merging a pull request of the platform `local`: the branch first, then the row that says so."""
+"""Merges a pull request of the platform `local`: the branch first, then its row."""
 
 from pathlib import Path
 
@@ -10,40 +10,40 @@ from agentjobs.local_git.merge import BranchMoved, MergeConflict, merge_into
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
-from agentjobs.pulls.comparison import Tips, tips_of
+from agentjobs.pulls.comparison import Tips, find_tips
 from agentjobs.pulls.pulls import Pull, check_open, get_pull
 from agentjobs.pulls.pushes import record_heads, record_push
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 
 
 async def merge_pull(
     db: Database, settings: Settings, organization: str, full_name: str, number: int
 ) -> Pull:
-    """A real merge commit on the base branch, or a Problem and nothing changed."""
+    """Create a merge commit on the base branch. Raises Problem, with nothing changed."""
     pull = await get_pull(db, organization, full_name, number)
     check_open(pull)
     if pull.draft:
         raise Problem(
             "pull_is_draft",
-            f"Pull request {number} is a draft; mark it with `agentjobs pulls ready` first.",
+            f"Pull request {number} is a draft; mark it ready with `agentjobs pulls ready` first.",
         )
     git_dir = present_path(settings.data_path, pull.repo_id)
-    made_by = Identity(settings.author_name, settings.author_email)
-    tips, commit = await _merge(git_dir, pull, made_by)
+    identity = Identity(settings.author_name, settings.author_email)
+    tips, commit = await _merge(git_dir, pull, identity)
     heads = await list_branches(git_dir)
     entry = audit.entry("pull.merged", pull.short_name)
     await db.transact(_record_merge, pull, tips, commit, heads, entry)
-    # A push may have come between reading the branches and writing them down.
+    # A push may have happened between reading the branches and storing them.
     await record_push(db, settings.data_path, pull.repo_id, [HEADS + pull.base_branch])
     return await get_pull(db, organization, full_name, number)
 
 
-async def _merge(git_dir: Path, pull: Pull, made_by: Identity) -> tuple[Tips, str]:
-    for _ in range(_TRIES):
-        tips = await tips_of(git_dir, pull)
+async def _merge(git_dir: Path, pull: Pull, identity: Identity) -> tuple[Tips, str]:
+    for _ in range(_MAX_ATTEMPTS):
+        tips = await find_tips(git_dir, pull)
         try:
             commit = await merge_into(
                 git_dir,
@@ -51,17 +51,17 @@ async def _merge(git_dir: Path, pull: Pull, made_by: Identity) -> tuple[Tips, st
                 base=tips.base,
                 head=tips.head,
                 message=_message(pull),
-                made_by=made_by,
+                identity=identity,
             )
         except BranchMoved:
             continue
         except MergeConflict as conflict:
             raise _conflict(pull, conflict.files) from None
         except GitError as error:
-            raise Problem("merge_conflict", f"git cannot merge this: {error.reason}.") from None
+            raise Problem("merge_conflict", f"git cannot merge it: {error.reason}.") from None
         return tips, commit
     raise Problem(
-        "merge_conflict", f"The branch {pull.base_branch!r} keeps moving; try again later."
+        "merge_conflict", f"The branch {pull.base_branch!r} changes too often; try again later."
     )
 
 
@@ -80,7 +80,7 @@ def _conflict(pull: Pull, files: tuple[str, ...]) -> Problem:
 async def _record_merge(
     tx: Transaction, pull: Pull, tips: Tips, commit: str, heads: dict[str, str], entry: audit.Entry
 ) -> None:
-    # Whatever the row says by now: the branch has it, and that is what counts.
+    # The branch has the merge, whatever the row says by now.
     changed = await tx.execute(
         "UPDATE pulls SET state = 'merged', merge_commit = :commit, merged_at = :now,"
         " base_commit = :base, head_commit = :head, ended_by = :ended_by"

@@ -1,6 +1,6 @@
-"""Pull requests as rows, found through the organization that owns them.
+"""Pull requests as rows, looked up within their organization.
 
-Those of the platform `local` are changed here; those of a platform elsewhere only there.
+Those of the platform `local` can be closed and marked ready here.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ _SELECT = (
     f"SELECT p.*, r.full_name, r.default_branch, r.organization_id, o.name AS organization {_FROM}"
 )
 _NEWEST_FIRST = "ORDER BY p.created_at DESC, r.full_name, p.number DESC"
-# Which ones first, from an index alone: their texts may be long.
+# The page is chosen from an index alone, because texts may be long.
 _PAGE = (
     f"{_SELECT} AND (p.repo_id, p.number) IN (SELECT p.repo_id, p.number {_FROM}"
     "  AND (CAST(:full_name AS TEXT) IS NULL OR r.full_name = :full_name)"
@@ -29,11 +29,11 @@ _PAGE = (
     "   (r.full_name > :name OR r.full_name = :name AND p.number < :number))"
     f"  {_NEWEST_FIRST} LIMIT :limit) {_NEWEST_FIRST}"
 )
-_LARGEST_NUMBER = 2**53
+_MAX_NUMBER = 2**53
 
-# When it was made, its repository, its number.
-PullPlace = tuple[int, str, int]
-_NEWEST: PullPlace = (_LARGEST_NUMBER, "", 0)
+# Creation time, repository, number.
+PullCursor = tuple[int, str, int]
+_NEWEST: PullCursor = (_MAX_NUMBER, "", 0)
 
 InSameTransaction = Callable[[Transaction, "Pull"], Awaitable[None]]
 
@@ -57,19 +57,19 @@ class Pull(msgspec.Struct, frozen=True):
     created_at: int
     merged_at: int | None
     closed_at: int | None
-    # What the audit log calls who merged or closed it.
+    # The actor who merged or closed it, as in the audit log.
     ended_by: str | None
-    # Where its platform shows it; None for `local`, whose pages are ours.
+    # Its page on its platform; None for `local`.
     url: str | None = None
 
     @property
     def path(self) -> str:
-        """Where its page is, below the service's public address."""
+        """The path of its page, below the service's public URL."""
         return pull_path(self.organization, self.repo, self.number)
 
     @property
-    def place(self) -> PullPlace:
-        """Where it stands in the list, for the page that begins after it."""
+    def cursor(self) -> PullCursor:
+        """Its position in the list, for the page that starts after it."""
         return self.created_at, self.repo, self.number
 
     @property
@@ -88,12 +88,9 @@ async def list_pulls(
     *,
     state: str | None = None,
     limit: int | None = None,
-    before: PullPlace | None = None,
+    before: PullCursor | None = None,
 ) -> list[Pull]:
-    """Newest first, of one repository or of all; every one of them unless `limit` says less.
-
-    `before` is the place of the last one already seen.
-    """
+    """Newest first, of one repository or all; `before` is the cursor of the last one shown."""
     if full_name is not None:
         await _check_connected(db, organization, full_name)
     created_at, name, number = before or _NEWEST
@@ -105,14 +102,14 @@ async def list_pulls(
         created_at=created_at,
         name=name,
         number=number,
-        limit=_LARGEST_NUMBER if limit is None else limit,
+        limit=_MAX_NUMBER if limit is None else limit,
     )
     return [_pull(row) for row in rows]
 
 
 async def get_pull(db: Database, organization: str, full_name: str, number: int) -> Pull:
     row = None
-    if 0 < number < _LARGEST_NUMBER:
+    if 0 < number < _MAX_NUMBER:
         row = await db.fetch_one(
             f"{_SELECT} AND r.full_name = :full_name AND p.number = :number",
             organization=organization,
@@ -123,30 +120,30 @@ async def get_pull(db: Database, organization: str, full_name: str, number: int)
         raise Problem(
             "pull_not_found",
             f"There is no pull request {number} in {full_name!r}; "
-            "`agentjobs pulls list` shows those there are.",
+            "list them with `agentjobs pulls list`.",
         )
     return _pull(row)
 
 
-def check_here(pull: Pull) -> None:
-    """Raises Problem for one that its platform keeps."""
+def check_local(pull: Pull) -> None:
+    """Raises Problem for a pull request that a platform hosts."""
     if pull.url is not None:
         raise Problem(
             "pull_elsewhere",
-            f"Pull request {pull.number} is kept by its platform, so that only who is there can "
-            f"change it: {pull.url}",
+            f"Pull request {pull.number} is hosted on its platform and can only be changed there: "
+            f"{pull.url}",
         )
 
 
 def check_open(pull: Pull) -> None:
-    """And that it can be changed here."""
-    check_here(pull)
+    """Raises Problem unless it is open and can be changed here."""
+    check_local(pull)
     if pull.state != "open":
-        raise Problem("pull_not_open", f"Pull request {pull.number} is {pull.state} already.")
+        raise Problem("pull_not_open", f"Pull request {pull.number} is already {pull.state}.")
 
 
 async def close_pull(db: Database, organization: str, full_name: str, number: int) -> Pull:
-    """Its branch stays, so that nothing is lost."""
+    """Close it without merging; its branch stays."""
     pull = await get_pull(db, organization, full_name, number)
     check_open(pull)
     await db.transact(_close, pull, audit.entry("pull.closed", pull.short_name))
@@ -161,7 +158,7 @@ async def ready_pull(
     *,
     also: InSameTransaction | None = None,
 ) -> Pull:
-    """No draft any more; `also` is done in the same transaction, and only if it was one."""
+    """Mark a draft as ready; `also` runs in the same transaction if it was a draft."""
     pull = await get_pull(db, organization, full_name, number)
     check_open(pull)
     entry = audit.entry("pull.ready", pull.short_name)
@@ -179,20 +176,20 @@ async def _close(tx: Transaction, pull: Pull, entry: audit.Entry) -> None:
         ended_by=entry.actor.name,
     )
     if not changed:
-        raise Problem("pull_not_open", "Somebody else merged or closed it a moment ago.")
+        raise Problem("pull_not_open", "It has just been merged or closed by someone else.")
     await audit.write(tx, pull.organization_id, entry)
 
 
 async def _make_ready(
     tx: Transaction, pull: Pull, also: InSameTransaction | None, entry: audit.Entry
 ) -> None:
-    was_draft = await tx.execute(
+    changed = await tx.execute(
         "UPDATE pulls SET draft = FALSE"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open' AND draft",
         repo_id=pull.repo_id,
         number=pull.number,
     )
-    if not was_draft:
+    if not changed:
         return
     await audit.write(tx, pull.organization_id, entry)
     if also is not None:
@@ -211,7 +208,7 @@ async def _check_connected(db: Database, organization: str, full_name: str) -> N
         raise Problem(
             "repo_not_found",
             f"There is no repository {full_name!r} in this organization; "
-            "`agentjobs repos list` shows those there are.",
+            "list them with `agentjobs repos list`.",
         )
 
 

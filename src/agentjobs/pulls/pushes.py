@@ -1,4 +1,4 @@
-"""What the store must learn when branches of a `local` repository have moved."""
+"""Records the heads of branches of `local` repositories after a push."""
 
 import asyncio
 import logging
@@ -12,19 +12,19 @@ from agentjobs.local_git.repositories import path
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
 _RETRY_AFTER_SECONDS = (0.2, 1.0, 3.0)
-_MOST_ROUNDS = 10
+_MAX_ROUNDS = 10
 
 _log = logging.getLogger(__name__)
 
 
 async def record_push(db: Database, data_dir: Path, repo_id: str, refs: Collection[str]) -> None:
-    """Write down where the branches named by `refs` are now; the push itself is done already."""
+    """Record the heads of the branches in `refs`; the push itself has succeeded."""
     branches = {ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)}
     for pause in (*_RETRY_AFTER_SECONDS, None):
         try:
             await _record(db, path(data_dir, repo_id), repo_id, branches)
         except GitError as error:
-            # The refs have moved: that the store does not know yet is not the client's failure.
+            # The push has succeeded, so this is not an error for the client.
             _log.warning("a push was not recorded: %s", error)
             return
         except StoreUnavailable:
@@ -37,7 +37,7 @@ async def record_push(db: Database, data_dir: Path, repo_id: str, refs: Collecti
 
 
 async def record_all_heads(db: Database, data_dir: Path) -> None:
-    """What a kill or a store that was away kept from being recorded after a push."""
+    """Record pushes that were missed because of a crash or an unavailable store."""
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE platform = 'local' AND disconnected_at IS NULL"
     )
@@ -46,18 +46,18 @@ async def record_all_heads(db: Database, data_dir: Path) -> None:
         try:
             await _record(db, git_dir, row["id"], set(await list_branches(git_dir)))
         except (GitError, OSError) as error:
-            # One damaged repository must not keep the others from their heads.
+            # One damaged repository must not block the others.
             _log.warning("a repository cannot be read: %s", error)
 
 
 async def _record(db: Database, git_dir: Path, repo_id: str, branches: set[str]) -> None:
     followed = branches & await _followed_branches(db, repo_id)
     heads = await _heads(git_dir, followed) if followed else {}
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         if not heads:
             return
         await db.transact(record_heads, repo_id, heads)
-        # Another push may have been recorded between our reading and our writing.
+        # A concurrent push may have been recorded between reading and writing.
         read, heads = heads, await _heads(git_dir, followed)
         if heads == read:
             return
@@ -77,7 +77,7 @@ async def _followed_branches(db: Database, repo_id: str) -> set[str]:
 
 
 async def record_heads(tx: Transaction, repo_id: str, heads: Mapping[str, str]) -> None:
-    """Branches that `heads` does not name stay as they were recorded."""
+    """Branches that are not in `heads` stay as recorded."""
     await _record_default_branch(tx, repo_id, heads)
     pulls = await tx.fetch_all(
         "SELECT number, head_branch, head_commit FROM pulls"

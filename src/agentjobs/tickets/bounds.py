@@ -1,4 +1,4 @@
-"""Makes what strangers wrote into a ticket: bounded, and without what a terminal would obey."""
+"""Bounds and cleans untrusted text of tickets."""
 
 from collections.abc import Iterable
 
@@ -10,42 +10,48 @@ from agentjobs.safe_text import (
 )
 from agentjobs.tickets.protocol import Ticket
 
-MOST_TEXT_BYTES = 48 * 1024
-MOST_TITLE = 255
-MOST_LABELS = 50
-MOST_LABEL = 100
-MOST_URL = 2_000
-CUT_NOTICE = "\n[cut here: the ticket's text was longer than an agent is given]"
+MAX_TEXT_BYTES = 48 * 1024
+MAX_TITLE_CHARACTERS = 255
+MAX_LABELS = 50
+MAX_LABEL_CHARACTERS = 100
+MAX_URL_CHARACTERS = 2_000
+TRUNCATION_NOTICE = "\n[truncated: the ticket's text exceeds the limit]"
 
 
-def bounded_ticket(id: str, title: str, text: str, labels: Iterable[str], url: str) -> Ticket:
-    """`id` is the caller's own spelling."""
+def build_ticket(id: str, title: str, text: str, labels: Iterable[str], url: str) -> Ticket:
+    """`id` is as the caller writes it."""
     return Ticket(
         id=id,
-        title=one_line(title, MOST_TITLE) or id,
-        text=bounded_text(text),
-        labels=_bounded_labels(labels),
+        title=one_line(title, MAX_TITLE_CHARACTERS) or id,
+        text=truncate_text(text),
+        labels=_clean_labels(labels),
         url=url if _is_plain_link(url) else "",
     )
 
 
-def one_line(text: str, most: int) -> str:
-    # Cut twice: first what no cleaning shall cost time for, then what is left.
-    return ellipsize(single_line(text[: 8 * most]), most)
+def one_line(text: str, max_characters: int) -> str:
+    # Truncated before cleaning too, which takes time.
+    return ellipsize(single_line(text[: 8 * max_characters]), max_characters)
 
 
-def bounded_text(text: str) -> str:
-    lines = text[: MOST_TEXT_BYTES + 1].replace("\r\n", "\n").replace("\r", "\n")
+def truncate_text(text: str) -> str:
+    lines = text[: MAX_TEXT_BYTES + 1].replace("\r\n", "\n").replace("\r", "\n")
     plain = strip_control_characters(lines).strip()
-    if len(text) <= MOST_TEXT_BYTES:
-        return truncate_bytes(plain, MOST_TEXT_BYTES, CUT_NOTICE)
-    return truncate_bytes(plain, MOST_TEXT_BYTES - len(CUT_NOTICE.encode())) + CUT_NOTICE
+    if len(text) <= MAX_TEXT_BYTES:
+        return truncate_bytes(plain, MAX_TEXT_BYTES, TRUNCATION_NOTICE)
+    return (
+        truncate_bytes(plain, MAX_TEXT_BYTES - len(TRUNCATION_NOTICE.encode())) + TRUNCATION_NOTICE
+    )
 
 
 def _is_plain_link(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and len(url) <= MOST_URL and url.isprintable()
+    return (
+        url.startswith(("https://", "http://"))
+        and len(url) <= MAX_URL_CHARACTERS
+        and url.isprintable()
+    )
 
 
-def _bounded_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    lines = (one_line(label, MOST_LABEL) for label in labels)
-    return tuple(dict.fromkeys(line for line in lines if line))[:MOST_LABELS]
+def _clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    lines = (one_line(label, MAX_LABEL_CHARACTERS) for label in labels)
+    return tuple(dict.fromkeys(line for line in lines if line))[:MAX_LABELS]

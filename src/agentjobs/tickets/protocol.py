@@ -1,6 +1,6 @@
-"""What every tracker offers: a ticket by the identifier people write, and a link back to the work.
+"""What every tracker offers: a ticket by the ID people write, and a link back to the result.
 
-Knows no job and no table. Where a tracker is kept, and for whom, is `trackers`' business.
+Knows no job and no table.
 """
 
 from typing import Protocol
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """`id` is the tracker's own spelling, whatever was asked for; all of it is others' text."""
+    """`id` is as the tracker writes it. All fields are untrusted text."""
 
     id: str
     title: str
@@ -19,7 +19,7 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class ResultLink(msgspec.Struct, frozen=True):
-    """What came of a ticket. `title` is on one line; `job_id` tells a repetition from a new one."""
+    """The pull request for a ticket. `title` is one line; `job_id` identifies repetitions."""
 
     job_id: str
     title: str
@@ -27,13 +27,13 @@ class ResultLink(msgspec.Struct, frozen=True):
 
 
 class TicketNotFound(Exception):
-    """A tracker is configured and has no such ticket for us; the message says why."""
+    """The configured trackers do not have the ticket; the message says why."""
 
 
 class Tracker(Protocol):
     """Every method raises ForgeError."""
 
     async def find(self, ticket_id: str) -> Ticket | None:
-        """None: there is none that we may see, or it is written otherwise."""
+        """None if there is none that the account can see, or the ID has another format."""
 
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None: ...

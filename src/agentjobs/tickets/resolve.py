@@ -1,4 +1,4 @@
-"""From the identifier that came with a job to its ticket, by the trackers of the organization."""
+"""Finds the ticket of a job's `ticket_id` in the organization's trackers, and links back to it."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -12,13 +12,13 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.tickets.bounds import one_line
-from agentjobs.tickets.issues import IssueTracker, issue_of
-from agentjobs.tickets.jira.tracker import JiraTracker, key_of
+from agentjobs.tickets.issues import IssueTracker, parse_issue
+from agentjobs.tickets.jira.tracker import JiraTracker, parse_key
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound, Tracker
 from agentjobs.tickets.trackers import ConfiguredTracker, open_tracker, record_check, trackers_of
 
-_WRITTEN_LIKE = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
-_MOST_ID = 100
+_FORMATS = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
+_MAX_ID_CHARACTERS = 100
 
 
 class ConnectedPlatforms(Protocol):
@@ -36,7 +36,7 @@ class WantedTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundTicket(msgspec.Struct, frozen=True, kw_only=True):
-    """`link_back`: the tracker wants to be told what became of it."""
+    """`link_back`: the pull request should be linked on the ticket."""
 
     ticket: Ticket
     tracker_id: str
@@ -47,7 +47,7 @@ class FoundTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tickets:
-    """What jobs ask. One for the process: credentials are opened for each question."""
+    """One per process; credentials are opened for each request."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Tickets:
         self._platforms = platforms
 
     async def find(self, wanted: WantedTicket, retry_budget: RetryBudget) -> FoundTicket | None:
-        """None: no tracker is configured for this repository.
+        """None if no tracker is configured for this repository.
 
-        Raises TicketNotFound, and ForgeError where a tracker stayed away.
+        Raises TicketNotFound, or ForgeError if a tracker is unavailable.
         """
         trackers = [
             tracker
@@ -74,43 +74,43 @@ class Tickets:
         if not trackers:
             return None
         reasons = []
-        away: ForgeError | None = None
+        unavailable: ForgeError | None = None
         for tracker in trackers:
-            if not _reads(tracker, wanted):
+            if not _accepts(tracker, wanted):
                 continue
             try:
-                ticket = await self._ask(tracker, wanted, retry_budget)
+                ticket = await self._find_in(tracker, wanted, retry_budget)
             except (ForgeError, Problem) as error:
                 if isinstance(error, ForgeError) and error.is_temporary:
-                    away = away or ForgeError(f"{tracker.name}: {error}", "away")
+                    unavailable = unavailable or ForgeError(f"{tracker.name}: {error}", "away")
                 reasons.append(f"{tracker.name}: {error}")
                 continue
             if ticket is not None:
-                return _found(tracker, ticket, wanted)
-            reasons.append(f"{tracker.name} has none of that name, or does not show it to us.")
-        if away is not None:
-            raise away
-        raise TicketNotFound(_not_found(wanted, reasons, trackers))
+                return _found_ticket(tracker, ticket, wanted)
+            reasons.append(f"{tracker.name} does not have it, or its account cannot see it.")
+        if unavailable is not None:
+            raise unavailable
+        raise TicketNotFound(_not_found_message(wanted, reasons, trackers))
 
     async def link_back(
         self, found: FoundTicket, link: ResultLink, retry_budget: RetryBudget
     ) -> bool:
-        """False: nobody wants it (any more). Raises ForgeError, and Problem for a locked token.
+        """False if links are not wanted any more. Raises ForgeError, or Problem for a locked token.
 
-        Made twice, it is one link on Jira and two comments on an issue.
+        Repeating it replaces the link on Jira and adds a comment to an issue.
         """
         opened = await open_tracker(self._db, self._keys, found.tracker_id)
         if opened is None or not opened[0].link_back:
             return False
-        if opened[0].kind == "issues" and not await self._is_ours(opened[0], found):
-            raise ForgeError(f"{found.ticket.id} is in no repository that is connected here.")
+        if opened[0].kind == "issues" and not await self._is_connected(opened[0], found):
+            raise ForgeError(f"{found.ticket.id} is not in a connected repository.")
         tracker = await self._tracker(*opened, found.connection_id, found.full_name, retry_budget)
         await tracker.link_back(found.ticket, link)
         return True
 
-    async def _is_ours(self, tracker: ConfiguredTracker, found: FoundTicket) -> bool:
-        """A token may write where its organization has no business to."""
-        issue = issue_of(found.ticket.id, found.full_name)
+    async def _is_connected(self, tracker: ConfiguredTracker, found: FoundTicket) -> bool:
+        """A token may have write access to repositories that are not connected."""
+        issue = parse_issue(found.ticket.id, found.full_name)
         row = await self._db.fetch_one(
             "SELECT id FROM repos WHERE organization_id = :organization_id"
             " AND connection_id = :connection_id AND full_name = :full_name"
@@ -121,7 +121,7 @@ class Tickets:
         )
         return row is not None
 
-    async def _ask(
+    async def _find_in(
         self, configured: ConfiguredTracker, wanted: WantedTicket, retry_budget: RetryBudget
     ) -> Ticket | None:
         opened = await open_tracker(self._db, self._keys, configured.id)
@@ -132,9 +132,9 @@ class Tickets:
             ticket = await tracker.find(wanted.ticket_id)
         except ForgeError as error:
             if error.fault in {"unauthorized", "denied"}:
-                await self._note(configured, str(error))
+                await self._record(configured, str(error))
             raise
-        await self._note(configured, None)
+        await self._record(configured, None)
         return ticket
 
     async def _tracker(
@@ -146,20 +146,20 @@ class Tickets:
         retry_budget: RetryBudget,
     ) -> Tracker:
         if configured.kind == "jira":
-            return jira_of(configured, token, self._session, retry_budget)
+            return jira_tracker(configured, token, self._session, retry_budget)
         if connection_id is None:
-            raise ForgeError(f"{full_name} is on no platform that has issues.")
+            raise ForgeError(f"{full_name} is not on a platform with issues.")
         return IssueTracker(
             await self._platforms.adapter_for(connection_id, retry_budget), full_name
         )
 
-    async def _note(self, tracker: ConfiguredTracker, error: str | None) -> None:
-        # What a connection may not do is shown there: every repository may have another one.
+    async def _record(self, tracker: ConfiguredTracker, error: str | None) -> None:
+        # Errors of issues are shown on their connection, which may differ per repository.
         if tracker.kind == "jira" and (error is None) != (tracker.error is None):
             await record_check(self._db, tracker.id, error)
 
 
-def jira_of(
+def jira_tracker(
     tracker: ConfiguredTracker,
     token: str,
     session: aiohttp.ClientSession,
@@ -169,13 +169,13 @@ def jira_of(
     return JiraTracker(tracker.url, tracker.account, token, session, retry_budget)
 
 
-def _reads(tracker: ConfiguredTracker, wanted: WantedTicket) -> bool:
+def _accepts(tracker: ConfiguredTracker, wanted: WantedTicket) -> bool:
     if tracker.kind == "jira":
-        return key_of(wanted.ticket_id, tracker.url or "") is not None
-    return issue_of(wanted.ticket_id, wanted.full_name) is not None
+        return parse_key(wanted.ticket_id, tracker.url or "") is not None
+    return parse_issue(wanted.ticket_id, wanted.full_name) is not None
 
 
-def _found(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTicket) -> FoundTicket:
+def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTicket) -> FoundTicket:
     return FoundTicket(
         ticket=ticket,
         tracker_id=tracker.id,
@@ -186,11 +186,11 @@ def _found(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTicket) -> 
     )
 
 
-def _not_found(
+def _not_found_message(
     wanted: WantedTicket, reasons: list[str], trackers: Iterable[ConfiguredTracker]
 ) -> str:
-    name = repr(one_line(wanted.ticket_id, _MOST_ID))
+    name = repr(one_line(wanted.ticket_id, _MAX_ID_CHARACTERS))
     if reasons:
         return f"The ticket {name} was not found. {' '.join(reasons)}"
-    known = "; ".join(f"{one.name}: {_WRITTEN_LIKE[one.kind]}" for one in trackers)
-    return f"{name} is written like no ticket of the trackers that are configured ({known})."
+    formats = "; ".join(f"{tracker.name}: {_FORMATS[tracker.kind]}" for tracker in trackers)
+    return f"{name} does not match the format of any configured tracker ({formats})."

@@ -1,4 +1,4 @@
-"""The table of trackers: what a row holds, and each change of one with its audit entry."""
+"""Rows of `trackers`, and changes of them with their audit entries."""
 
 from typing import Literal
 
@@ -102,7 +102,7 @@ async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> N
     )
 
 
-def tracker_of(row: Row) -> ConfiguredTracker:
+def tracker_from_row(row: Row) -> ConfiguredTracker:
     return ConfiguredTracker(
         id=row["id"],
         organization_id=row["organization_id"],

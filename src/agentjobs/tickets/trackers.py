@@ -1,6 +1,6 @@
-"""The trackers of an organization, as rows. Tokens are sealed, and shown to nobody.
+"""An organization's trackers. Tokens are stored sealed and never shown.
 
-Asks no tracker anything: `resolve` does, with what is opened here.
+Contacts no tracker: `resolve` and `verify` do, with the tokens opened here.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Database, IntegrityError
 from agentjobs.tickets import rows as tracker_rows
 from agentjobs.tickets.bounds import one_line
-from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_of
-from agentjobs.tickets.validate import checked_site, validate_account, validate_name
+from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_from_row
+from agentjobs.tickets.validate import validate_account, validate_name, validate_site
 
 __all__ = [
     "ConfiguredTracker",
@@ -37,14 +37,14 @@ __all__ = [
     "trackers_of",
 ]
 
-_MOST_ERROR = 500
+_MAX_ERROR_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTracker:
-    """For `issues` only `link_back` is asked for. An empty name: the kind's own.
+    """For `issues` only `link_back` applies. An empty name means the kind's name.
 
-    `flavour` None: told by the address.
+    `flavour` is derived from the URL if it is None.
     """
 
     kind: TrackerKind
@@ -57,12 +57,12 @@ class NewTracker:
 
 
 def draft_from(organization_id: str, new: NewTracker) -> ConfiguredTracker:
-    """What it would be, with nothing stored. Raises Problem."""
+    """A tracker that is not stored. Raises Problem."""
     if new.kind == "issues":
-        # One name for all: a repository has one platform, and so one place for its issues.
+        # A fixed name: a repository has one platform and so one place for its issues.
         url, account, name = None, None, "issues"
     else:
-        url = checked_site(new.url)
+        url = validate_site(new.url)
         account = validate_account(new.account, new.flavour, url)
         validate_credential("token", new.token)
         name = validate_name(new.name or new.kind)
@@ -83,7 +83,7 @@ async def add_tracker(
 ) -> ConfiguredTracker:
     owner = await find_organization(db, organization)
     tracker = draft_from(owner.id, new)
-    sealed = None if tracker.kind == "issues" else keys.seal(new.token, *_context(tracker))
+    sealed = None if tracker.kind == "issues" else keys.seal(new.token, *_seal_context(tracker))
     entry = audit.entry("tracker.added", tracker.name, kind=tracker.kind, url=tracker.url)
     try:
         await db.transact(tracker_rows.insert, tracker, sealed, entry)
@@ -98,17 +98,17 @@ async def list_trackers(db: Database, organization: str) -> list[ConfiguredTrack
 
 
 async def trackers_of(db: Database, organization_id: str) -> list[ConfiguredTracker]:
-    """In the order in which they are asked: the oldest first."""
+    """In the order in which they are searched: the oldest first."""
     rows = await db.fetch_all(
         "SELECT * FROM trackers WHERE organization_id = :organization_id"
         " AND removed_at IS NULL ORDER BY id",
         organization_id=organization_id,
     )
-    return [tracker_of(row) for row in rows]
+    return [tracker_from_row(row) for row in rows]
 
 
 async def find_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
-    """By its name or its identifier."""
+    """Find a tracker by its name or ID."""
     owner = await find_organization(db, organization)
     row = await db.fetch_one(
         "SELECT * FROM trackers WHERE organization_id = :organization_id"
@@ -120,29 +120,29 @@ async def find_tracker(db: Database, organization: str, name: str) -> Configured
         raise Problem(
             "tracker_not_found",
             f"The organization {organization!r} has no tracker {name!r}; "
-            f"`agentjobs trackers list --org {organization}` shows those it has.",
+            f"list them with `agentjobs trackers list --org {organization}`.",
         )
-    return tracker_of(row)
+    return tracker_from_row(row)
 
 
 async def replace_token(
     db: Database, keys: SealingKeys, organization: str, name: str, token: str
 ) -> ConfiguredTracker:
-    found = await find_tracker(db, organization, name)
-    check_token(found, token)
-    sealed = keys.seal(token, *_context(found))
-    entry = audit.entry("tracker.token_replaced", found.name)
-    await db.transact(tracker_rows.replace_token, found, sealed, entry)
-    return await find_tracker(db, organization, found.id)
+    tracker = await find_tracker(db, organization, name)
+    check_token(tracker, token)
+    sealed = keys.seal(token, *_seal_context(tracker))
+    entry = audit.entry("tracker.token_replaced", tracker.name)
+    await db.transact(tracker_rows.replace_token, tracker, sealed, entry)
+    return await find_tracker(db, organization, tracker.id)
 
 
 def check_token(tracker: ConfiguredTracker, token: str) -> None:
-    """Raises Problem if it cannot be one."""
+    """Raises Problem if the token is invalid."""
     if tracker.kind == "issues":
         raise Problem(
             "invalid_credential",
-            "Issues are read by the connection of their platform: `agentjobs forges rotate-token` "
-            "gives that a new token.",
+            "Issues are read through the connection to their platform; replace its token with "
+            "`agentjobs forges rotate-token`.",
         )
     validate_credential("token", token)
 
@@ -150,43 +150,43 @@ def check_token(tracker: ConfiguredTracker, token: str) -> None:
 async def set_link_back(
     db: Database, organization: str, name: str, link_back: bool
 ) -> ConfiguredTracker:
-    found = await find_tracker(db, organization, name)
-    if found.link_back != link_back:
-        entry = audit.entry("tracker.changed", found.name, link_back=link_back)
-        await db.transact(tracker_rows.set_link_back, found, link_back, entry)
-    return msgspec.structs.replace(found, link_back=link_back)
+    tracker = await find_tracker(db, organization, name)
+    if tracker.link_back != link_back:
+        entry = audit.entry("tracker.changed", tracker.name, link_back=link_back)
+        await db.transact(tracker_rows.set_link_back, tracker, link_back, entry)
+    return msgspec.structs.replace(tracker, link_back=link_back)
 
 
 async def remove_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
-    """Its token is gone with it."""
-    found = await find_tracker(db, organization, name)
-    await db.transact(tracker_rows.remove, found, audit.entry("tracker.removed", found.name))
-    return found
+    """Delete its token too."""
+    tracker = await find_tracker(db, organization, name)
+    await db.transact(tracker_rows.remove, tracker, audit.entry("tracker.removed", tracker.name))
+    return tracker
 
 
 async def record_check(db: Database, tracker_id: str, error: str | None = None) -> None:
-    """What it said when it was asked; None: all is well."""
-    said = None if error is None else one_line(error, _MOST_ERROR)
-    await db.transact(tracker_rows.record_check, tracker_id, said)
+    """Store the result of a check; None means success."""
+    message = None if error is None else one_line(error, _MAX_ERROR_CHARACTERS)
+    await db.transact(tracker_rows.record_check, tracker_id, message)
 
 
 async def open_tracker(
     db: Database, keys: SealingKeys, tracker_id: str
 ) -> tuple[ConfiguredTracker, str] | None:
-    """With its token, empty where it has none; None: it was removed.
+    """The tracker and its token, which is empty for issues; None if it was removed.
 
-    Raises Problem when it cannot be opened here.
+    Raises Problem if the token cannot be decrypted.
     """
     row = await db.fetch_one(
         "SELECT * FROM trackers WHERE id = :id AND removed_at IS NULL", id=tracker_id
     )
     if row is None:
         return None
-    tracker = tracker_of(row)
+    tracker = tracker_from_row(row)
     if row["sealed"] is None:
         return tracker, ""
     try:
-        return tracker, keys.open(bytes(row["sealed"]), *_context(tracker))
+        return tracker, keys.open(bytes(row["sealed"]), *_seal_context(tracker))
     except Problem as problem:
         reason = f"The token of the tracker {tracker.name} is locked. {problem.message}"
         raise Problem(problem.code, reason) from None
@@ -194,9 +194,9 @@ async def open_tracker(
 
 def _name_taken(tracker: ConfiguredTracker) -> Problem:
     if tracker.kind == "issues":
-        return Problem("name_taken", "The issues of the platforms are looked at already.")
+        return Problem("name_taken", "Issues are already configured as a tracker.")
     return Problem("name_taken", f"A tracker named {tracker.name!r} exists; choose another name.")
 
 
-def _context(tracker: ConfiguredTracker) -> tuple[str, ...]:
+def _seal_context(tracker: ConfiguredTracker) -> tuple[str, ...]:
     return ("tracker", tracker.organization_id, tracker.id)

@@ -1,4 +1,4 @@
-"""Whether a tracker takes its token: asked before one is added, and when somebody wants to know."""
+"""Checks that a tracker accepts its token, before it is stored and on request."""
 
 import aiohttp
 
@@ -9,7 +9,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.tickets import trackers
-from agentjobs.tickets.resolve import jira_of
+from agentjobs.tickets.resolve import jira_tracker
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
 
 
@@ -21,12 +21,13 @@ async def verify_and_add(
     new: NewTracker,
     retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str | None]:
-    """With who we are to it; None where nobody is asked. Nothing is stored if it refuses."""
+    """The tracker and the account of its token, None for issues. Nothing is stored if the tracker
+    refuses the token. Raises Problem."""
     owner = await find_organization(db, organization)
     draft = trackers.draft_from(owner.id, new)
     account = None
     if draft.kind == "jira":
-        account = await _asked(draft, new.token, session, retry_budget)
+        account = await _check(draft, new.token, session, retry_budget)
     added = await trackers.add_tracker(db, keys, organization, new)
     if account is not None:
         await trackers.record_check(db, added.id)
@@ -41,18 +42,18 @@ async def check_tracker(
     name: str,
     retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str | None]:
-    """Likewise, for one that is there; what it says is kept with it. Raises Problem."""
-    found = await trackers.find_tracker(db, organization, name)
-    opened = await trackers.open_tracker(db, keys, found.id)
+    """Check a stored tracker and store the result. Raises Problem."""
+    tracker = await trackers.find_tracker(db, organization, name)
+    opened = await trackers.open_tracker(db, keys, tracker.id)
     account = None
-    if found.kind == "jira" and opened is not None:
+    if tracker.kind == "jira" and opened is not None:
         try:
-            account = await _asked(*opened, session, retry_budget)
+            account = await _check(*opened, session, retry_budget)
         except Problem as problem:
-            await trackers.record_check(db, found.id, problem.message)
+            await trackers.record_check(db, tracker.id, problem.message)
             raise
-        await trackers.record_check(db, found.id)
-    return await trackers.find_tracker(db, organization, found.id), account
+        await trackers.record_check(db, tracker.id)
+    return await trackers.find_tracker(db, organization, tracker.id), account
 
 
 async def verify_and_replace(
@@ -64,22 +65,22 @@ async def verify_and_replace(
     token: str,
     retry_budget: RetryBudget,
 ) -> tuple[ConfiguredTracker, str]:
-    """The old token stays if the new one is not accepted. Raises Problem."""
-    found = await trackers.find_tracker(db, organization, name)
-    trackers.check_token(found, token)
-    account = await _asked(found, token, session, retry_budget)
-    await trackers.replace_token(db, keys, organization, found.id, token)
-    await trackers.record_check(db, found.id)
-    return await trackers.find_tracker(db, organization, found.id), account
+    """Replace the token if the tracker accepts the new one. Raises Problem."""
+    tracker = await trackers.find_tracker(db, organization, name)
+    trackers.check_token(tracker, token)
+    account = await _check(tracker, token, session, retry_budget)
+    await trackers.replace_token(db, keys, organization, tracker.id, token)
+    await trackers.record_check(db, tracker.id)
+    return await trackers.find_tracker(db, organization, tracker.id), account
 
 
-async def _asked(
+async def _check(
     tracker: ConfiguredTracker,
     token: str,
     session: aiohttp.ClientSession,
     retry_budget: RetryBudget,
 ) -> str:
     try:
-        return await jira_of(tracker, token, session, retry_budget).check()
+        return await jira_tracker(tracker, token, session, retry_budget).check()
     except ForgeError as error:
         raise Problem("tracker_refused", str(error)) from None

@@ -150,11 +150,11 @@ async def test_the_error_says_why_a_repository_cannot_be_used(
     env.change_repo(default_branch="gone")
     assert "no branch 'gone'" in (await env.full_sync())["sync_error"]
     env.change_repo(default_branch="--upload-pack=x")
-    assert "name that git does not take" in (await env.full_sync())["sync_error"]
+    assert "has an invalid name" in (await env.full_sync())["sync_error"]
     env.change_repo(default_branch="main")
     house.server.required_authorization = "Basic secret"
     row = await env.full_sync()
-    assert "acme/shop does not let us in" in row["sync_error"]
+    assert "acme/shop denies access" in row["sync_error"]
     assert str(house.server.server_port) not in row["sync_error"]
 
 

@@ -10,7 +10,7 @@ from agentjobs.problems import Problem
 from agentjobs.pulls import comments
 from agentjobs.pulls.comments import add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
-from agentjobs.pulls.pulls import PullPlace, close_pull, get_pull, list_pulls
+from agentjobs.pulls.pulls import PullCursor, close_pull, get_pull, list_pulls
 from agentjobs.store.database import Database, StoreError, Transaction
 from tests.support.local_repository import Platform, make_platform
 
@@ -116,7 +116,7 @@ async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(
     for options in ({}, {"state": "merged"}, {"full_name": "acme/r1"}):
         whole = await list_pulls(platform.db, "acme", **options)  # type: ignore[arg-type] # of those
         seen = []
-        before: PullPlace | None = None
+        before: PullCursor | None = None
         while page := await list_pulls(platform.db, "acme", limit=4, before=before, **options):  # type: ignore[arg-type] # likewise
             assert len(page) <= 4
             seen += page

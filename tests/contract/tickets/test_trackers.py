@@ -182,7 +182,7 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
     assert elsewhere.ticket.title == "Elsewhere"
     assert set(platform.asked_for) == {"fcn_1"}
 
-    with pytest.raises(ForgeError, match="in no repository that is connected here"):
+    with pytest.raises(ForgeError, match="not in a connected repository"):
         await tickets.link_back(found, LINK, retry_budget())
     await database.transact(insert_repo, acme, "acme/shop", "ready")
     await database.transact(connect_all, "fcn_1")
@@ -191,7 +191,7 @@ async def test_an_issue_is_found_and_told_what_became_of_it(
     assert (full_name, number) == ("acme/shop", 12)
     assert text.split("\n") == [
         "<!-- agentjobs -->",
-        "A pull request was opened for this: https://git.example.com/pull/9",
+        "A pull request was opened for this issue: https://git.example.com/pull/9",
     ]
     await set_link_back(database, "acme", "issues", False)
     assert not await tickets.link_back(found, LINK, retry_budget())
@@ -208,9 +208,9 @@ async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
-    with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues has none"):
+    with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues does not have it"):
         await tickets.find(wanted(acme, "#13"), retry_budget())
-    with pytest.raises(TicketNotFound, match=r"written like no ticket .*issues: #12 or"):
+    with pytest.raises(TicketNotFound, match=r"does not match .*issues: #12 or"):
         await tickets.find(wanted(acme, "SHOP-17\u202e"), retry_budget())
     platform.error = ForgeError("the permission “Issues: read” is missing", "denied")
     with pytest.raises(TicketNotFound, match="issues: the permission"):

@@ -59,11 +59,11 @@ async def test_a_long_list_of_files_keeps_nobody_else_waiting(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = repository.commit({"big": "line\n" * MEBIBYTE, "small": "1\n"})
-    entries_of, threads = diffs.entries_of, []
+    parse_entries, threads = diffs.parse_entries, []
 
     def noted(listing: bytes) -> list[Entry]:
         threads.append(threading.current_thread())
-        return entries_of(listing)
+        return parse_entries(listing)
 
     monkeypatch.setattr(diffs, "entries_of", noted)
     await diff_between(repository.git_dir, repository.base, head)

@@ -10,7 +10,7 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.local_git.history import commits_between
 from agentjobs.local_git.repositories import import_repository
 from agentjobs.problems import Problem
-from agentjobs.pulls.comparison import patch_of, proposal_of
+from agentjobs.pulls.comparison import load_patch, load_proposal
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
 from agentjobs.pulls.pushes import record_push
@@ -79,18 +79,20 @@ async def test_a_proposal_shows_commits_and_files_since_the_branches_parted(
     await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
     platform.propose("main", {"unrelated.txt": "later work on main"})
     pull = await get_pull(platform.db, *HERE, 1)
-    proposal = await proposal_of(platform.settings.data_path, pull)
+    proposal = await load_proposal(platform.settings.data_path, pull)
     assert [commit.subject for commit in proposal.commits] == ["change"]
     assert [file.path for file in proposal.diff.files] == ["src/shop.py"]
     assert (proposal.diff.additions, proposal.diff.deletions) == (1, 1)
-    patch = await patch_of(platform.settings.data_path, pull)
+    patch = await load_patch(platform.settings.data_path, pull)
     assert "-PRICE = 1\n+PRICE = 3\n" in patch
     assert "unrelated" not in patch
 
 
 async def test_a_huge_change_is_cut_and_says_so(platform: Platform) -> None:
     await platform.open_pull("agentjobs/one", {f"{n:03}.txt": "line\n" * 20_000 for n in range(40)})
-    proposal = await proposal_of(platform.settings.data_path, await get_pull(platform.db, *HERE, 1))
+    proposal = await load_proposal(
+        platform.settings.data_path, await get_pull(platform.db, *HERE, 1)
+    )
     assert not proposal.diff.complete
     assert proposal.diff.changed_files == 40
     assert [file.additions for file in proposal.diff.files] == [20_000] * 40
@@ -125,7 +127,7 @@ async def test_a_merge_into_the_default_branch_asks_for_a_new_index(platform: Pl
 async def test_a_merged_pull_request_still_shows_what_it_proposed(platform: Platform) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1\n"})
     pull = await merge_pull(platform.db, platform.settings, *HERE, number)
-    proposal = await proposal_of(platform.settings.data_path, pull)
+    proposal = await load_proposal(platform.settings.data_path, pull)
     assert [file.path for file in proposal.diff.files] == ["a"]
     assert len(proposal.commits) == 1
 

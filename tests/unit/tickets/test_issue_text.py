@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from agentjobs.tickets.markdown_text import seen_text
+from agentjobs.tickets.markdown_text import visible_text
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from agentjobs.tickets.markdown_text import seen_text
     ],
 )
 def test_only_what_readers_see_is_left(written: str, seen: str) -> None:
-    assert seen_text(written) == seen
+    assert visible_text(written) == seen
 
 
 @pytest.mark.parametrize("unit", ["<!--", "`<!--`", "<!-- -->", "<!--\n", "```\n", "-->"])
 def test_no_text_takes_long(unit: str) -> None:
     began = time.process_time()
-    seen_text(unit * (200_000 // len(unit)))
+    visible_text(unit * (200_000 // len(unit)))
     assert time.process_time() - began < 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.tickets.bounds import CUT_NOTICE, MOST_TEXT_BYTES, bounded_text, bounded_ticket
+from agentjobs.tickets.bounds import MAX_TEXT_BYTES, TRUNCATION_NOTICE, build_ticket, truncate_text
 from agentjobs.tickets.jira.document_text import adf_text
 
 
@@ -158,20 +158,20 @@ def test_a_document_of_megabytes_costs_little(content: list[Any]) -> None:
     for _ in range(18):
         deep = node("blockquote", deep)
     began = time.process_time()
-    written = bounded_text(adf_text(doc(deep)))
+    written = truncate_text(adf_text(doc(deep)))
     assert time.process_time() - began < 2
-    assert len(written.encode()) <= MOST_TEXT_BYTES
+    assert len(written.encode()) <= MAX_TEXT_BYTES
 
 
 def test_a_long_text_is_cut_with_a_notice_and_never_inside_a_letter() -> None:
-    assert bounded_text("ä" * (MOST_TEXT_BYTES // 2)) == "ä" * (MOST_TEXT_BYTES // 2)
-    cut = bounded_text("ä" * MOST_TEXT_BYTES)
-    assert cut.endswith("ä" + CUT_NOTICE)
-    assert MOST_TEXT_BYTES - 2 < len(cut.encode()) <= MOST_TEXT_BYTES
+    assert truncate_text("ä" * (MAX_TEXT_BYTES // 2)) == "ä" * (MAX_TEXT_BYTES // 2)
+    cut = truncate_text("ä" * MAX_TEXT_BYTES)
+    assert cut.endswith("ä" + TRUNCATION_NOTICE)
+    assert MAX_TEXT_BYTES - 2 < len(cut.encode()) <= MAX_TEXT_BYTES
 
 
 def test_what_strangers_wrote_is_bounded_and_harmless() -> None:
-    ticket = bounded_ticket(
+    ticket = build_ticket(
         "A-1",
         "A\nline\u202e\x1b[31m \ud800" + "x" * 999,
         "one\r\ntwo\x00\x07\tthree\u2028four",
@@ -184,4 +184,4 @@ def test_what_strangers_wrote_is_bounded_and_harmless() -> None:
     assert ticket.labels[:2] == ("a", "l" * 99 + "…")
     assert len(ticket.labels) == 50
     assert ticket.url == ""
-    assert bounded_ticket("A-1", " \n", "", [], "").title == "A-1"
+    assert build_ticket("A-1", " \n", "", [], "").title == "A-1"

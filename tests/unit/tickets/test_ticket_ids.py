@@ -3,8 +3,8 @@
 import pytest
 
 from agentjobs.problems import Problem
-from agentjobs.tickets.issues import issue_of
-from agentjobs.tickets.jira.tracker import key_of
+from agentjobs.tickets.issues import parse_issue
+from agentjobs.tickets.jira.tracker import parse_key
 from agentjobs.tickets.trackers import NewTracker, draft_from
 
 SITE = "https://acme.atlassian.net"
@@ -25,7 +25,7 @@ TOKEN = "jira-secret-token"
 def test_an_issue_is_a_number_with_or_without_its_repository(
     written: str, repo: str, number: int
 ) -> None:
-    assert issue_of(written, "acme/shop") == (repo, number)
+    assert parse_issue(written, "acme/shop") == (repo, number)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_an_issue_is_a_number_with_or_without_its_repository(
     ],
 )
 def test_anything_else_is_no_issue(written: str) -> None:
-    assert issue_of(written, "acme/shop") is None
+    assert parse_issue(written, "acme/shop") is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_anything_else_is_no_issue(written: str) -> None:
     ],
 )
 def test_a_key_is_found_in_what_people_paste(written: str, key: str) -> None:
-    assert key_of(written, SITE) == key
+    assert parse_key(written, SITE) == key
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_key_is_found_in_what_people_paste(written: str, key: str) -> None:
     ],
 )
 def test_anything_else_is_no_key(written: str) -> None:
-    assert key_of(written, SITE) is None
+    assert parse_key(written, SITE) is None
 
 
 @pytest.mark.parametrize(

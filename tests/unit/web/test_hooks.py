@@ -210,7 +210,7 @@ async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
 async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "ROOM_BYTES", 3 * MIB)
+    monkeypatch.setattr(limits, "MAX_TOTAL_BYTES", 3 * MIB)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -239,7 +239,7 @@ async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
 async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_heard(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "HOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(limits, "HOOKS_BURST", 3)
     monkeypatch.setattr(limits, "HOOKS_PER_SECOND", 0.001)
     # Who does not know the secret cannot use up what is meant for those who do.
     for _ in range(5):

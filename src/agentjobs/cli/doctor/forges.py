@@ -90,7 +90,7 @@ async def _look_at_tracker(
     from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
     from agentjobs.problems import Problem
-    from agentjobs.tickets.resolve import jira_of
+    from agentjobs.tickets.resolve import jira_tracker
     from agentjobs.tickets.trackers import open_tracker
 
     words = f"{tracker.name} at {tracker.url}"
@@ -98,7 +98,7 @@ async def _look_at_tracker(
         opened = await open_tracker(db, keys, tracker.id)
         if opened is None:
             return "trackers", "note", f"{words} was removed meanwhile"
-        account = await jira_of(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
+        account = await jira_tracker(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
     except (ForgeError, Problem) as error:
         return "trackers", "problem", f"{words}: {error}"
     return "trackers", "ok", f"{words} is accepted as {account}"

@@ -1,4 +1,4 @@
-"""What commands about connections work with: the organization's platforms, reached by the guard."""
+"""Access to platforms for commands, through the outbound guard."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
 
-# Somebody sits there and waits.
-_PATIENCE_SECONDS = 30.0
+# A person is waiting.
+_RETRY_SECONDS = 30.0
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def open_platforms(db: "Database", settings: "Settings") -> "AsyncIterator
         yield platforms_of(db, settings, session, certificates_of(settings))
 
 
-def persons_patience() -> "RetryBudget":
+def interactive_retries() -> "RetryBudget":
     from agentjobs.forges.http.client import RetryBudget
 
-    return RetryBudget(_PATIENCE_SECONDS, remark)
+    return RetryBudget(_RETRY_SECONDS, remark)

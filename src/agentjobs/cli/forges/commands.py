@@ -1,4 +1,4 @@
-"""`agentjobs forges`: connections to GitHub, GitLab and Gitea. Credentials come in, never out."""
+"""`agentjobs forges`: connections to GitHub, GitLab and Gitea. Credentials are never shown."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,14 +7,14 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.credential_input import read_private_key, read_token
-from agentjobs.cli.forges.access import open_platforms, persons_patience
+from agentjobs.cli.forges.access import interactive_retries, open_platforms
 from agentjobs.cli.forges.text import (
     TABLE,
     account_document,
     document,
     hook_address,
     line,
-    tell_of_account,
+    print_account,
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
@@ -29,15 +29,13 @@ forges = typer.Typer(no_args_is_help=True, help="Connections to GitHub, GitLab a
 
 NOT_ACCEPTED = 1
 
-ConnectionName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The connection's name, or its identifier.")
-]
+ConnectionName = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name or ID.")]
 PrivateKeyFile = Annotated[
     str | None,
     typer.Option(
         "--private-key-file",
         metavar="PATH",
-        help="The private key of a GitHub App, in PEM form; - reads standard input.",
+        help="The private key of a GitHub App, in PEM format; - reads standard input.",
     ),
 ]
 
@@ -48,31 +46,31 @@ def add_connection(
     *,
     url: Annotated[
         str,
-        typer.Option("--url", metavar="URL", help="Where it is (default: github.com, gitlab.com)."),
+        typer.Option("--url", metavar="URL", help="Its address (default: github.com, gitlab.com)."),
     ] = "",
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="Default: the platform's name.")
     ] = "",
     app_id: Annotated[
-        str | None, typer.Option("--app-id", metavar="ID", help="Of a GitHub App.")
+        str | None, typer.Option("--app-id", metavar="ID", help="The ID of a GitHub App.")
     ] = None,
     installation_id: Annotated[
         str | None,
-        typer.Option("--installation-id", metavar="ID", help="Where that app is installed."),
+        typer.Option("--installation-id", metavar="ID", help="The ID of the app's installation."),
     ] = None,
     private_key_file: PrivateKeyFile = None,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Connect a platform; the token is read from standard input, or asked for without an echo.
+    """Connect a platform; the token is read from standard input or a prompt without echo.
 
-    The platform is asked whether it accepts it. The secret of its webhooks is printed, this once.
+    The platform must accept the token. The secret for its webhooks is printed once.
     """
     from agentjobs.connections.validate import validate_platform
 
     is_app = _is_app(app_id, installation_id, private_key_file)
-    given = read_credential(validate_platform(platform), private_key_file if is_app else None)
+    credential = read_credential(validate_platform(platform), private_key_file if is_app else None)
 
     async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys]":
         from agentjobs.connections.connections import NewConnection
@@ -82,24 +80,26 @@ def add_connection(
         keys = sealing_keys(admin)
         new = NewConnection(
             platform=platform,
-            credential=given,
+            credential=credential,
             url=url,
             name=name,
             app_id=app_id,
             installation_id=installation_id,
         )
         async with open_platforms(admin.db, admin.settings) as platforms:
-            checked = await verify_and_add(admin.db, keys, platforms, org, new, persons_patience())
-        return checked, await load_public_url(admin.db, admin.settings), keys
+            verified = await verify_and_add(
+                admin.db, keys, platforms, org, new, interactive_retries()
+            )
+        return verified, await load_public_url(admin.db, admin.settings), keys
 
-    checked, public_url, keys = with_store(data_dir, work)
+    verified, public_url, keys = with_store(data_dir, work)
 
     def show() -> None:
         announce_new_key(keys)
-        _show_added(checked, public_url, org, json=json)
+        _show_added(verified, public_url, org, json=json)
 
     if reason := why_not_shown(show):
-        _take_back(data_dir, org, checked.added.connection, reason)
+        _undo_add(data_dir, org, verified.added.connection, reason)
 
 
 @forges.command("list")
@@ -111,31 +111,31 @@ def list_connections(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Jso
 
         return await connections.list_connections(admin.db, org)
 
-    found = with_store(data_dir, work)
+    connections = with_store(data_dir, work)
     if json:
-        answer_json({"forges": [document(connection) for connection in found]})
+        answer_json({"forges": [document(connection) for connection in connections]})
         return
-    answer_table(TABLE, [line(connection) for connection in found])
+    answer_table(TABLE, [line(connection) for connection in connections])
 
 
 @forges.command("show")
 def show_connection(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Show a connection, and where its platform sends webhooks."""
+    """Show a connection and the URL for its platform's webhooks."""
 
     async def work(admin: Admin) -> "tuple[Connection, str, int]":
         from agentjobs.connections import connections
         from agentjobs.organizations.effective_settings import load_public_url
 
-        found = await connections.find_connection(admin.db, org, name)
-        number = await connections.count_repositories(admin.db, found.id)
-        return found, await load_public_url(admin.db, admin.settings), number
+        connection = await connections.find_connection(admin.db, org, name)
+        number = await connections.count_repositories(admin.db, connection.id)
+        return connection, await load_public_url(admin.db, admin.settings), number
 
-    found, public_url, number = with_store(data_dir, work)
+    connection, public_url, number = with_store(data_dir, work)
     fields = {
-        **document(found),
-        "hook_url": hook_address(public_url, found),
+        **document(connection),
+        "hook_url": hook_address(public_url, connection),
         "connected_repositories": number,
     }
     if json:
@@ -148,26 +148,26 @@ def show_connection(
 def check_connection(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Ask the platform whether it accepts the credential; exit 1 if a permission is missing."""
+    """Check that the platform accepts the credential; exit 1 if a permission is missing."""
 
     async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
         from agentjobs.connections import connections, verify
 
-        found = await connections.find_connection(admin.db, org, name)
+        connection = await connections.find_connection(admin.db, org, name)
         async with open_platforms(admin.db, admin.settings) as platforms:
             account = await verify.check_connection(
-                admin.db, platforms, found.id, persons_patience()
+                admin.db, platforms, connection.id, interactive_retries()
             )
         if not json:
-            tell_of_account(found, account)
-        return found, account_document(account), bool(account.missing)
+            print_account(connection, account)
+        return connection, account_document(account), bool(account.missing)
 
-    found, account, is_lacking = with_store(data_dir, work)
+    connection, account, lacks_permission = with_store(data_dir, work)
     if json:
-        answer_json({"name": found.name, **account})
+        answer_json({"name": connection.name, **account})
     else:
         answer(str(account["login"]))
-    if is_lacking:
+    if lacks_permission:
         raise typer.Exit(NOT_ACCEPTED)
 
 
@@ -197,19 +197,19 @@ def _is_app(app_id: str | None, installation_id: str | None, key_file: str | Non
     given = [bool(value) for value in (app_id, installation_id, key_file)]
     if any(given) and not all(given):
         raise typer.BadParameter(
-            "a GitHub App has all three: --app-id, --installation-id and --private-key-file"
+            "a GitHub App needs --app-id, --installation-id and --private-key-file"
         )
     return all(given)
 
 
-def read_credential(whose: str, private_key_file: str | None) -> str:
+def read_credential(owner: str, private_key_file: str | None) -> str:
     if private_key_file is not None:
         return read_private_key(private_key_file)
-    return read_token(f"Token of {whose}")
+    return read_token(f"Token of {owner}")
 
 
-def _show_added(checked: "VerifiedConnection", public_url: str, org: str, *, json: bool) -> None:
-    connection, hook_secret = checked.added
+def _show_added(verified: "VerifiedConnection", public_url: str, org: str, *, json: bool) -> None:
+    connection, hook_secret = verified.added
     hook_url = hook_address(public_url, connection)
     if json:
         answer_json(
@@ -217,28 +217,28 @@ def _show_added(checked: "VerifiedConnection", public_url: str, org: str, *, jso
                 "hook_secret": hook_secret,
                 "hook_url": hook_url,
                 **document(connection),
-                **account_document(checked.account),
+                **account_document(verified.account),
             }
         )
         return
-    tell_of_account(connection, checked.account)
-    remark(f"What it sees: agentjobs forges repos {connection.name} --org {org}")
+    print_account(connection, verified.account)
+    remark(f"List its repositories: agentjobs forges repos {connection.name} --org {org}")
     remark(
-        f"To hear of news at once, let it send webhooks as JSON to {hook_url} with the following "
-        "secret, which is shown this once. Without them it is asked every few minutes."
+        f"To sync changes immediately, add a webhook with content type JSON to {hook_url} and the "
+        "following secret, which is shown only once. Without it, the platform is polled."
     )
     answer(hook_secret)
 
 
-def _take_back(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:
+def _undo_add(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:
     _remove(data_dir, org, connection.id)
-    refuse_unseen(
-        f"The secret could not be written: {reason}. Nobody would know it, so {connection.name} "
-        "is removed again; add it once more."
+    fail_unseen(
+        f"The secret could not be printed: {reason}. {connection.name} was removed again; add it "
+        "once more."
     )
 
 
-def refuse_unseen(message: str) -> None:
+def fail_unseen(message: str) -> None:
     from agentjobs.problems import Problem
 
     raise Problem("secret_not_shown", message)

@@ -1,4 +1,4 @@
-"""`agentjobs forges repos` and `connect`: what a connection sees, and connecting it."""
+"""`agentjobs forges repos` and `connect`: listing and connecting a platform's repositories."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ SOME_REFUSED = 1
 def list_available(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """List the repositories that a connection sees, and whether they can be connected."""
+    """List the repositories that a connection can see, and whether they can be connected."""
 
     async def work(admin: Admin) -> "list[AvailableRepository]":
         from agentjobs.connections.repositories import list_available
@@ -28,27 +28,28 @@ def list_available(
         async with open_platforms(admin.db, admin.settings) as platforms:
             return await list_available(admin.db, platforms, org, name)
 
-    found = with_store(data_dir, work)
+    repos = with_store(data_dir, work)
     if json:
-        answer_json({"repos": [_seen_document(each) for each in found]})
+        answer_json({"repos": [_available_document(repo) for repo in repos]})
         return
-    answer_table(("name", "branch", "state"), [_seen_line(each) for each in found])
+    answer_table(("name", "branch", "state"), [_available_line(repo) for repo in repos])
 
 
 @forges.command("connect")
 def connect_repos(
     name: ConnectionName,
     repos: Annotated[
-        list[str] | None, typer.Argument(metavar="[OWNER/NAME]...", help="Which repositories.")
+        list[str] | None,
+        typer.Argument(metavar="[OWNER/NAME]...", help="The repositories to connect."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that the connection sees.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All that the connection can see.")] = False,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Connect repositories of a platform; exit 1 if one that is named cannot be connected."""
+    """Connect repositories of a platform; exit 1 if a named one cannot be connected."""
     if every == bool(repos):
-        raise typer.BadParameter("name the repositories, or give --all")
+        raise typer.BadParameter("name repositories, or use --all")
 
     async def work(admin: Admin) -> "list[ConnectResult]":
         from agentjobs.connections.repositories import connect_repositories
@@ -58,44 +59,44 @@ def connect_repos(
                 admin.db, platforms, org, name, None if every else repos
             )
 
-    found = with_store(data_dir, work)
+    results = with_store(data_dir, work)
     if json:
-        answer_json({"repos": [_connected_document(each) for each in found]})
+        answer_json({"repos": [_result_document(result) for result in results]})
     else:
-        _tell(found)
-    if not every and any(each.problem for each in found):
+        _print_results(results)
+    if not every and any(result.problem for result in results):
         raise typer.Exit(SOME_REFUSED)
 
 
-def _tell(found: "list[ConnectResult]") -> None:
-    for each in found:
-        if each.problem is None:
-            answer(each.full_name)
+def _print_results(results: "list[ConnectResult]") -> None:
+    for result in results:
+        if result.problem is None:
+            answer(result.full_name)
         else:
-            remark(f"{each.full_name} is not connected: {each.problem.message}")
-    if any(each.problem is None for each in found):
-        remark("They accept jobs once a running service fetched and indexed them.")
+            remark(f"{result.full_name} is not connected: {result.problem.message}")
+    if any(result.problem is None for result in results):
+        remark("Repositories accept jobs once a running service has fetched and indexed them.")
 
 
-def _connected_document(connected: "ConnectResult") -> dict[str, Any]:
-    problem = connected.problem
+def _result_document(result: "ConnectResult") -> dict[str, Any]:
+    problem = result.problem
     return {
-        "full_name": connected.full_name,
+        "full_name": result.full_name,
         "connected": problem is None,
         "problem": None if problem is None else {"code": problem.code, "message": problem.message},
     }
 
 
-def _seen_document(here: "AvailableRepository") -> dict[str, Any]:
+def _available_document(repo: "AvailableRepository") -> dict[str, Any]:
     return {
-        "full_name": here.seen.full_name,
-        "external_id": here.seen.external_id,
-        "default_branch": here.seen.default_branch or None,
-        "connected_as": here.connected_as,
-        "problem": here.problem,
+        "full_name": repo.seen.full_name,
+        "external_id": repo.seen.external_id,
+        "default_branch": repo.seen.default_branch or None,
+        "connected_as": repo.connected_as,
+        "problem": repo.problem,
     }
 
 
-def _seen_line(here: "AvailableRepository") -> list[Any]:
-    state = "connected" if here.connected_as else here.problem or "can be connected"
-    return [here.seen.full_name, here.seen.default_branch or None, state]
+def _available_line(repo: "AvailableRepository") -> list[Any]:
+    state = "connected" if repo.connected_as else repo.problem or "can be connected"
+    return [repo.seen.full_name, repo.seen.default_branch or None, state]

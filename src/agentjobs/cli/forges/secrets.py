@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING
 
 from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.forges.access import open_platforms, persons_patience
+from agentjobs.cli.forges.access import interactive_retries, open_platforms
 from agentjobs.cli.forges.commands import (
     ConnectionName,
     PrivateKeyFile,
+    fail_unseen,
     forges,
     read_credential,
-    refuse_unseen,
 )
-from agentjobs.cli.forges.text import document, tell_of_account
+from agentjobs.cli.forges.text import document, print_account
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
 from agentjobs.cli.webhooks.commands import sealing_keys
@@ -28,8 +28,8 @@ def rotate_token(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Replace the token (or an app's private key); the old one stays if the new is not accepted."""
-    given = read_credential(name, private_key_file)
+    """Replace the token or private key; the old one stays if the new one is not accepted."""
+    credential = read_credential(name, private_key_file)
 
     async def work(admin: Admin) -> "Connection":
         from agentjobs.connections import verify
@@ -37,9 +37,9 @@ def rotate_token(
         keys = sealing_keys(admin)
         async with open_platforms(admin.db, admin.settings) as platforms:
             replaced, account = await verify.verify_and_replace(
-                admin.db, keys, platforms, org, name, given, persons_patience()
+                admin.db, keys, platforms, org, name, credential, interactive_retries()
             )
-        tell_of_account(replaced, account)
+        print_account(replaced, account)
         return replaced
 
     replaced = with_store(data_dir, work)
@@ -54,7 +54,7 @@ def rotate_token(
 def rotate_hook_secret(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Make a new secret for the platform's webhooks and print it, this once."""
+    """Create a new secret for the platform's webhooks and print it once."""
 
     async def work(admin: Admin) -> str:
         from agentjobs.connections import connections
@@ -68,12 +68,10 @@ def rotate_hook_secret(
             answer_json({"name": name, "hook_secret": secret})
             return
         remark(
-            f"The webhooks of {name} are refused until the platform has this secret, which is "
-            "shown this once."
+            f"Webhooks of {name} are refused until the platform has this secret, which is shown "
+            "only once."
         )
         answer(secret)
 
     if reason := why_not_shown(show):
-        refuse_unseen(
-            f"The new secret could not be written: {reason}. Nobody knows it; rotate it once more."
-        )
+        fail_unseen(f"The new secret could not be printed: {reason}. Rotate it again.")

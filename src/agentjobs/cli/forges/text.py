@@ -1,4 +1,4 @@
-"""A connection in words: as a line of a table, and as a JSON document. Never a credential."""
+"""Formats connections as table rows and JSON documents, without credentials."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +41,15 @@ def account_document(account: "Account") -> dict[str, Any]:
     }
 
 
-def tell_of_account(connection: "Connection", account: "Account") -> None:
-    remark(f"{connection.url} knows {connection.name} as {account.login}.")
+def print_account(connection: "Connection", account: "Account") -> None:
+    remark(f"{connection.name} is {account.login} on {connection.url}.")
     if not account.is_own:
         remark(
-            f"{account.login} may be a person's account: pull requests are opened in that name. "
-            "An app, a bot or an account for this service alone is better."
+            f"{account.login} may be a person's account, in whose name pull requests are opened. "
+            "Prefer an app, a bot, or an account that only this service uses."
         )
     for permission in account.missing:
-        remark(f"Warning: a permission is missing: {permission}")
+        remark(f"Warning: missing permission: {permission}")
 
 
 def hook_address(public_url: str, connection: "Connection") -> str:

@@ -1,4 +1,4 @@
-"""`agentjobs trackers`: where `ticket_id` is looked up. A token comes in, and never out."""
+"""`agentjobs trackers`: where `ticket_id` is looked up. Tokens are never shown."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,9 +24,7 @@ trackers = typer.Typer(no_args_is_help=True, help="Where tickets are looked up: 
 add = typer.Typer(no_args_is_help=True, help="Add a tracker.")
 trackers.add_typer(add, name="add")
 
-TrackerName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The tracker's name, or its identifier.")
-]
+TrackerName = Annotated[str, typer.Argument(metavar="NAME", help="The tracker's name or ID.")]
 LinkBack = Annotated[
     bool,
     typer.Option("--link-back/--no-link-back", help="Link the pull request on the ticket."),
@@ -59,11 +57,13 @@ def add_jira(
     ],
     account: Annotated[
         str | None,
-        typer.Option("--account", metavar="EMAIL", help="Of a Jira Cloud API token."),
+        typer.Option("--account", metavar="EMAIL", help="The account of a Jira Cloud API token."),
     ] = None,
     flavour: Annotated[
         str | None,
-        typer.Option("--flavour", metavar="FLAVOUR", help="cloud or data-center, if not plain."),
+        typer.Option(
+            "--flavour", metavar="FLAVOUR", help="cloud or data-center (default: from the URL)."
+        ),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Default: jira.")] = "",
     link_back: LinkBack = False,
@@ -71,12 +71,12 @@ def add_jira(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Look up ABC-123 in Jira; the token is read from standard input, or asked for.
+    """Look up ABC-123 in Jira; the token is read from standard input or a prompt.
 
-    Jira is asked whether it accepts the token.
+    Jira must accept the token.
     """
     if flavour not in (None, "cloud", "data-center"):
-        raise typer.BadParameter("--flavour is cloud or data-center")
+        raise typer.BadParameter("--flavour must be cloud or data-center")
 
     async def work(
         admin: Admin,
@@ -100,31 +100,31 @@ def add_jira(
         announce_new_key(keys)
         return added
 
-    tracker, known_as = _reaching_out(data_dir, work)
-    _answer(tracker, f"{tracker.url} knows it as {known_as}.", json=json, known_as=known_as)
+    tracker, known_as = _with_session(data_dir, work)
+    _answer(tracker, f"The account on {tracker.url} is {known_as}.", json=json, known_as=known_as)
 
 
 @trackers.command("list")
 def list_trackers(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
-    """List the trackers of an organization, in the order in which they are asked."""
+    """List the trackers of an organization in the order in which they are searched."""
 
     async def work(admin: Admin) -> "list[ConfiguredTracker]":
         from agentjobs.tickets import trackers as stored
 
         return await stored.list_trackers(admin.db, org)
 
-    found = with_store(data_dir, work)
+    configured = with_store(data_dir, work)
     if json:
-        answer_json({"trackers": [document(tracker) for tracker in found]})
+        answer_json({"trackers": [document(tracker) for tracker in configured]})
         return
-    answer_table(TABLE, [line(tracker) for tracker in found])
+    answer_table(TABLE, [line(tracker) for tracker in configured])
 
 
 @trackers.command("check")
 def check_tracker(
     name: TrackerName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Ask a tracker whether it accepts its token."""
+    """Check that a tracker accepts its token."""
 
     async def work(
         admin: Admin,
@@ -136,13 +136,13 @@ def check_tracker(
 
         return await verify.check_tracker(admin.db, keys, session, org, name, retry_budget)
 
-    tracker, known_as = _reaching_out(data_dir, work)
-    told = (
-        f"{tracker.url} knows it as {known_as}."
+    tracker, known_as = _with_session(data_dir, work)
+    message = (
+        f"The account on {tracker.url} is {known_as}."
         if tracker.kind == "jira"
-        else "It has no token: `agentjobs forges check` asks the platform of a repository."
+        else "It has no token; check the connection with `agentjobs forges check`."
     )
-    _answer(tracker, told, json=json, known_as=known_as)
+    _answer(tracker, message, json=json, known_as=known_as)
 
 
 @trackers.command("edit")
@@ -158,7 +158,7 @@ def edit_tracker(
 ) -> None:
     """Change whether pull requests are linked on their tickets."""
     if link_back is None:
-        raise typer.BadParameter("say what to change: --link-back or --no-link-back")
+        raise typer.BadParameter("use --link-back or --no-link-back")
 
     async def work(admin: Admin) -> "ConfiguredTracker":
         from agentjobs.tickets.trackers import set_link_back
@@ -166,8 +166,8 @@ def edit_tracker(
         return await set_link_back(admin.db, org, name, link_back)
 
     tracker = with_store(data_dir, work)
-    told = "are linked" if tracker.link_back else "are not linked"
-    _answer(tracker, f"Pull requests {told} on their tickets from now on.", json=json)
+    verb = "are linked" if tracker.link_back else "are not linked"
+    _answer(tracker, f"Pull requests {verb} on their tickets from now on.", json=json)
 
 
 @trackers.command("rotate-token")
@@ -187,7 +187,7 @@ def rotate_token(
         token = read_token(f"New token of {name}")
         return await verify_and_replace(admin.db, keys, session, org, name, token, retry_budget)
 
-    tracker, known_as = _reaching_out(data_dir, work)
+    tracker, known_as = _with_session(data_dir, work)
     _answer(tracker, "The new token is in use; revoke the old one.", json=json, known_as=known_as)
 
 
@@ -195,7 +195,7 @@ def rotate_token(
 def remove_tracker(
     name: TrackerName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Remove a tracker with its token; tickets are not looked up there any more."""
+    """Remove a tracker and its token; tickets are no longer looked up there."""
 
     async def work(admin: Admin) -> "ConfiguredTracker":
         from agentjobs.tickets import trackers as stored
@@ -210,29 +210,31 @@ def remove_tracker(
     remark(f"{removed.name} is removed.")
 
 
-Asked = Callable[
+WithSession = Callable[
     [Admin, "SealingKeys", "aiohttp.ClientSession", "RetryBudget"],
     Awaitable["tuple[ConfiguredTracker, str | None]"],
 ]
 
 
-def _reaching_out(data_dir: Path | None, work: Asked) -> "tuple[ConfiguredTracker, str | None]":
-    async def with_session(admin: Admin) -> "tuple[ConfiguredTracker, str | None]":
+def _with_session(
+    data_dir: Path | None, work: WithSession
+) -> "tuple[ConfiguredTracker, str | None]":
+    async def run(admin: Admin) -> "tuple[ConfiguredTracker, str | None]":
         from agentjobs.app.outbound_setup import session_of
-        from agentjobs.cli.forges.access import persons_patience
+        from agentjobs.cli.forges.access import interactive_retries
 
         async with session_of(admin.settings) as session:
-            return await work(admin, sealing_keys(admin), session, persons_patience())
+            return await work(admin, sealing_keys(admin), session, interactive_retries())
 
-    return with_store(data_dir, with_session)
+    return with_store(data_dir, run)
 
 
 def _answer(
-    tracker: "ConfiguredTracker", told: str, *, json: bool, known_as: str | None = None
+    tracker: "ConfiguredTracker", message: str, *, json: bool, known_as: str | None = None
 ) -> None:
     if json:
         known = {} if known_as is None else {"known_as": known_as}
         answer_json({**document(tracker), **known})
         return
     answer(tracker.name)
-    remark(told)
+    remark(message)

@@ -1,4 +1,4 @@
-"""A tracker in words: as a line of a table, and as a JSON document. Never a token."""
+"""Formats trackers as table rows and JSON documents, without tokens."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ def line(tracker: "ConfiguredTracker") -> list[Any]:
     checked = document(tracker)["checked_at"]
     state = tracker.error or ("accepted" if checked else "not checked")
     if tracker.kind == "issues":
-        state = "by the connection of a repository"
+        state = "uses the connection of each repository"
     return [
         *(tracker.name, tracker.flavour or tracker.kind, tracker.url, tracker.account),
         *(tracker.link_back, state, checked),

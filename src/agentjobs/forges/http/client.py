@@ -212,7 +212,7 @@ class PlatformApi:
         """A successful response. Raises ForgeError, or ApiError for errors of the platform."""
         return await self._request(method, self._address(path, query), body, needs)
 
-    def decode_as(self, value: Any, kind: type[Shape]) -> Shape:
+    def convert(self, value: Any, kind: type[Shape]) -> Shape:
         """Convert a decoded value to the given type. Raises ForgeError."""
         try:
             return msgspec.convert(value, kind)

@@ -20,7 +20,7 @@ from agentjobs.git.process import GitError
 from agentjobs.git.remote import Remote
 from agentjobs.identifiers import new_id
 from agentjobs.local_git import repositories
-from agentjobs.local_git.fetch_errors import unreadable
+from agentjobs.local_git.fetch_errors import fetch_problem
 from agentjobs.local_git.repositories import ImportedRepository
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
@@ -166,7 +166,7 @@ class Imports:
         except Problem as problem:
             await self._fail(request, problem.message)
         except GitError as error:
-            await self._fail(request, unreadable(request.source.url, error).message)
+            await self._fail(request, fetch_problem(request.source.url, error).message)
         except Exception:  # noqa: BLE001 - the task has no other observer
             _log.exception("import %s failed", request.import_id)
             await self._fail(request, _INTERNAL_ERROR)

@@ -1,6 +1,6 @@
-"""Rich text of Jira Cloud (the Atlassian Document Format) as text that reads like Markdown.
+"""Converts rich text of Jira Cloud (the Atlassian Document Format) to Markdown-like text.
 
-Pure. Takes any value for a document: what is deeper, longer or stranger than a ticket is left out.
+Pure. Accepts any value; whatever is too deep, too long or unknown is left out.
 """
 
 import re
@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agentjobs.tickets.bounds import MOST_TEXT_BYTES
+from agentjobs.tickets.bounds import MAX_TEXT_BYTES
 
-# Jira's own editor nests a table in a list in a panel; nobody nests twenty times.
-_MOST_DEPTH = 20
-_MOST_NODES = 50_000
-_MOST_LINK = 2_000
+# Jira's editor nests a table in a list in a panel, but not twenty levels.
+_MAX_DEPTH = 20
+_MAX_NODES = 50_000
+_MAX_LINK_CHARACTERS = 2_000
 _TOO_DEEP = "[…]"
 _MARKS = {"code": "`", "strong": "**", "em": "*", "strike": "~~"}
 _PREFIXES = {"blockquote": "> ", "panel": "> "}
@@ -23,22 +23,22 @@ Node = Mapping[str, Any]
 
 
 def adf_text(document: Any) -> str:
-    """Empty for what is no document; a string is taken as it is."""
+    """Empty for an invalid document; a string is returned unchanged."""
     if isinstance(document, str):
         return document
     return "\n\n".join(_Writer().blocks(document, 0)).strip()
 
 
 class _Writer:
-    """Stops by itself once it has written more than a ticket may hold."""
+    """Stops after slightly more than the maximum length of a ticket's text."""
 
     def __init__(self) -> None:
-        # More than fits, so that what is cut is seen to be.
-        self._room = MOST_TEXT_BYTES + 1
-        self._nodes = _MOST_NODES
+        # One more than the limit, so that truncation is noticed.
+        self._remaining = MAX_TEXT_BYTES + 1
+        self._nodes = _MAX_NODES
 
     def blocks(self, node: Any, depth: int) -> list[str]:
-        """Of a node's children: a block of text for each, runs of inline nodes as one."""
+        """A block of text for each child; runs of inline nodes become one block."""
         blocks: list[str] = []
         inline: list[str] = []
         for child in self._children(node):
@@ -53,13 +53,13 @@ class _Writer:
         return blocks
 
     def _block(self, node: Node, depth: int) -> str:
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             return _TOO_DEEP
         kind = _type(node)
         if write := _BLOCKS.get(kind):
             return write(self, node, depth)
         body = "\n\n".join(self.blocks(node, depth))
-        return _indented(body, _PREFIXES[kind]) if kind in _PREFIXES else body
+        return _indent(body, _PREFIXES[kind]) if kind in _PREFIXES else body
 
     def heading(self, node: Node, depth: int) -> str:
         level = min(max(_number(node, "level", 1), 1), 6)
@@ -94,25 +94,25 @@ class _Writer:
         return "\n".join(rows)
 
     def expand(self, node: Node, depth: int) -> str:
-        return "\n\n".join([self._taken(_attribute(node, "title")), *self.blocks(node, depth)])
+        return "\n\n".join([self._take(_attribute(node, "title")), *self.blocks(node, depth)])
 
     def link(self, node: Node, _: int) -> str:
-        return self._taken(_attribute(node, "url"))
+        return self._take(_attribute(node, "url"))
 
     def media(self, node: Node, _: int) -> str:
-        return self._taken(f"[attachment: {_attribute(node, 'alt') or 'without a description'}]")
+        return self._take(f"[attachment: {_attribute(node, 'alt') or 'no description'}]")
 
     def rule(self, _node: Node, _depth: int) -> str:
         return "---"
 
     def _item(self, node: Node, mark: str, depth: int) -> str:
-        if depth + 1 > _MOST_DEPTH:
+        if depth + 1 > _MAX_DEPTH:
             return mark + _TOO_DEEP
         if _type(node) in _BLOCKS:
-            # A list may hold a list where others have an item.
-            return _indented(self._block(node, depth + 1), "  ")
+            # A list may contain a list directly.
+            return _indent(self._block(node, depth + 1), "  ")
         body = "\n".join(self.blocks(node, depth + 1))
-        return mark + _indented(body, " " * min(len(mark), 4)).lstrip(" ")
+        return mark + _indent(body, " " * min(len(mark), 4)).lstrip(" ")
 
     def _inline(self, node: Node, *, marked: bool = True) -> str:
         kind = _type(node)
@@ -122,38 +122,37 @@ class _Writer:
             return _date(_attribute(node, "timestamp"))
         if kind != "text":
             name = _INLINE.get(kind, "text")
-            return self._taken(_attribute(node, name) or _attribute(node, "shortName"))
-        text = self._taken(_string(node.get("text")))
-        return self._marked(text, node) if marked and text.strip() else text
+            return self._take(_attribute(node, name) or _attribute(node, "shortName"))
+        text = self._take(_string(node.get("text")))
+        return self._apply_marks(text, node) if marked and text.strip() else text
 
-    def _marked(self, text: str, node: Node) -> str:
-        found = node.get("marks")
-        marks = (
-            [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-        )
+    def _apply_marks(self, text: str, node: Node) -> str:
+        value = node.get("marks")
+        items = value if isinstance(value, list) else []
+        marks = [mark for mark in items if isinstance(mark, Mapping)]
         for kind in dict.fromkeys(map(_type, marks)):
-            mark = _MARKS.get(kind, "")
-            text = f"{mark}{text}{mark}"
-        links = (_attribute(one, "href") for one in marks if _type(one) == "link")
-        # Charged like text: a link a letter would be a thousand times what a ticket may hold.
-        target = self._taken(next(links, "")[:_MOST_LINK])
+            delimiter = _MARKS.get(kind, "")
+            text = f"{delimiter}{text}{delimiter}"
+        links = (_attribute(mark, "href") for mark in marks if _type(mark) == "link")
+        # Counted like text: a link on every letter would exceed the limit a thousand times.
+        target = self._take(next(links, "")[:_MAX_LINK_CHARACTERS])
         return f"[{text}]({target})" if target and target != text else text
 
     def _children(self, node: Any) -> list[Node]:
         content = node.get("content") if isinstance(node, Mapping) else None
-        if not isinstance(content, list) or self._room <= 0:
+        if not isinstance(content, list) or self._remaining <= 0:
             return []
         children = [child for child in content[: self._nodes] if isinstance(child, Mapping)]
         self._nodes -= len(children)
         return children
 
-    def _taken(self, text: str) -> str:
-        taken = text[: max(self._room, 0)]
-        self._room -= len(taken)
-        return taken
+    def _take(self, text: str) -> str:
+        part = text[: max(self._remaining, 0)]
+        self._remaining -= len(part)
+        return part
 
 
-# Inline nodes by the attribute that says what a reader sees.
+# Inline nodes and the attribute with their visible text.
 _INLINE: Mapping[str, str] = {
     "text": "",
     "hardBreak": "",
@@ -190,7 +189,7 @@ def _flush(inline: list[str], blocks: list[str]) -> None:
     inline.clear()
 
 
-def _indented(text: str, prefix: str) -> str:
+def _indent(text: str, prefix: str) -> str:
     return "\n".join((prefix + line).rstrip() for line in text.split("\n"))
 
 

@@ -1,6 +1,7 @@
-"""Jira as a tracker: `ABC-123`, or the address of its page. Cloud and Data Center.
+"""Jira as a tracker: `ABC-123`, or the URL of an issue. Cloud and Data Center.
 
-Cloud (REST v3) is shown an e-mail address with its API token, Data Center (v2) a personal token.
+Cloud (REST v3) authenticates with an e-mail address and API token, Data Center (v2) with a personal
+access token.
 """
 
 import re
@@ -15,19 +16,19 @@ import msgspec
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.remote import basic_authorization
-from agentjobs.tickets.bounds import bounded_ticket, one_line
+from agentjobs.tickets.bounds import build_ticket, one_line
 from agentjobs.tickets.jira.document_text import adf_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
 from agentjobs.tickets.validate import GATEWAY_HOST
 
 _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,99}-[1-9][0-9]{0,17}")
 _FIELDS = "summary,description,labels"
-_MOST_LINK_TITLE = 255
-_MOST_NAME = 100
+_MAX_LINK_TITLE = 255
+_MAX_NAME = 100
 
 
 class _Fields(msgspec.Struct):
-    """A field that a project hides is left out or null."""
+    """Fields that a project hides are missing or null."""
 
     summary: str | None = None
     description: Any = None
@@ -49,8 +50,8 @@ class _Server(msgspec.Struct):
     baseUrl: str  # noqa: N815 - Jira's name
 
 
-def key_of(ticket_id: str, url: str) -> str | None:
-    """The key that is meant, in capitals; None: it is written otherwise. `url` is the site's."""
+def parse_key(ticket_id: str, url: str) -> str | None:
+    """The issue key in upper case; None for another format. `url` is the site's."""
     text = ticket_id.strip().removeprefix(f"{url}/browse/")
     key = re.split(r"[?#]", text, maxsplit=1)[0].upper()
     return key if _KEY.fullmatch(key) else None
@@ -71,43 +72,44 @@ class JiraTracker:
         self._is_cloud = account is not None
         self._retry_budget = retry_budget
         self._rest = "/rest/api/3" if self._is_cloud else "/rest/api/2"
-        shown = f"Bearer {token}" if account is None else basic_authorization(account, token)
+        authorization = (
+            f"Bearer {token}" if account is None else basic_authorization(account, token)
+        )
 
         async def headers() -> Mapping[str, str]:
-            return {"Authorization": shown, "Accept": "application/json"}
+            return {"Authorization": authorization, "Accept": "application/json"}
 
         self._api = PlatformApi(
             session, url, platform="Jira", headers=headers, retry_budget=retry_budget
         )
 
     async def check(self) -> str:
-        """Who we are to it. Raises ForgeError."""
-        told = await self._get("/myself")
-        user = self._api.decode_as(told, _User)
+        """The name of the token's account. Raises ForgeError."""
+        user = self._api.convert(await self._get("/myself"), _User)
         name = user.emailAddress or user.name or user.displayName or ""
-        return one_line(name, _MOST_NAME) or "somebody without a name"
+        return one_line(name, _MAX_NAME) or "an unnamed account"
 
     async def find(self, ticket_id: str) -> Ticket | None:
-        key = key_of(ticket_id, self._url)
+        key = parse_key(ticket_id, self._url)
         if key is None:
             return None
         try:
-            told = await self._get(f"/issue/{key}", needs="Browse projects", fields=_FIELDS)
+            issue = await self._get(f"/issue/{key}", needs="Browse projects", fields=_FIELDS)
         except ForgeError as error:
             if error.fault != "gone":
                 raise
-            # To a credential it does not know, Jira shows what it shows to everybody: nothing.
+            # Jira treats an invalid credential as anonymous, which sees nothing.
             await self.check()
             return None
-        return await self._ticket(self._api.decode_as(told, _Issue))
+        return await self._ticket(self._api.convert(issue, _Issue))
 
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None:
-        """A link beside the issue; that of the same job is replaced, so it can be made again."""
+        """Add a remote link to the issue; one of the same job is replaced."""
         body = {
             "globalId": link.job_id,
             "application": {"name": "agentjobs"},
             "relationship": "pull request",
-            "object": {"url": link.url, "title": one_line(link.title, _MOST_LINK_TITLE)},
+            "object": {"url": link.url, "title": one_line(link.title, _MAX_LINK_TITLE)},
         }
         attempt = 0
         while True:
@@ -117,19 +119,17 @@ class JiraTracker:
                 )
                 return
             except ApiError as error:
-                if not error.is_temporary or not await self._retry_budget.wait(
-                    error.summary, attempt, error.retry_after_seconds
-                ):
-                    raise self._in_clear_words(error) from None
+                if not await self._retry_budget.wait_before_retry(error, attempt):
+                    raise self._explain(error) from None
             attempt += 1
 
     async def _ticket(self, issue: _Issue) -> Ticket:
-        # An issue that was moved answers to its former key, and tells the one it has now.
+        # A moved issue is found by its former key and returns the current one.
         key = issue.key.upper()
         if not _KEY.fullmatch(key):
-            raise ForgeError("Jira answered with an issue whose key is none; check the address.")
+            raise ForgeError("Jira returned an issue with an invalid key; check the address.")
         fields = issue.fields
-        return bounded_ticket(
+        return build_ticket(
             key,
             fields.summary or "",
             adf_text(fields.description),
@@ -138,25 +138,31 @@ class JiraTracker:
         )
 
     async def _site(self) -> str:
-        """Where people reach it, which is not where the tokens with scopes do."""
+        """The web address, which differs from the API host for tokens with scopes."""
         if urlsplit(self._url).hostname != GATEWAY_HOST:
             return self._url
-        server = self._api.decode_as(await self._get("/serverInfo"), _Server)
+        server = self._api.convert(await self._get("/serverInfo"), _Server)
         return server.baseUrl.rstrip("/")
 
     async def _get(self, path: str, *, needs: str = "", **query: str) -> Any:
         try:
             return await self._api.get(f"{self._rest}{path}", needs=needs, **query)
         except ApiError as error:
-            raise self._in_clear_words(error) from None
+            raise self._explain(error) from None
 
-    def _in_clear_words(self, error: ApiError) -> ForgeError:
-        """It says no with a page to sign in as often as with an answer of its API."""
+    def _explain(self, error: ApiError) -> ForgeError:
+        """Jira may refuse with a sign-in page instead of an API response."""
         if error.status == HTTPStatus.UNAUTHORIZED:
             what = "e-mail address and API token" if self._is_cloud else "personal access token"
-            words = f"Jira does not accept the {what}: one may be mistyped, expired or revoked"
-            return ForgeError(f"{words}; give the tracker a new token.", "unauthorized")
+            return ForgeError(
+                f"Jira does not accept the {what}, which may be mistyped, expired or revoked;"
+                " replace the token.",
+                "unauthorized",
+            )
         if error.status == HTTPStatus.FORBIDDEN and error.fault == "refused":
-            words = "Jira does not let the account in; after failed attempts it wants to be signed"
-            return ForgeError(f"{words} in to with a browser once.", "denied")
+            return ForgeError(
+                "Jira denies access to the account; after failed attempts it requires a sign-in"
+                " with a browser.",
+                "denied",
+            )
         return error

@@ -1,6 +1,6 @@
-"""How much platforms may tell at once: a pace for each connection, and room for what is being read.
+"""Limits for webhooks of platforms: a rate per connection, and memory for bodies being read.
 
-In the memory of this process. Knows neither stores nor requests.
+Kept in the memory of this process. Knows neither stores nor requests.
 """
 
 from collections import Counter
@@ -12,22 +12,22 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.rate_limit import RateLimiter
 
 HOOKS_PER_SECOND = 10.0
-HOOKS_AT_ONCE = 100
-ROOM_BYTES = 64 * 1024 * 1024
-# Of one connection: whoever knows its address can begin to send.
-ROOM_OF_ONE_BYTES = 16 * 1024 * 1024
+HOOKS_BURST = 100
+MAX_TOTAL_BYTES = 64 * 1024 * 1024
+# Per connection, because anyone who knows its URL can start to send.
+MAX_CONNECTION_BYTES = 16 * 1024 * 1024
 _RETRY_SECONDS = 5
 
 
 class HookLimits:
     def __init__(self) -> None:
-        self._pace = RateLimiter(HOOKS_PER_SECOND, HOOKS_AT_ONCE)
-        self._held: Counter[str] = Counter()
+        self._rate = RateLimiter(HOOKS_PER_SECOND, HOOKS_BURST)
+        self._reserved: Counter[str] = Counter()
 
     def take(self, connection_id: str) -> None:
-        """One delivery that is believed; raises `rate_limited` when there were too many."""
+        """Count one verified delivery. Raises Problem `rate_limited` if there are too many."""
         try:
-            self._pace.take(connection_id)
+            self._rate.take(connection_id)
         except Problem as refusal:
             raise Problem(
                 "rate_limited",
@@ -37,33 +37,33 @@ class HookLimits:
             ) from None
 
     @contextmanager
-    def room(self, connection_id: str) -> Iterator["Room"]:
-        """For one body, until it was looked at."""
-        held = Room(self._held, connection_id)
+    def reserve(self, connection_id: str) -> Iterator["BodyMemory"]:
+        """Memory for one body, while it is processed."""
+        memory = BodyMemory(self._reserved, connection_id)
         try:
-            yield held
+            yield memory
         finally:
-            held.release()
+            memory.release()
 
 
-class Room:
-    def __init__(self, held: Counter[str], connection_id: str) -> None:
-        self._all = held
+class BodyMemory:
+    def __init__(self, reserved: Counter[str], connection_id: str) -> None:
+        self._all = reserved
         self._connection_id = connection_id
         self._bytes = 0
 
-    def hold(self, size: int) -> None:
-        """Raises `unavailable` when too much is being read already."""
-        of_one = self._all[self._connection_id] + size
-        if of_one > ROOM_OF_ONE_BYTES or self._all.total() + size > ROOM_BYTES:
+    def add(self, size: int) -> None:
+        """Raises Problem `unavailable` if too much is being read already."""
+        of_connection = self._all[self._connection_id] + size
+        if of_connection > MAX_CONNECTION_BYTES or self._all.total() + size > MAX_TOTAL_BYTES:
             raise HttpProblem(
                 "unavailable",
-                "Too many deliveries arrive at once; send this one again in a moment.",
-                # The rest is still on its way: this connection cannot carry another request.
+                "Too many deliveries arrive at once; send this one again later.",
+                # The rest of the body is still arriving, so the connection cannot be reused.
                 headers={"Connection": "close"},
                 retry_after_seconds=_RETRY_SECONDS,
             )
-        self._all[self._connection_id] = of_one
+        self._all[self._connection_id] = of_connection
         self._bytes += size
 
     def release(self) -> None:

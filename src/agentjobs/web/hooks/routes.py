@@ -1,6 +1,6 @@
-"""`/hooks/{platform}/{connection_id}`: where platforms tell that something happened.
+"""`/hooks/{platform}/{connection_id}`: receives webhooks of platforms.
 
-Believes who knows the connection's secret, remembers the hint, answers. Nothing is started here.
+Verifies the signature and stores the event. Nothing is started here.
 """
 
 import asyncio
@@ -27,36 +27,36 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.context import WebContext
 from agentjobs.web.git.body import at_most, received_pieces
-from agentjobs.web.hooks.limits import HookLimits, Room
+from agentjobs.web.hooks.limits import BodyMemory, HookLimits
 
-MOST_HOOK_BYTES = 5 * 1024 * 1024
+MAX_HOOK_BYTES = 5 * 1024 * 1024
 _BODY_SECONDS = 60.0
 _CLOSING = {"Connection": "close"}
-_WORDS = {"new": "accepted", "known": "known", "unconnected": "ignored"}
+_STATUSES = {"new": "accepted", "known": "known", "unconnected": "ignored"}
 _log = logging.getLogger(__name__)
 
 
 async def receive_hook(request: Request) -> Response:
-    _refuse_by_head(request)
+    _check_headers(request)
     context: WebContext = request.app.state.context
     connection_id: str = request.path_params["connection_id"]
-    hint, delivery_id = await _believed(request, context, connection_id)
-    noted = await record_hook_delivery(context.db, connection_id, delivery_id, hint)
-    return Reply(202, {"status": _WORDS[noted]})
+    event, delivery_id = await _verify(request, context, connection_id)
+    status = await record_hook_delivery(context.db, connection_id, delivery_id, event)
+    return Reply(202, {"status": _STATUSES[status]})
 
 
-async def _believed(
+async def _verify(
     request: Request, context: WebContext, connection_id: str
 ) -> tuple[HookEvent | None, str]:
-    """What it hints at, and its name. What is unknown and what is wrong are refused alike."""
+    """The event and the delivery's ID. An unknown connection and a wrong secret look the same."""
     platform, headers = request.path_params["platform"], request.headers
     secret = await _secret(context, platform, connection_id)
     if lacks_signature(platform, secret, headers):
         raise _unauthorized()
     limits = _limits(request)
-    with limits.room(connection_id) as room:
-        # A stranger's is let come all the same, so that the time tells no more than the answer.
-        body = await _body(request, room if secret else None)
+    with limits.reserve(connection_id) as memory:
+        # The body is read for an unknown connection too, so that timing reveals nothing.
+        body = await _body(request, memory if secret else None)
         if not is_signed(platform, secret, headers, body):
             raise _unauthorized()
         limits.take(connection_id)
@@ -68,23 +68,23 @@ async def _believed(
 
 
 async def _secret(context: WebContext, platform: str, connection_id: str) -> str:
-    """Empty where there is no such connection."""
-    found = await _opened(context, connection_id) if connection_id.isascii() else None
-    return found[1] if found is not None and found[0].platform == platform else ""
+    """Empty if there is no such connection."""
+    opened = await _open(context, connection_id) if connection_id.isascii() else None
+    return opened[1] if opened is not None and opened[0].platform == platform else ""
 
 
-async def _opened(context: WebContext, connection_id: str) -> tuple[Connection, str] | None:
+async def _open(context: WebContext, connection_id: str) -> tuple[Connection, str] | None:
     try:
         return await open_hook_secret(context.db, context.keys, connection_id)
     except Problem as problem:
-        _log.warning("a hook cannot be checked: %s", problem.message)
+        _log.warning("a hook cannot be verified: %s", problem.message)
         raise Problem(
-            "unavailable", "This hook cannot be checked now; the operator's log says why."
+            "unavailable", "This hook cannot be verified now; see the service's log."
         ) from None
 
 
 def _limits(request: Request) -> HookLimits:
-    """Those of this process."""
+    """The limits of this process."""
     state = request.app.state
     if not hasattr(state, "hook_limits"):
         state.hook_limits = HookLimits()
@@ -92,21 +92,23 @@ def _limits(request: Request) -> HookLimits:
     return limits
 
 
-def _refuse_by_head(request: Request) -> None:
+def _check_headers(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        raise Problem("unsupported_media_type", "The body must not be packed; send it as it is.")
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and (len(announced) > 15 or int(announced) > MOST_HOOK_BYTES):
+        raise Problem("unsupported_media_type", "The body must not be compressed.")
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdecimal() and (
+        len(content_length) > 15 or int(content_length) > MAX_HOOK_BYTES
+    ):
         raise _too_large()
 
 
-async def _body(request: Request, room: Room | None) -> bytes:
-    """Without room it comes and is forgotten at once."""
-    received = at_most(MOST_HOOK_BYTES, received_pieces(request.receive))
+async def _body(request: Request, memory: BodyMemory | None) -> bytes:
+    """Without memory the body is read and discarded."""
+    received = at_most(MAX_HOOK_BYTES, received_pieces(request.receive))
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return b"".join([piece async for piece in _kept(received, room)])
+            return b"".join([piece async for piece in _collect(received, memory)])
     except TimeoutError:
         raise HttpProblem(
             "request_timeout",
@@ -117,19 +119,21 @@ async def _body(request: Request, room: Room | None) -> bytes:
         raise _too_large() if problem.code == "payload_too_large" else problem from None
 
 
-async def _kept(received: AsyncIterator[bytes], room: Room | None) -> AsyncIterator[bytes]:
+async def _collect(
+    received: AsyncIterator[bytes], memory: BodyMemory | None
+) -> AsyncIterator[bytes]:
     async for piece in received:
-        if room is not None:
-            room.hold(len(piece))
+        if memory is not None:
+            memory.add(len(piece))
             yield piece
 
 
 def _unauthorized() -> Problem:
     return HttpProblem(
         "unauthorized",
-        "There is no such hook, or its secret is another one; copy both from the connection"
+        "The hook does not exist, or its secret is wrong; copy both from the connection"
         " (`agentjobs forges show`, `agentjobs forges rotate-hook-secret`).",
-        # Its body may still be on its way.
+        # The body may still be arriving.
         headers=_CLOSING,
     )
 
@@ -137,8 +141,8 @@ def _unauthorized() -> Problem:
 def _too_large() -> Problem:
     return HttpProblem(
         "payload_too_large",
-        f"The body is larger than {MOST_HOOK_BYTES} bytes; nothing of it was looked at.",
-        # The rest is still on its way: this connection cannot carry another request.
+        f"The body is larger than {MAX_HOOK_BYTES} bytes and was not processed.",
+        # The rest of the body is still arriving, so the connection cannot be reused.
         headers=_CLOSING,
     )
 

@@ -71,4 +71,4 @@ class JiraDouble:
 
 def answer_as_jira(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request leaves this process: what Jira says to requests is tested elsewhere."""
-    monkeypatch.setattr(verify, "jira_of", lambda _tracker, token, *_: JiraDouble(token))
+    monkeypatch.setattr(verify, "jira_tracker", lambda _tracker, token, *_: JiraDouble(token))

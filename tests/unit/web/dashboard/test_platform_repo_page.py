@@ -173,7 +173,7 @@ async def test_operations_on_a_platforms_pull_request_are_refused_by_one_code(el
         mark_ready(db, "acme", NAME, 2),
         add_comment(db, "acme", NAME, 1, "Well done"),
     ):
-        with pytest.raises(Problem, match="kept by its platform") as raised:
+        with pytest.raises(Problem, match="hosted on its platform") as raised:
             await refused
         assert raised.value.code == "pull_elsewhere"
 

@@ -95,7 +95,7 @@ async def test_merging_makes_a_commit_and_says_who_did_it(furnished):
     assert not merged.has_form("/merge")
     again = await member.send(stale, f"{at(OPEN)}/merge")
     assert again.status == 409
-    assert "is merged already" in again.text
+    assert "is already merged" in again.text
 
 
 async def test_a_conflict_names_the_files_and_changes_nothing(furnished):

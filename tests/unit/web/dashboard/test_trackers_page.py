@@ -51,9 +51,9 @@ async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
     csrf = page.form("/link-back").value("csrf")
     again = await admin.post(f"{HERE}/issues", [("csrf", csrf)])
     assert again.status == 409
-    assert "looked at already" in again.text
+    assert "already configured" in again.text
     page = await admin.post(f"{HERE}/{found.id}/token", [("csrf", csrf), ("token", "x")])
-    assert "Platforms is where that gets a new token" in page.text
+    assert "replace its token under Platforms" in page.text
     page = await admin.post(f"{HERE}/{found.id}/check", [("csrf", csrf)])
     assert "Issues use the platform connections" in page.text
     page = await admin.send(page, "/remove")
@@ -77,12 +77,12 @@ async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
 @pytest.mark.parametrize(
     ("given", "words", "field"),
     [
-        ({"url": ""}, "Name Jira's address", "url"),
+        ({"url": ""}, "Enter Jira's address", "url"),
         ({"url": "http://jira.example.com"}, "must start with https://", "url"),
-        ({"account": ""}, "goes with the e-mail address", "account"),
+        ({"account": ""}, "needs the e-mail address", "account"),
         ({"url": "https://jira.example.com"}, "needs no account", "account"),
         ({"flavour": "server"}, "Choose the kind of Jira", None),
-        ({"name": "No Name"}, "cannot name a tracker", "name"),
+        ({"name": "No Name"}, "is not a valid name", "name"),
         ({"token": ""}, "Paste the token", "token"),
         ({"token": "a-secret"}, "does not accept the token", "token"),
     ],

@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.local_git.history import Commit
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
-from agentjobs.pulls.comparison import proposal_of, tips_of
+from agentjobs.pulls.comparison import find_tips, load_proposal
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.diff_pages import hide_details, render_diff
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -73,7 +73,7 @@ class ComparisonCache:
 
 async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
     try:
-        tips = await tips_of(present_path(request.settings.data_path, pull.repo_id), pull)
+        tips = await find_tips(present_path(request.settings.data_path, pull.repo_id), pull)
         cached = _shared().find(CommitRange(pull.repo_id, tips.base, tips.head))
         return cached or await _compare(request, pull)
     except Problem as problem:
@@ -81,7 +81,7 @@ async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
 
 
 async def _compare(request: PageRequest, pull: Pull) -> Comparison:
-    proposal = await proposal_of(request.settings.data_path, pull)
+    proposal = await load_proposal(request.settings.data_path, pull)
     # The branches may have moved since the lookup.
     ends = CommitRange(pull.repo_id, proposal.tips.base, proposal.tips.head)
     view = await render_diff(proposal.diff, ends)

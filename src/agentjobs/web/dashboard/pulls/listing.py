@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.problems import Problem
-from agentjobs.pulls.pulls import PullPlace, list_pulls
+from agentjobs.pulls.pulls import PullCursor, list_pulls
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
@@ -48,7 +48,7 @@ async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
         here=here,
         state=state or "",
         states=_STATES,
-        older=_address(request, here, state, _encode_cursor(shown[-1].place)) if has_more else "",
+        older=_address(request, here, state, _encode_cursor(shown[-1].cursor)) if has_more else "",
         newest=_address(request, here, state) if before else "",
     )
 
@@ -59,17 +59,17 @@ def _address(request: PageRequest, here: str, state: str | None, before: str = "
     return prefix_of(request.settings) + here + (f"?{urlencode(query)}" if query else "")
 
 
-def _encode_cursor(cursor: PullPlace) -> str:
+def _encode_cursor(cursor: PullCursor) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
 
 
-def _decode_cursor(text: str) -> PullPlace | None:
+def _decode_cursor(text: str) -> PullCursor | None:
     """None, the start of the list, for an invalid cursor."""
     if not text or len(text) > 500:
         return None
     try:
         cursor = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        created_at, repo, number = msgspec.json.decode(cursor, type=PullPlace)
+        created_at, repo, number = msgspec.json.decode(cursor, type=PullCursor)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return None
     is_valid = 0 <= created_at < 2**53 and 0 <= number < 2**53 and "\0" not in repo

@@ -26,8 +26,8 @@ _PHRASES = (
     ),
     (" with `agentjobs repos disconnect`", ""),
     (
-        ": `agentjobs forges rotate-token` gives that a new token.",
-        ", and Platforms is where that gets a new token.",
+        "replace its token with `agentjobs forges rotate-token`.",
+        "replace its token under Platforms.",
     ),
 )
 _FIELD_OF = {
