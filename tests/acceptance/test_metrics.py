@@ -15,9 +15,7 @@ def free_port() -> int:
         return port
 
 
-def test_numbers_are_open_on_their_own_address_and_nowhere_else(
-    start: StartService, tmp_path: Path
-) -> None:
+def test_metrics_are_open_on_their_own_address_only(start: StartService, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     service: Service = start(AGENTJOBS_METRICS_BIND=address)
     api = connected(service, tmp_path)

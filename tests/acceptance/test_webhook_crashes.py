@@ -71,7 +71,7 @@ def check_only_one_came_twice(receiving: Receiver, logged: list[dict[str, Any]])
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_what_a_killed_service_was_sending_arrives_again_and_what_waited_arrives(
+def test_deliveries_of_a_killed_service_arrive_after_its_restart(
     start: StartService, tmp_path: Path
 ) -> None:
     service = start("serve", **ONE_AT_A_TIME)
@@ -113,7 +113,7 @@ def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
     assert serve.stop() == 0
 
 
-def test_a_job_that_lost_its_worker_is_queued_and_started_again_for_all_to_hear(
+def test_a_job_that_lost_its_worker_sends_queued_and_started_again(
     start: StartService, tmp_path: Path
 ) -> None:
     service = start(**SHARED)
@@ -133,7 +133,7 @@ def test_a_job_that_lost_its_worker_is_queued_and_started_again_for_all_to_hear(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_service_that_is_told_to_end_waits_a_moment_for_answers_and_for_no_one_who_hangs(
+def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_receivers(
     start: StartService, tmp_path: Path
 ) -> None:
     # The lease is far longer than the test: what is sent again was given back.
@@ -161,7 +161,7 @@ def test_a_service_that_is_told_to_end_waits_a_moment_for_answers_and_for_no_one
         assert again.stop() == 0
 
 
-def test_results_wait_for_a_store_that_went_away_under_them(tmp_path: Path) -> None:
+def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
     cluster = PostgresCluster()
     cluster.start()
     try:

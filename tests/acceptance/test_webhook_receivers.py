@@ -162,7 +162,7 @@ def add_all(house: House, urls: dict[str, str]) -> dict[str, str]:
 Log = dict[str, dict[str, Any]]
 
 
-def test_bad_receivers_are_logged_for_what_they_are_and_harm_nobody(tmp_path: Path) -> None:
+def test_bad_receivers_are_classified_and_do_not_affect_others(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         healthy = world.house.add(world.healthy.url)
         assert world.house.api.finish(REPO, "idle")["status"] == "failed"

@@ -43,7 +43,9 @@ def check_refused(service: Service, url: str) -> None:
     assert refused.stdout == ""
 
 
-def test_up_on_loopback_may_reach_loopback_and_nothing_else_inside(start_here: StartHere) -> None:
+def test_up_on_loopback_may_reach_loopback_and_no_other_internal_address(
+    start_here: StartHere,
+) -> None:
     service = start_here()
     for url in (ON_THIS_MACHINE, "https://[::1]:9/"):
         add_endpoint(service, url)
@@ -59,7 +61,7 @@ def test_up_on_loopback_may_reach_loopback_and_nothing_else_inside(start_here: S
     ],
     ids=["public address", "all interfaces"],
 )
-def test_whoever_may_be_reached_by_others_may_not_reach_loopback(
+def test_a_service_that_others_can_reach_may_not_reach_loopback(
     start_here: StartHere, command: tuple[str, ...], environment: dict[str, str]
 ) -> None:
     check_refused(start_here(*command, **environment), ON_THIS_MACHINE)
@@ -71,14 +73,14 @@ def test_up_on_postgresql_may_not_reach_loopback(start_here: StartHere, postgres
     assert service.stop() == 0
 
 
-def test_the_setting_of_the_service_counts_for_commands_too(start_here: StartHere) -> None:
+def test_commands_use_the_setting_of_the_service(start_here: StartHere) -> None:
     service = start_here("serve", AGENTJOBS_WEBHOOKS_ALLOW="10.1.0.0/16,10.3.0.0/16")
     command_line = Service(service.data_dir)
     add_endpoint(command_line, "http://10.1.2.3/")
     check_refused(command_line, "https://10.2.0.1/")
 
 
-def test_what_may_no_longer_be_reached_is_not_dialled(
+def test_an_address_that_is_no_longer_allowed_is_not_dialled(
     start_here: StartHere, tmp_path: Path
 ) -> None:
     with receiver() as receiving:

@@ -100,7 +100,7 @@ def check_signed(one: Received, endpoint: Endpoint) -> None:
     assert Webhook(endpoint.secret).verify(one.body, dict(one.headers.items())) == one.payload
 
 
-def test_the_life_of_a_job_arrives_in_order_and_signed(house: House, receiving: Receiver) -> None:
+def test_the_events_of_a_job_arrive_in_order_and_signed(house: House, receiving: Receiver) -> None:
     endpoint = house.add(receiving.url)
     job = house.api.finish(REPO, "edit")
     assert job["status"] == "completed", job
@@ -124,7 +124,7 @@ def test_the_life_of_a_job_arrives_in_order_and_signed(house: House, receiving: 
     assert {one["attempts"][0]["address"] for one in logged} == {f"127.0.0.1:{receiving.port}"}
 
 
-def test_jobs_that_open_no_pull_request_end_in_a_failure(house: House, receiving: Receiver) -> None:
+def test_jobs_without_a_pull_request_end_with_job_failed(house: House, receiving: Receiver) -> None:
     house.add(receiving.url)
     crashed = house.api.finish(REPO, "crash")["job_id"]
     cancelled = house.api.create(REPO, "sleepy")
@@ -149,7 +149,7 @@ def test_review_of_a_draft_is_requested_once_it_is_marked_ready(
     assert (last.sequence, last.payload["pr_url"]) == (4, job["pr_url"])
 
 
-def test_each_endpoint_gets_what_it_asked_for(
+def test_each_endpoint_receives_the_events_it_subscribed_to(
     laptop: House, receiving: Receiver, witness: Receiver
 ) -> None:
     wanted = ["job.queued", "pr.review_requested"]
@@ -167,7 +167,7 @@ def test_each_endpoint_gets_what_it_asked_for(
     assert to_all[0].headers["X-Service-Delivery"] != to_some[0].headers["X-Service-Delivery"]
 
 
-def test_nobody_hears_of_another_organizations_jobs(
+def test_events_of_another_organization_are_not_sent(
     laptop: House, receiving: Receiver, witness: Receiver, tmp_path: Path
 ) -> None:
     service = laptop.service
@@ -208,7 +208,7 @@ def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
     assert endpoint.id not in laptop.webhooks("list")
 
 
-def test_a_secret_is_replaced_without_a_break(laptop: House, receiving: Receiver) -> None:
+def test_a_secret_is_rotated_without_downtime(laptop: House, receiving: Receiver) -> None:
     old = laptop.add(receiving.url, "--events", "job.queued")
     new = Endpoint(old.id, laptop.webhooks("rotate-secret", old.id).strip(), old.url)
     assert new.secret != old.secret
@@ -224,7 +224,7 @@ def test_a_secret_is_replaced_without_a_break(laptop: House, receiving: Receiver
     assert " " not in after.headers["webhook-signature"]
 
 
-def test_what_failed_is_sent_again_on_request_under_its_own_name(
+def test_a_failed_delivery_is_redelivered_with_the_same_id(
     laptop: House, receiving: Receiver
 ) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")

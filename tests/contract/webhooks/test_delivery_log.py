@@ -53,7 +53,7 @@ async def one_of_each(world: Deliveries) -> dict[str, str]:
     }
 
 
-async def test_deliveries_are_listed_newest_first_with_what_became_of_them(
+async def test_deliveries_are_listed_newest_first_with_their_attempts(
     world: Deliveries,
 ) -> None:
     endpoint_id = await world.endpoint("org_a")
@@ -76,7 +76,7 @@ async def test_deliveries_are_listed_newest_first_with_what_became_of_them(
     assert (waiting.event, waiting.sequence, waiting.attempts) == (JOB_COMPLETED, 2, ())
 
 
-async def test_what_is_settled_has_no_next_attempt(world: Deliveries) -> None:
+async def test_a_settled_delivery_has_no_next_attempt(world: Deliveries) -> None:
     made = await one_of_each(world)
     page = await list_deliveries(world.db, "org_a", ALL)
     times = {one.id: one.next_attempt_at for one in page.deliveries}
@@ -85,7 +85,7 @@ async def test_what_is_settled_has_no_next_attempt(world: Deliveries) -> None:
     assert times[made["leased"]] is not None
 
 
-async def test_each_filter_leaves_what_it_names(world: Deliveries) -> None:
+async def test_each_filter_selects_its_deliveries(world: Deliveries) -> None:
     made = await one_of_each(world)
     other = await world.endpoint("org_a", events='["job.completed"]')
     await world.event("org_a", "job_0", 2, JOB_COMPLETED)
@@ -105,7 +105,7 @@ async def test_each_filter_leaves_what_it_names(world: Deliveries) -> None:
     assert await ids(world, DeliveryFilter(job_id="job_none")) == []
 
 
-async def test_since_leaves_events_from_that_moment_on(world: Deliveries) -> None:
+async def test_since_selects_events_from_that_moment_on(world: Deliveries) -> None:
     made = await one_of_each(world)
     row = await world.row(made["failed"])
     moment = row["created_at"]
@@ -123,9 +123,7 @@ async def test_since_leaves_events_from_that_moment_on(world: Deliveries) -> Non
 
 
 @pytest.mark.parametrize("by", ["organization", "endpoint", "job"])
-async def test_pages_follow_each_other_without_a_gap_or_a_double(
-    world: Deliveries, by: str
-) -> None:
+async def test_pages_have_no_gaps_and_no_duplicates(world: Deliveries, by: str) -> None:
     endpoint_id = await world.endpoint("org_a")
     for sequence in range(1, 8):
         await world.event("org_a", "job_1", sequence)
@@ -153,14 +151,14 @@ async def pages_of(world: Deliveries, wanted: DeliveryFilter) -> AsyncIterator[l
         before = page.deliveries[-1].id
 
 
-async def test_a_page_that_is_just_full_is_the_last_one(world: Deliveries) -> None:
+async def test_an_exactly_full_last_page_has_no_next_page(world: Deliveries) -> None:
     await one_of_each(world)
     page = await list_deliveries(world.db, "org_a", ALL, limit=4)
     assert (len(page.deliveries), page.has_more) == (4, False)
     assert (await list_deliveries(world.db, "org_a", ALL, limit=3)).has_more
 
 
-async def test_one_delivery_is_shown_with_all_that_was_sent_and_came_back(
+async def test_a_delivery_has_its_requests_and_responses(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -188,7 +186,7 @@ async def test_one_delivery_is_shown_with_all_that_was_sent_and_came_back(
     assert [one.status_code for one in detail.delivery.attempts] == [500, 200]
 
 
-async def test_nobody_sees_another_organizations_deliveries(world: Deliveries) -> None:
+async def test_deliveries_of_another_organization_are_not_visible(world: Deliveries) -> None:
     made = await one_of_each(world)
     endpoint_id = (await world.row(made["failed"]))["endpoint_id"]
     for wanted in (
@@ -210,7 +208,7 @@ async def test_nobody_sees_another_organizations_deliveries(world: Deliveries) -
         await find_logged_endpoint(world.db, known("org_b"), endpoint_id)
 
 
-async def test_an_endpoint_is_found_in_the_log_after_it_was_removed(world: Deliveries) -> None:
+async def test_a_removed_endpoint_can_still_filter_the_log(world: Deliveries) -> None:
     gone = await world.endpoint("org_a")
     url = (await world.endpoint_row(gone))["url"]
     await world.change_endpoint(gone, removed_at=1)
@@ -222,7 +220,7 @@ async def test_an_endpoint_is_found_in_the_log_after_it_was_removed(world: Deliv
     assert await find_logged_endpoint(world.db, known("org_a"), gone) == gone
 
 
-async def test_of_several_removed_endpoints_with_an_address_the_latest_is_found(
+async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
     world: Deliveries,
 ) -> None:
     both = [await world.endpoint("org_a") for _ in range(2)]
@@ -232,7 +230,7 @@ async def test_of_several_removed_endpoints_with_an_address_the_latest_is_found(
     assert found == both[1]
 
 
-async def test_an_address_of_several_endpoints_in_use_is_ambiguous(world: Deliveries) -> None:
+async def test_a_url_of_several_active_endpoints_is_ambiguous(world: Deliveries) -> None:
     both = [await world.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
         await world.change_endpoint(endpoint_id, url="https://same.example/")

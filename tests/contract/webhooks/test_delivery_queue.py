@@ -22,7 +22,7 @@ async def world(database: Database) -> Deliveries:
     return world
 
 
-async def test_an_event_makes_a_delivery_for_each_endpoint_that_wants_it(
+async def test_an_event_creates_a_delivery_for_each_subscribed_endpoint(
     world: Deliveries,
 ) -> None:
     everything = await world.endpoint("org_a")
@@ -72,7 +72,7 @@ async def _record_and_fail(tx: Transaction) -> None:
     raise ZeroDivisionError
 
 
-async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_after_the_other(
+async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_at_a_time(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -89,7 +89,7 @@ async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_after_the_
     assert seen == [1, 2, 3, 4, 5]
 
 
-async def test_a_retry_that_waits_holds_up_nobody(world: Deliveries) -> None:
+async def test_a_waiting_retry_does_not_block_later_events(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1", 1)
     (first,) = await world.claim()
@@ -102,7 +102,7 @@ async def test_a_retry_that_waits_holds_up_nobody(world: Deliveries) -> None:
     assert await world.claim_retries() == []
 
 
-async def test_the_same_event_goes_to_two_endpoints_side_by_side(world: Deliveries) -> None:
+async def test_one_event_is_claimed_for_two_endpoints_at_once(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
@@ -124,7 +124,7 @@ async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) 
     assert ids
 
 
-async def test_one_endpoint_with_a_long_queue_leaves_room_for_the_others(
+async def test_an_endpoint_with_a_long_queue_leaves_slots_for_others(
     world: Deliveries,
 ) -> None:
     for number in range(50):
@@ -142,7 +142,7 @@ async def test_one_endpoint_with_a_long_queue_leaves_room_for_the_others(
     assert claimed.count(busy) == 2  # a quarter is for other organizations
 
 
-async def test_what_is_claimed_is_bounded_for_an_endpoint(world: Deliveries) -> None:
+async def test_claims_are_limited_per_endpoint(world: Deliveries) -> None:
     await world.endpoint("org_a")
     for number in range(50):
         await world.event("org_a", f"job_{number:02}")
@@ -154,7 +154,7 @@ async def test_what_is_claimed_is_bounded_for_an_endpoint(world: Deliveries) -> 
     assert [one.job_id for one in claimed] == [f"job_{number:02}" for number in range(8)]
 
 
-async def test_endpoints_that_are_left_out_are_not_claimed_for(world: Deliveries) -> None:
+async def test_excluded_endpoints_are_not_claimed(world: Deliveries) -> None:
     locked = await world.endpoint("org_a")
     other = await world.endpoint("org_a")
     await world.event("org_a", "job_1")
@@ -185,7 +185,7 @@ async def test_a_success_is_recorded_with_its_attempt_and_not_claimed_again(
     assert (await world.endpoint_row(endpoint))["failing_since"] is None
 
 
-async def test_three_retries_follow_a_failed_first_attempt_and_then_it_is_given_up(
+async def test_a_delivery_fails_after_the_first_attempt_and_three_retries(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -205,7 +205,7 @@ async def test_three_retries_follow_a_failed_first_attempt_and_then_it_is_given_
     assert await world.claim_retries(now=now + DAY_MS) == []
 
 
-async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
+async def test_a_sender_whose_lease_expired_only_writes_the_log(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -225,7 +225,7 @@ async def test_a_sender_that_lost_its_lease_changes_nothing_but_the_log(
     assert (await world.row(lost.id))["status"] == "delivered"
 
 
-async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Deliveries) -> None:
+async def test_recording_an_attempt_is_idempotent(world: Deliveries) -> None:
     from agentjobs.webhooks.record import FinishedAttempt, record
     from agentjobs.webhooks.retries import decide_outcome
 
@@ -242,7 +242,7 @@ async def test_recording_the_same_attempt_twice_is_as_good_as_once(world: Delive
     assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
 
 
-async def test_what_is_given_back_is_claimed_again_at_once(world: Deliveries) -> None:
+async def test_a_released_delivery_can_be_claimed_at_once(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     claimed = await world.claim()
@@ -254,7 +254,7 @@ async def test_what_is_given_back_is_claimed_again_at_once(world: Deliveries) ->
     assert again.fence > claimed[0].fence
 
 
-async def test_an_answer_of_410_disables_the_endpoint_and_gives_up_what_waits(
+async def test_410_disables_the_endpoint_and_fails_its_waiting_deliveries(
     world: Deliveries,
 ) -> None:
     endpoint = await world.endpoint("org_a")
@@ -273,7 +273,7 @@ async def test_an_answer_of_410_disables_the_endpoint_and_gives_up_what_waits(
     assert set((await world.statuses()).values()) == {"failed"}
 
 
-async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_given_up_delivery(
+async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_failed_delivery(
     world: Deliveries,
 ) -> None:
     endpoint = await world.endpoint("org_a")
@@ -291,7 +291,7 @@ async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_giv
     assert [one.reason for one in disabled] == ["failing"]
 
 
-async def test_a_success_ends_a_time_of_failures(world: Deliveries) -> None:
+async def test_a_success_resets_the_failing_time(world: Deliveries) -> None:
     endpoint = await world.endpoint("org_a")
     await world.change_endpoint(endpoint, failing_since=now_ms() - 6 * DAY_MS)
     await world.event("org_a", "job_1")
@@ -304,7 +304,7 @@ async def test_a_success_ends_a_time_of_failures(world: Deliveries) -> None:
     assert row["last_success_at"] is not None
 
 
-async def test_an_event_written_while_its_endpoint_is_disabled_is_given_up_not_left_waiting(
+async def test_a_delivery_to_an_endpoint_disabled_meanwhile_fails(
     world: Deliveries,
 ) -> None:
     endpoint = await world.endpoint("org_a")
@@ -319,7 +319,7 @@ async def test_an_event_written_while_its_endpoint_is_disabled_is_given_up_not_l
     assert set((await world.statuses()).values()) == {"failed"}
 
 
-async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Deliveries) -> None:
+async def test_a_pending_secret_is_promoted_when_it_is_due(world: Deliveries) -> None:
     due = await world.endpoint("org_a")
     await world.change_endpoint(due, pending_sealed=b"next", pending_key_id="n", promote_at=1)
     later = await world.endpoint("org_a")
@@ -334,7 +334,7 @@ async def test_a_pending_secret_is_promoted_when_its_time_has_come(world: Delive
     assert bytes((await world.endpoint_row(later))["sealed"]) == b"sealed"
 
 
-async def test_whoever_waits_has_a_turn_however_many_others_have_long_queues(
+async def test_every_endpoint_is_served_however_long_the_queues_of_others(
     world: Deliveries,
 ) -> None:
     for _ in range(70):
@@ -352,7 +352,7 @@ async def test_whoever_waits_has_a_turn_however_many_others_have_long_queues(
     assert len(set(seen)) == 70
 
 
-async def test_what_is_not_taken_is_left_to_others(world: Deliveries) -> None:
+async def test_deliveries_that_are_not_claimed_are_left_to_other_senders(world: Deliveries) -> None:
     await world.endpoint("org_a")
     for number in range(8):
         await world.event("org_a", f"job_{number}")
@@ -364,7 +364,7 @@ async def test_what_is_not_taken_is_left_to_others(world: Deliveries) -> None:
     assert len(others) >= 7 - len(mine)
 
 
-async def test_senders_that_record_successes_and_failures_do_not_wait_for_each_other(
+async def test_senders_that_record_at_once_do_not_deadlock(
     world: Deliveries,
 ) -> None:
     first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
@@ -385,7 +385,7 @@ async def test_senders_that_record_successes_and_failures_do_not_wait_for_each_o
         )
 
 
-async def test_a_delivery_whose_event_is_gone_is_given_up(world: Deliveries) -> None:
+async def test_a_delivery_without_its_event_fails(world: Deliveries) -> None:
     async def forget_events(tx: Transaction) -> None:
         await tx.execute("DELETE FROM events")
 
@@ -398,7 +398,7 @@ async def test_a_delivery_whose_event_is_gone_is_given_up(world: Deliveries) -> 
     assert set((await world.statuses()).values()) == {"failed"}
 
 
-async def test_what_failed_with_its_endpoint_failed_at_that_time(world: Deliveries) -> None:
+async def test_deliveries_fail_at_the_time_their_endpoint_is_disabled(world: Deliveries) -> None:
     endpoint = await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     await world.event("org_a", "job_2")
@@ -412,7 +412,7 @@ async def test_what_failed_with_its_endpoint_failed_at_that_time(world: Deliveri
     assert (await world.endpoint_row(endpoint))["disabled_at"] >= later
 
 
-async def test_a_good_ping_does_not_touch_the_reason_of_a_disabled_endpoint(
+async def test_a_successful_ping_keeps_the_reason_of_a_disabled_endpoint(
     world: Deliveries,
 ) -> None:
     endpoint = await world.endpoint("org_a")
@@ -427,7 +427,7 @@ async def test_a_good_ping_does_not_touch_the_reason_of_a_disabled_endpoint(
     assert row["last_success_at"] is not None
 
 
-async def test_what_is_in_hand_is_not_taken_for_a_dead_senders(world: Deliveries) -> None:
+async def test_maintenance_does_not_expire_leases_in_progress(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     await world.event("org_a", "job_2")
@@ -442,7 +442,7 @@ async def test_what_is_in_hand_is_not_taken_for_a_dead_senders(world: Deliveries
     assert (await world.row(mine.id))["status"] == "delivered"
 
 
-async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
+async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_batches(
     world: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = await world.endpoint("org_a")
@@ -458,7 +458,7 @@ async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_steps(
     assert set((await world.statuses()).values()) == {"failed"}
 
 
-async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
+async def test_endpoints_of_a_saturated_organization_share_its_slots(
     world: Deliveries,
 ) -> None:
     endpoints = [await world.endpoint("org_a") for _ in range(8)]
@@ -484,7 +484,7 @@ async def test_endpoints_of_an_organization_that_has_all_it_may_take_turns(
     assert served == Counter(dict.fromkeys(endpoints, 2))
 
 
-async def test_who_waits_alone_is_found_behind_a_hundred_endpoints_of_another_organization(
+async def test_a_single_delivery_is_found_behind_a_hundred_endpoints_of_another_organization(
     world: Deliveries,
 ) -> None:
     for _ in range(100):
@@ -502,7 +502,7 @@ async def test_who_waits_alone_is_found_behind_a_hundred_endpoints_of_another_or
     assert len(claimed) == 4
 
 
-async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -> None:
+async def test_all_waiting_endpoints_are_found_however_many_there_are(world: Deliveries) -> None:
     organizations = [await world.organization(f"org_{number:02}") for number in range(20)]
     for organization in organizations:
         await world.endpoint(organization)
@@ -519,7 +519,7 @@ async def test_all_who_wait_are_found_however_many_they_are(world: Deliveries) -
     assert len(set(found)) == 100
 
 
-async def test_a_turn_that_went_on_behind_an_endpoint_comes_back_to_those_before_it(
+async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
     world: Deliveries,
 ) -> None:
     first, second = await world.endpoint("org_a"), await world.endpoint("org_a")

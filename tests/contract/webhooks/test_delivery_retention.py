@@ -55,7 +55,7 @@ async def _change(tx: Transaction, delivery_id: str, columns: dict[str, Any]) ->
         )
 
 
-async def test_deliveries_go_after_their_days_with_their_attempts_and_nothing_else(
+async def test_old_deliveries_are_deleted_with_their_attempts_and_nothing_else(
     deliveries: Deliveries,
 ) -> None:
     await settled(deliveries, 3)
@@ -67,12 +67,12 @@ async def test_deliveries_go_after_their_days_with_their_attempts_and_nothing_el
     assert await count(db, "events") == 3
 
 
-async def test_zero_days_keep_them_for_ever(deliveries: Deliveries) -> None:
+async def test_zero_days_keeps_deliveries_forever(deliveries: Deliveries) -> None:
     await settled(deliveries)
     assert await prune_deliveries(deliveries.db, 0, in_days(10_000)) == 0
 
 
-async def test_one_that_waits_is_kept_however_old(deliveries: Deliveries) -> None:
+async def test_a_pending_delivery_is_kept_however_old(deliveries: Deliveries) -> None:
     asked, _ = await settled(deliveries, 2)
     await redeliver(deliveries.db, known("org_a"), asked)
     await deliveries.event("org_a", "job_new")
@@ -82,7 +82,7 @@ async def test_one_that_waits_is_kept_however_old(deliveries: Deliveries) -> Non
     assert await count(deliveries.db, "deliveries") == 2
 
 
-async def test_one_that_was_sent_again_is_kept_for_its_days_from_then_on(
+async def test_a_redelivery_restarts_the_retention_period(
     deliveries: Deliveries,
 ) -> None:
     asked, _ = await settled(deliveries, 2)
@@ -97,7 +97,7 @@ async def test_one_that_was_sent_again_is_kept_for_its_days_from_then_on(
     assert await count(deliveries.db, "delivery_attempts") == 0
 
 
-async def test_old_ones_that_stay_hide_none_that_go(
+async def test_old_pending_deliveries_do_not_hide_expired_ones(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 2)
@@ -107,14 +107,14 @@ async def test_old_ones_that_stay_hide_none_that_go(
     assert list(await deliveries.statuses()) == stay
 
 
-async def test_a_ping_takes_its_event_along(deliveries: Deliveries) -> None:
+async def test_a_ping_is_deleted_with_its_event(deliveries: Deliveries) -> None:
     await settled(deliveries, 1, event=PING)
     await settled(deliveries)
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 2
     assert await count(deliveries.db, "events") == 1
 
 
-async def test_many_go_in_several_batches(
+async def test_many_deliveries_are_deleted_in_batches(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 3)
@@ -123,7 +123,7 @@ async def test_many_go_in_several_batches(
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 8
 
 
-async def test_headers_weigh_as_much_as_bodies(
+async def test_headers_count_toward_the_batch_size(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
@@ -144,7 +144,7 @@ async def test_headers_weigh_as_much_as_bodies(
     assert sizes == [2, 2, 1]
 
 
-def test_batches_are_made_by_weight_and_number() -> None:
+def test_batches_are_limited_by_size_and_number() -> None:
     small = [SizedDelivery(str(number), 1) for number in range(450)]
     assert [len(batch) for batch in split_batches(small)] == [200, 200, 50]
     large = [SizedDelivery(str(number), 400 * KIB) for number in range(5)]
@@ -166,7 +166,7 @@ async def finished_job(harness: JobHarness, sends: Deliveries) -> str:
     return job_id
 
 
-async def test_a_job_takes_its_deliveries_along(harness: JobHarness) -> None:
+async def test_a_job_is_deleted_with_its_deliveries(harness: JobHarness) -> None:
     sends = Deliveries(harness.db)
     await finished_job(harness, sends)
     assert await count(harness.db, "deliveries") == 2
@@ -176,7 +176,7 @@ async def test_a_job_takes_its_deliveries_along(harness: JobHarness) -> None:
         assert await count(harness.db, table) == 0
 
 
-async def test_a_job_stays_while_a_delivery_of_its_events_waits(harness: JobHarness) -> None:
+async def test_a_job_is_kept_while_one_of_its_deliveries_is_pending(harness: JobHarness) -> None:
     sends = Deliveries(harness.db)
     job_id = await finished_job(harness, sends)
     await finished_job(harness, sends)

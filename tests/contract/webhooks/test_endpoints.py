@@ -115,7 +115,7 @@ async def house(database: Database, keys: SealingKeys) -> House:
     return House(database, keys, (await find_organization(database, "acme")).id)
 
 
-async def test_an_endpoint_is_listed_as_it_was_added_and_its_secret_is_only_sealed(house):
+async def test_an_endpoint_is_listed_as_added_and_its_secret_is_stored_encrypted(house):
     events = ["pr.review_requested", "job.failed", "job.failed"]
     added = await house.add(description="The bot", events=events)
     assert added.warning is None
@@ -130,7 +130,7 @@ async def test_an_endpoint_is_listed_as_it_was_added_and_its_secret_is_only_seal
     assert added.secret.encode() not in bytes(stored["sealed"])
 
 
-async def test_an_endpoint_is_found_by_its_id_or_its_exact_address_and_only_by_its_owner(house):
+async def test_an_endpoint_is_found_by_id_or_exact_url_in_its_organization_only(house):
     added = (await house.add()).endpoint
     assert await find_endpoint(house.db, "acme", added.id) == added
     assert await find_endpoint(house.db, "acme", URL) == added
@@ -143,7 +143,7 @@ async def test_an_endpoint_is_found_by_its_id_or_its_exact_address_and_only_by_i
         assert problem.value.code == "endpoint_not_found"
 
 
-async def test_the_same_address_twice_is_warned_of_and_then_needs_an_id(house):
+async def test_a_duplicate_url_causes_a_warning_and_then_requires_an_id(house):
     first = await house.add()
     second = await house.add()
     assert first.endpoint.id in (second.warning or "")
@@ -153,7 +153,7 @@ async def test_the_same_address_twice_is_warned_of_and_then_needs_an_id(house):
     assert (await house.add(org="other")).warning is None
 
 
-async def test_what_cannot_be_an_endpoint_is_refused_and_nothing_is_stored(house):
+async def test_an_invalid_endpoint_is_refused_and_not_stored(house):
     refused = [
         (house.add(events=["job.queued", "job.done"]), "unknown_event"),
         (house.add(events=["ping"]), "unknown_event"),
@@ -174,7 +174,7 @@ async def test_what_cannot_be_an_endpoint_is_refused_and_nothing_is_stored(house
     assert await list_endpoints(house.db, "acme") == []
 
 
-async def test_an_organization_has_at_most_a_hundred_also_when_they_are_added_at_once(house):
+async def test_an_organization_has_at_most_a_hundred_endpoints_even_when_added_concurrently(house):
     for number in range(98):
         await house.add(f"{URL}/{number}")
     adding = [house.add(f"{URL}/{number}") for number in range(98, 104)]
@@ -188,7 +188,7 @@ async def test_an_organization_has_at_most_a_hundred_also_when_they_are_added_at
     assert (await house.add()).endpoint.enabled
 
 
-async def test_a_rotated_secret_signs_beside_the_old_one_until_its_time(house):
+async def test_both_secrets_sign_during_the_overlap(house):
     endpoint, old, _ = await house.add()
     before = now_ms()
     rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 2)
@@ -199,7 +199,7 @@ async def test_a_rotated_secret_signs_beside_the_old_one_until_its_time(house):
     assert await house.secrets(endpoint.id, now_ms() + 2 * HOUR_MS) == Secrets(new)
 
 
-async def test_an_overlap_of_nothing_replaces_the_secret_at_once(house):
+async def test_an_overlap_of_zero_replaces_the_secret_at_once(house):
     endpoint = (await house.add()).endpoint
     await rotate_secret(house.db, house.keys, "acme", URL)
     rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 0)
@@ -217,16 +217,14 @@ async def test_an_overlap_is_at_most_a_week(house):
         assert problem.value.code == "invalid_overlap"
 
 
-async def test_a_secret_rotated_again_replaces_the_pending_one_alone(house):
+async def test_another_rotation_replaces_only_the_pending_secret(house):
     endpoint, old, _ = await house.add()
     await rotate_secret(house.db, house.keys, "acme", URL)
     _, newest = await rotate_secret(house.db, house.keys, "acme", URL)
     assert await house.secrets(endpoint.id, now_ms()) == Secrets(old, newest)
 
 
-async def test_a_pending_secret_whose_time_has_come_is_the_old_one_of_the_next_rotation(
-    house, monkeypatch
-):
+async def test_a_due_pending_secret_is_the_old_one_of_the_next_rotation(house, monkeypatch):
     endpoint = (await house.add()).endpoint
     _, second = await rotate_secret(house.db, house.keys, "acme", URL, 1)
     later = now_ms() + HOUR_MS + 1
@@ -241,7 +239,7 @@ async def test_a_pending_secret_whose_time_has_come_is_the_old_one_of_the_next_r
     assert await house.secrets(endpoint.id, later) == Secrets(second, third)
 
 
-async def test_a_secret_is_promoted_by_hand_once(house):
+async def test_a_secret_can_be_promoted_once(house):
     endpoint = (await house.add()).endpoint
     _, new = await rotate_secret(house.db, house.keys, "acme", URL)
     promoted = await promote_secret(house.db, "acme", URL)
@@ -252,7 +250,7 @@ async def test_a_secret_is_promoted_by_hand_once(house):
     assert problem.value.code == "no_pending_secret"
 
 
-async def test_disabling_fails_what_waits_but_not_what_is_being_sent_or_anothers(house):
+async def test_disabling_fails_waiting_deliveries_of_this_endpoint_only(house):
     endpoint = (await house.add()).endpoint
     for job_id in ("first", "retry", "sending", "done"):
         await house.event(job_id)
@@ -279,7 +277,7 @@ async def test_disabling_fails_what_waits_but_not_what_is_being_sent_or_anothers
     assert (await find_endpoint(house.db, "acme", bystander.id)).enabled
 
 
-async def test_a_long_queue_is_failed_to_its_end(house, monkeypatch):
+async def test_disabling_fails_a_long_queue_completely(house, monkeypatch):
     monkeypatch.setattr(queue, "FAIL_BATCH", 3)
     endpoint = (await house.add()).endpoint
     for number in range(10):
@@ -290,7 +288,7 @@ async def test_a_long_queue_is_failed_to_its_end(house, monkeypatch):
     assert set((await house.statuses()).values()) == {"failed"}
 
 
-async def test_an_endpoint_keeps_the_first_reason_it_was_disabled_for(house):
+async def test_a_disabled_endpoint_keeps_its_first_reason(house):
     endpoint = (await house.add()).endpoint
     assert await house.db.transact(disable, endpoint.id, "gone", 1_000)
     assert not await house.db.transact(disable, endpoint.id, "failing", 2_000)
@@ -307,7 +305,9 @@ async def test_an_endpoint_keeps_the_first_reason_it_was_disabled_for(house):
         ("by_hand", "by an admin at 1970-01-02T00:00:00.000Z"),
     ],
 )
-async def test_the_reason_is_told_with_the_way_back(house, reason: DisabledReason, words: str):
+async def test_the_reason_is_shown_with_the_command_to_enable(
+    house, reason: DisabledReason, words: str
+):
     endpoint = (await house.add()).endpoint
     assert disabled_text(endpoint) is None
     await house.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
@@ -323,7 +323,7 @@ async def test_the_reason_is_told_with_the_way_back(house, reason: DisabledReaso
     assert await enable_endpoint(house.db, "acme", endpoint.id) == enabled
 
 
-async def test_a_removed_endpoint_is_gone_with_its_secrets_and_its_deliveries_stay(house):
+async def test_removing_an_endpoint_erases_its_secrets_and_keeps_its_deliveries(house):
     endpoint = (await house.add()).endpoint
     await rotate_secret(house.db, house.keys, "acme", URL)
     await house.event("waiting")
@@ -340,7 +340,7 @@ async def test_a_removed_endpoint_is_gone_with_its_secrets_and_its_deliveries_st
         assert problem.value.code == "endpoint_not_found"
 
 
-async def test_another_organization_can_change_nothing(house):
+async def test_another_organization_cannot_change_an_endpoint(house):
     endpoint = (await house.add()).endpoint
     for verb in (remove_endpoint, enable_endpoint, disable_endpoint, promote_secret):
         with pytest.raises(Problem) as problem:
@@ -351,9 +351,7 @@ async def test_another_organization_can_change_nothing(house):
     assert await list_endpoints(house.db, "acme") == [endpoint]
 
 
-async def test_commands_judge_by_what_the_service_said_last_and_before_that_by_their_settings(
-    house, tmp_path
-):
+async def test_commands_use_the_allow_list_of_the_service_or_else_their_settings(house, tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, data_dir=str(tmp_path))
     assert await load_allow_list(house.db, settings) == effective_allow_list(
         settings, is_laptop=False

@@ -36,7 +36,7 @@ async def failed(world: Deliveries, *, jobs: int = 1, at: int | None = None) -> 
     return made
 
 
-async def test_a_failed_delivery_is_sent_again_with_the_whole_schedule_before_it(
+async def test_a_failed_delivery_is_redelivered_with_all_retries(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -50,7 +50,7 @@ async def test_a_failed_delivery_is_sent_again_with_the_whole_schedule_before_it
     assert (await world.row(delivery_id))["status"] == "pending"
 
 
-async def test_a_delivered_one_can_be_sent_again_too(world: Deliveries) -> None:
+async def test_a_successful_delivery_can_be_redelivered(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     (one,) = await world.claim()
@@ -59,7 +59,7 @@ async def test_a_delivered_one_can_be_sent_again_too(world: Deliveries) -> None:
     assert [again.id for again in await world.claim_retries()] == [one.id]
 
 
-async def test_one_that_waits_for_its_retry_does_not_wait_any_longer(world: Deliveries) -> None:
+async def test_redelivering_a_pending_retry_makes_it_due_now(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     (one,) = await world.claim()
@@ -69,7 +69,7 @@ async def test_one_that_waits_for_its_retry_does_not_wait_any_longer(world: Deli
     assert [again.id for again in await world.claim_retries()] == [one.id]
 
 
-async def test_senders_are_told(world: Deliveries) -> None:
+async def test_senders_are_notified(world: Deliveries) -> None:
     await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     heard: list[str] = []
@@ -78,7 +78,7 @@ async def test_senders_are_told(world: Deliveries) -> None:
     await until(lambda: bool(heard))
 
 
-async def test_one_that_is_being_sent_is_left_alone(world: Deliveries) -> None:
+async def test_a_delivery_being_sent_cannot_be_redelivered(world: Deliveries) -> None:
     await world.endpoint("org_a")
     await world.event("org_a", "job_1")
     (one,) = await world.claim()
@@ -94,7 +94,7 @@ async def test_one_that_is_being_sent_is_left_alone(world: Deliveries) -> None:
         ({"removed_at": 1}, "endpoint_removed", "webhooks add"),
     ],
 )
-async def test_nothing_is_sent_to_an_endpoint_that_takes_nothing(
+async def test_deliveries_of_a_closed_endpoint_cannot_be_redelivered(
     world: Deliveries, change: dict[str, object], code: str, advice: str
 ) -> None:
     endpoint_id = await world.endpoint("org_a")
@@ -117,7 +117,7 @@ async def test_another_organizations_delivery_is_not_found(world: Deliveries) ->
     assert await redeliver_failed(world.db, "org_b", 0) == Redelivered(0, 0)
 
 
-async def test_a_ping_is_made_anew_instead(world: Deliveries) -> None:
+async def test_a_ping_cannot_be_redelivered(world: Deliveries) -> None:
     await world.endpoint("org_a")
     (delivery_id,) = await failed(world)
     await world.db.transact(_make_a_ping, delivery_id)
@@ -127,7 +127,7 @@ async def test_a_ping_is_made_anew_instead(world: Deliveries) -> None:
     assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 0)
 
 
-async def test_all_that_failed_since_a_time_are_due_again_and_nothing_else(
+async def test_only_deliveries_that_failed_since_a_time_are_redelivered(
     world: Deliveries,
 ) -> None:
     await world.endpoint("org_a")
@@ -148,7 +148,7 @@ async def test_all_that_failed_since_a_time_are_due_again_and_nothing_else(
     assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 0)
 
 
-async def test_many_are_asked_for_in_batches(
+async def test_many_deliveries_are_redelivered_in_batches(
     world: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
@@ -169,7 +169,7 @@ async def test_many_batches_are_one_entry_in_the_audit_log(
     assert await told(world) == [8]
 
 
-async def test_what_was_done_is_told_even_if_something_came_in_between(
+async def test_an_interrupted_redelivery_is_in_the_audit_log(
     world: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
@@ -190,7 +190,7 @@ async def test_what_was_done_is_told_even_if_something_came_in_between(
     assert await told(world) == [6]
 
 
-async def test_no_more_than_asked_for_and_how_many_are_left(
+async def test_a_limit_is_respected_and_the_rest_counted(
     world: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
@@ -215,7 +215,7 @@ async def told(world: Deliveries) -> list[int]:
     return [each.details["count"] for each in reversed(found)]
 
 
-async def test_only_those_of_one_endpoint_if_it_is_named(world: Deliveries) -> None:
+async def test_redelivery_can_be_limited_to_one_endpoint(world: Deliveries) -> None:
     one, other = await world.endpoint("org_a"), await world.endpoint("org_a")
     await failed(world, jobs=2)
     assert await redeliver_failed(world.db, "org_a", 0, one) == Redelivered(2, 0)

@@ -118,7 +118,7 @@ def test_an_empty_log_is_an_empty_array(agentjobs):
     assert (shown.exit_code, shown.out.count("\n"), shown.err) == (0, 1, "")
 
 
-def test_filters_leave_what_they_name(past, log):
+def test_filters_select_deliveries(past, log):
     organization, endpoint = past.endpoint()
     bad, good = past.events(organization, attempt(500), attempt(200))
     job = log("--status", "failed").document[0]["job_id"]
@@ -133,7 +133,7 @@ def test_filters_leave_what_they_name(past, log):
         assert ids(log("--since", later)) == []
 
 
-def test_pages_say_how_to_get_the_next_one(past, log):
+def test_a_page_shows_how_to_get_the_next_one(past, log):
     organization, _ = past.endpoint()
     made = past.events(organization, *(attempt(200) for _ in range(3)))
     first = log("--limit", "2")
@@ -176,7 +176,7 @@ def test_another_organization_has_another_log(past, log, agentjobs):
         ("redeliver", "--failed-since", "soon"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(agentjobs, words):
+def test_invalid_options_are_one_line_errors(agentjobs, words):
     refused = agentjobs("webhooks", *words)
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.startswith("agentjobs: ")
@@ -216,9 +216,7 @@ def test_one_delivery_is_shown_with_request_and_response(past, agentjobs):
     ).out  # fmt: skip
 
 
-def test_nothing_that_a_receiver_answered_reaches_a_terminal_raw_not_even_through_a_pipe(
-    past, agentjobs
-):
+def test_no_control_sequence_of_a_response_reaches_a_terminal(past, agentjobs):
     organization, _ = past.endpoint()
     body = f"first\n\tsecond{ORDERED}end"
     answered = replace(
@@ -236,7 +234,7 @@ def test_nothing_that_a_receiver_answered_reaches_a_terminal_raw_not_even_throug
     assert document["attempts"][0]["response_body"] == body
 
 
-def test_a_table_is_shown_to_people(past, agentjobs):
+def test_a_terminal_shows_a_table(past, agentjobs):
     organization, _ = past.endpoint()
     never = attempt(None, error="dns")
     past.events(organization, attempt(500), never)
@@ -248,7 +246,7 @@ def test_a_table_is_shown_to_people(past, agentjobs):
     ]
 
 
-def test_a_delivery_is_due_again_and_an_endpoint_that_takes_nothing_refuses(past, agentjobs, log):
+def test_one_delivery_is_redelivered_unless_its_endpoint_is_closed(past, agentjobs, log):
     organization, endpoint = past.endpoint()
     one, other = past.events(organization, attempt(500), attempt(200))
     done = agentjobs("webhooks", "redeliver", one, "--org", "acme")
@@ -264,7 +262,7 @@ def test_a_delivery_is_due_again_and_an_endpoint_that_takes_nothing_refuses(past
     assert f"`agentjobs webhooks enable {endpoint} --org acme`" in refused.err
 
 
-def test_all_that_failed_since_a_time_are_due_again(past, agentjobs, log):
+def test_all_deliveries_that_failed_since_a_time_are_redelivered(past, agentjobs, log):
     organization, endpoint = past.endpoint()
     long_ago = attempt(500, at=now_ms() - 7_200_000)
     old, *recent = past.events(organization, long_ago, attempt(500), attempt(500), attempt(200))
@@ -281,7 +279,7 @@ def test_all_that_failed_since_a_time_are_due_again(past, agentjobs, log):
     assert ids(log("--status", "failed")) == [old]
 
 
-def test_a_running_service_sends_again_what_it_is_told_to(agentjobs, past):
+def test_a_running_service_sends_redeliveries(agentjobs, past):
     answers = iter([500])
     with receiver(lambda _: next(answers, 204)) as there:
         agentjobs("webhooks", "add", there.url)

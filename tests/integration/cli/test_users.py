@@ -101,7 +101,7 @@ def test_who_has_an_account_already_is_said_to(agentjobs):
         ("sign-in-link", "bob@example.com"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(agentjobs, words):
+def test_invalid_options_are_one_line_errors(agentjobs, words):
     refused = agentjobs("users", *words)
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.count("\n") == 1

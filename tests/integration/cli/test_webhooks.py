@@ -52,9 +52,7 @@ def test_a_secret_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs, li
         assert secret.encode() not in kept.read_bytes()
 
 
-def test_events_are_chosen_with_commas_or_one_by_one_and_unknown_ones_are_refused(
-    agentjobs, listed
-):
+def test_events_are_given_with_commas_or_repeated_and_unknown_ones_refused(agentjobs, listed):
     agentjobs("webhooks", "add", URL, "--events", "job.failed, job.completed")
     agentjobs("webhooks", "add", URL + "/2", "--events", "job.queued", "--events", "job.failed")
     assert [endpoint["events"] for endpoint in listed()] == [
@@ -67,7 +65,7 @@ def test_events_are_chosen_with_commas_or_one_by_one_and_unknown_ones_are_refuse
     assert len(listed()) == 2
 
 
-def test_json_has_the_secret_and_everything_known_of_the_endpoint(agentjobs, listed):
+def test_json_contains_the_secret_and_all_fields_of_the_endpoint(agentjobs, listed):
     added = agentjobs("webhooks", "add", URL, "--json").document
     assert added.pop("secret").startswith("whsec_")
     assert added.pop("warning") is None
@@ -87,16 +85,14 @@ def test_json_has_the_secret_and_everything_known_of_the_endpoint(agentjobs, lis
         ("https://a:b@93.184.215.14/", "password"),
     ],
 )
-def test_an_address_that_may_not_be_sent_to_is_one_line_and_nothing_is_stored(
-    agentjobs, listed, url, words
-):
+def test_a_blocked_url_is_a_one_line_error_and_nothing_is_stored(agentjobs, listed, url, words):
     refused = agentjobs("webhooks", "add", url)
     assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
     assert words in refused.err
     assert listed() == []
 
 
-def test_a_command_that_makes_the_store_refuses_loopback_until_a_laptop_service_ran(tmp_path):
+def test_a_command_refuses_loopback_until_a_laptop_service_has_run(tmp_path):
     agentjobs = CommandLine(tmp_path / "data")
     refused = agentjobs("webhooks", "add", "http://127.0.0.1:9000/")
     assert (refused.exit_code, refused.out) == (2, "")
@@ -154,7 +150,7 @@ def unheard(agentjobs):
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 @pytest.mark.parametrize("closed", [False, True])
-def test_an_endpoint_whose_secret_nobody_saw_is_removed_again(
+def test_an_endpoint_whose_secret_could_not_be_printed_is_removed_again(
     agentjobs, listed, unheard, options, closed
 ):
     agentjobs("webhooks", "add", URL + "/other")
@@ -165,9 +161,7 @@ def test_an_endpoint_whose_secret_nobody_saw_is_removed_again(
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_new_secret_nobody_saw_stays_pending_and_another_can_be_made(
-    agentjobs, listed, unheard, options
-):
+def test_a_new_secret_that_could_not_be_printed_stays_pending(agentjobs, listed, unheard, options):
     agentjobs("webhooks", "add", URL)
     fault = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "7", *options)
     (endpoint,) = listed()
@@ -181,7 +175,7 @@ def test_a_new_secret_nobody_saw_stays_pending_and_another_can_be_made(
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_key_nobody_saw_is_revoked(agentjobs, unheard, options):
+def test_an_api_key_that_could_not_be_printed_is_revoked(agentjobs, unheard, options):
     fault = unheard("keys", "create", *options)
     assert "is revoked; create another" in fault
     (key,) = agentjobs("keys", "list", "--json").document["keys"]
@@ -206,7 +200,7 @@ def test_an_endpoint_is_disabled_enabled_and_removed(agentjobs, listed):
     assert listed() == []
 
 
-def test_an_endpoint_is_edited_and_keeps_what_is_not_named(agentjobs, listed):
+def test_editing_an_endpoint_keeps_the_other_values(agentjobs, listed):
     agentjobs("webhooks", "add", URL, "--events", "job.failed", "--description", "The bot")
     (before,) = listed()
     edited = agentjobs("webhooks", "edit", URL, "--url", URL + "/2")
@@ -238,7 +232,7 @@ def test_an_endpoint_is_edited_and_keeps_what_is_not_named(agentjobs, listed):
         (("--description", "two\nlines"), "one line"),
     ],
 )
-def test_an_edit_that_cannot_be_is_one_line_and_changes_nothing(agentjobs, listed, options, words):
+def test_an_invalid_edit_is_a_one_line_error_and_changes_nothing(agentjobs, listed, options, words):
     agentjobs("webhooks", "add", URL)
     before = listed()
     refused = agentjobs("webhooks", "edit", URL, *options)
@@ -251,7 +245,7 @@ def test_an_edit_that_cannot_be_is_one_line_and_changes_nothing(agentjobs, liste
     ("sudo_user", "name"),
     [("ada", "ada"), ("", getpass.getuser()), ("\udc80", f"uid {os.getuid()}")],
 )
-def test_what_a_command_changes_is_told_of_who_typed_it(agentjobs, monkeypatch, sudo_user, name):
+def test_the_audit_log_names_the_user_of_a_command(agentjobs, monkeypatch, sudo_user, name):
     monkeypatch.setenv("SUDO_USER", sudo_user)
     agentjobs("webhooks", "add", URL)
     with closing(sqlite3.connect(agentjobs.data_dir / "agentjobs.db")) as store:
@@ -262,14 +256,14 @@ def test_what_a_command_changes_is_told_of_who_typed_it(agentjobs, monkeypatch, 
         ]
 
 
-def test_a_user_without_a_name_is_told_by_number(monkeypatch):
+def test_a_user_without_a_name_is_logged_by_number(monkeypatch):
     for variable in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
     assert operator() == Actor("operator", "uid 4000000000", address=socket.gethostname())
 
 
-def test_another_organizations_endpoint_is_not_found_by_any_verb(agentjobs, listed):
+def test_no_command_finds_an_endpoint_of_another_organization(agentjobs, listed):
     agentjobs("orgs", "create", "acme")
     agentjobs("webhooks", "add", URL)
     (endpoint,) = listed()
@@ -281,7 +275,7 @@ def test_another_organizations_endpoint_is_not_found_by_any_verb(agentjobs, list
     assert listed() == [endpoint]
 
 
-def test_a_ping_arrives_signed_and_its_answer_is_told(agentjobs, listed):
+def test_a_ping_arrives_signed_and_its_response_is_printed(agentjobs, listed):
     with receiver() as receiving:
         secret = agentjobs("webhooks", "add", receiving.url).out.strip()
         pinged = agentjobs("webhooks", "test", receiving.url)
@@ -296,7 +290,7 @@ def test_a_ping_arrives_signed_and_its_answer_is_told(agentjobs, listed):
     assert listed()[0]["last_success_at"] is not None
 
 
-def test_a_ping_that_is_refused_is_exit_code_1_and_says_why(agentjobs, listed):
+def test_a_failed_ping_exits_with_1_and_prints_the_reason(agentjobs, listed):
     with receiver(lambda _: 500) as receiving:
         agentjobs("webhooks", "add", receiving.url)
         pinged = agentjobs("webhooks", "test", receiving.url, "--json")
@@ -309,7 +303,7 @@ def test_a_ping_that_is_refused_is_exit_code_1_and_says_why(agentjobs, listed):
     assert listed()[0]["failing_since"] is not None
 
 
-def test_a_disabled_endpoint_can_be_tried_and_stays_disabled(agentjobs, listed):
+def test_a_disabled_endpoint_can_be_tested_and_stays_disabled(agentjobs, listed):
     with receiver() as receiving:
         agentjobs("webhooks", "add", receiving.url)
         agentjobs("webhooks", "disable", receiving.url)
@@ -320,7 +314,7 @@ def test_a_disabled_endpoint_can_be_tried_and_stays_disabled(agentjobs, listed):
     assert not listed()[0]["enabled"]
 
 
-def test_certificates_that_cannot_be_read_are_one_line_and_no_delivery_is_made(agentjobs):
+def test_unreadable_certificates_are_a_one_line_error_and_create_no_delivery(agentjobs):
     agentjobs("webhooks", "add", URL)
     other = agentjobs.with_settings(AGENTJOBS_CA_FILE=str(agentjobs.data_dir / "absent.pem"))
     refused = other("webhooks", "test", URL)

@@ -26,7 +26,7 @@ LAST_WORDS = {
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize("said", LAST_WORDS.values(), ids=LAST_WORDS)
-def test_a_connection_is_not_used_after_what_may_be_its_last_words(run: Run, said: bytes) -> None:
+def test_a_connection_is_not_reused_after_a_final_response(run: Run, said: bytes) -> None:
     async def check() -> None:
         async with receiver(in_turn(said)) as served, connections() as opened:
             made = [await send(opened, served.url()) for _ in range(3)]
@@ -37,7 +37,7 @@ def test_a_connection_is_not_used_after_what_may_be_its_last_words(run: Run, sai
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_another_protocol_is_not_spoken(run: Run) -> None:
+def test_a_protocol_switch_is_not_followed(run: Run) -> None:
     said = b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything"
 
     async def check() -> None:
@@ -50,7 +50,7 @@ def test_another_protocol_is_not_spoken(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_chunks_leave_a_connection_that_is_used_again(run: Run) -> None:
+def test_a_connection_is_reused_after_a_chunked_response(run: Run) -> None:
     said = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Trailer: x\r\n\r\n"
     )
@@ -83,7 +83,9 @@ async def goes_on_talking(visit: bad.Visit) -> None:
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize("part", [closes, resets, goes_on_talking])
-def test_a_connection_that_ended_or_spoke_while_idle_is_not_used(run: Run, part: Parting) -> None:
+def test_a_connection_that_was_closed_or_sent_data_while_idle_is_not_reused(
+    run: Run, part: Parting
+) -> None:
     async def check() -> None:
         may_part, parted = asyncio.Event(), asyncio.Event()
 
@@ -106,7 +108,7 @@ def test_a_connection_that_ended_or_spoke_while_idle_is_not_used(run: Run, part:
     run(check())
 
 
-async def test_what_is_said_before_the_request_is_no_answer() -> None:
+async def test_data_before_the_request_is_not_a_response() -> None:
     async def behave(visit: bad.Visit) -> None:
         await visit.say(answer(200, {"Connection": "close"}))
         await visit.until_gone()
@@ -119,7 +121,7 @@ async def test_what_is_said_before_the_request_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_an_idle_connection_is_closed_after_a_while(
+def test_an_idle_connection_is_closed_after_the_keepalive_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", 0.05)
@@ -142,7 +144,7 @@ def test_an_idle_connection_is_closed_after_a_while(
     run(check())
 
 
-async def test_an_old_connection_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_connection_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", -1)
     async with receiver(in_turn(OK)) as served, connections() as opened:
         for _ in range(3):
@@ -151,7 +153,7 @@ async def test_an_old_connection_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_the_last_used_connection_is_used_first(run: Run) -> None:
+def test_the_most_recently_used_connection_is_reused_first(run: Run) -> None:
     async def check() -> None:
         async with receiver(in_turn(OK)) as served, connections() as opened:
             await asyncio.gather(*(send(opened, served.url()) for _ in range(5)))
@@ -164,7 +166,7 @@ def test_the_last_used_connection_is_used_first(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_the_end_leaves_no_connection_open(run: Run) -> None:
+def test_closing_the_client_closes_all_connections(run: Run) -> None:
     async def check() -> None:
         left = 0
 
@@ -186,7 +188,7 @@ def test_the_end_leaves_no_connection_open(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_who_is_cancelled_after_the_head_has_an_attempt(run: Run) -> None:
+def test_an_attempt_cancelled_after_the_response_head_is_kept(run: Run) -> None:
     async def check() -> None:
         head_was_sent = asyncio.Event()
 

@@ -138,7 +138,7 @@ def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop
     on_loop(check())
 
 
-def test_bytes_sent_right_behind_connect_are_not_lost(on_loop: OnLoop) -> None:
+def test_bytes_sent_right_after_connect_are_not_lost(on_loop: OnLoop) -> None:
     async def check() -> None:
         async with way_to(_echo_at_the_end) as way:
             reader, writer = await way.connect()
@@ -150,7 +150,7 @@ def test_bytes_sent_right_behind_connect_are_not_lost(on_loop: OnLoop) -> None:
     on_loop(check())
 
 
-def test_a_client_that_does_not_read_holds_the_server_back(on_loop: OnLoop) -> None:
+def test_a_client_that_does_not_read_slows_the_server_down(on_loop: OnLoop) -> None:
     sent: list[int] = []
 
     async def check() -> None:
@@ -176,7 +176,7 @@ def test_a_client_that_does_not_read_holds_the_server_back(on_loop: OnLoop) -> N
     on_loop(check())
 
 
-def test_closing_ends_everything_at_once_and_lets_nobody_in(on_loop: OnLoop) -> None:
+def test_closing_aborts_connections_and_refuses_new_ones(on_loop: OnLoop) -> None:
     async def check() -> None:
         async with way_to(_flood) as way:
             tunnels = [await way.tunnel() for _ in range(20)]
@@ -193,7 +193,7 @@ def test_closing_ends_everything_at_once_and_lets_nobody_in(on_loop: OnLoop) -> 
     on_loop(check())
 
 
-def test_a_plain_request_is_passed_on_without_what_is_about_the_connection(
+def test_a_plain_request_is_forwarded_without_hop_by_hop_headers(
     on_loop: OnLoop,
 ) -> None:
     async def check() -> None:
@@ -221,7 +221,7 @@ def test_a_plain_request_is_passed_on_without_what_is_about_the_connection(
     on_loop(check())
 
 
-def test_an_interim_answer_comes_before_the_final_one(on_loop: OnLoop) -> None:
+def test_an_interim_response_precedes_the_final_one(on_loop: OnLoop) -> None:
     async def ask_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -264,7 +264,7 @@ def test_an_interim_answer_comes_before_the_final_one(on_loop: OnLoop) -> None:
         (b"CONNECT empty.test:443 HTTP/1.1\r\n\r\n", 502),
     ],
 )
-def test_every_other_request_has_its_answer(
+def test_every_refused_request_gets_a_response(
     on_loop: OnLoop, request_bytes: bytes, status: int
 ) -> None:
     async def check() -> None:
@@ -292,7 +292,7 @@ def test_a_server_that_does_not_speak_http_is_a_bad_gateway(on_loop: OnLoop, ans
     on_loop(check())
 
 
-def test_a_client_that_leaves_without_a_word_leaves_nothing_behind(on_loop: OnLoop) -> None:
+def test_a_client_that_leaves_silently_leaves_nothing_behind(on_loop: OnLoop) -> None:
     async def check() -> None:
         async with way_to(_flood) as way:
             for said in (b"", b"CONN", way.get()[:-2]):
@@ -306,7 +306,7 @@ def test_a_client_that_leaves_without_a_word_leaves_nothing_behind(on_loop: OnLo
     on_loop(check())
 
 
-def test_a_slow_head_is_given_up(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_head_times_out(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "HEAD_SECONDS", 0.05)
 
     async def check() -> None:
@@ -316,9 +316,7 @@ def test_a_slow_head_is_given_up(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatc
     on_loop(check())
 
 
-def test_a_host_that_never_answers_is_given_up(
-    on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_host_times_out(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dial, "CONNECT_SECONDS", 0.05)
 
     async def check() -> None:
@@ -331,7 +329,7 @@ def test_a_host_that_never_answers_is_given_up(
     on_loop(check())
 
 
-def test_silent_addresses_do_not_hold_back_the_one_that_answers(on_loop: OnLoop) -> None:
+def test_silent_addresses_do_not_delay_the_one_that_responds(on_loop: OnLoop) -> None:
     addresses = [f"127.0.0.{number}" for number in range(11, 15)]
 
     async def check() -> None:
@@ -356,7 +354,7 @@ def _silent_listener(address: str, port: int) -> Iterator[None]:
         yield
 
 
-def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> None:
+def test_lookups_without_a_response_do_not_block_other_jobs(on_loop: OnLoop) -> None:
     async def check() -> None:
         with silent_names() as names:
             async with (
@@ -376,7 +374,7 @@ def test_names_without_an_answer_keep_no_other_job_waiting(on_loop: OnLoop) -> N
     on_loop(check())
 
 
-def test_connections_are_bounded_and_too_many_are_noted_once(
+def test_connections_are_limited_and_the_limit_reported_once(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(egress, "MAX_CONNECTIONS", 3)
@@ -397,7 +395,7 @@ def test_connections_are_bounded_and_too_many_are_noted_once(
     on_loop(check())
 
 
-def test_refusals_are_noted_once_each_and_not_without_end(
+def test_each_refusal_is_reported_once_and_only_so_many(
     on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "MAX_REPORTS", 2)
@@ -424,13 +422,13 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(on_loop: OnLoop) -> No
     on_loop(check())
 
 
-async def test_without_a_list_there_are_no_doors() -> None:
+async def test_without_patterns_there_are_no_ports() -> None:
     made = Egress([], AllowList(), lambda _reason: None)
     assert (made.ports, made.hosts, made.environment) == ({}, {}, {})
     await made.close()
 
 
-async def test_every_host_named_in_full_has_an_address_and_its_ports_have_doors() -> None:
+async def test_every_host_named_in_full_has_an_address_and_ports() -> None:
     made = Egress(
         ["a.test", "b.test:8443", "A.test:22", "*.c.test:1", "192.0.2.1:2", "d.test:8462"],
         AllowList(),

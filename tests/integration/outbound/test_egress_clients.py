@@ -124,14 +124,14 @@ async def test_curl_sends_bodies_whole_with_and_without_a_proxy(world: World) ->
     assert answers == ["5000000 bytes"] * 8
 
 
-async def test_a_client_that_keeps_its_connection_gets_every_answer(world: World) -> None:
+async def test_a_client_that_reuses_its_connection_gets_every_response(world: World) -> None:
     answers = await world.shell(
         "curl -fsS $HTTP/hello $HTTP/chunks $HTTP/hello $HTTP/hello | wc -l"
     )
     assert answers == ["103"]
 
 
-async def test_large_answers_arrive_whole(world: World) -> None:
+async def test_large_responses_arrive_whole(world: World) -> None:
     answers = await world.shell(
         "for url in $HTTP $HTTPS; do curl -fsS $url/big?mib=20 | wc -c; done"
     )
@@ -172,7 +172,7 @@ async def test_httpx_fetches_over_http_and_https(world: World) -> None:
     assert len(answers) == 8
 
 
-async def test_nodes_fetch_and_https_work_without_knowing_of_a_proxy(world: World) -> None:
+async def test_nodes_fetch_and_https_work_without_proxy_support(world: World) -> None:
     (world.room.workspace / "client.js").write_text(
         "const https = require('https');\n"
         "const {HTTP, HTTPS} = process.env;\n"
@@ -187,7 +187,7 @@ async def test_nodes_fetch_and_https_work_without_knowing_of_a_proxy(world: Worl
     assert [answer.split(":")[0] for answer in answers] == [f"hello {HOST}"] * 5
 
 
-async def test_what_is_not_in_the_list_is_refused_with_a_reason_and_noted_once(
+async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
     world: World,
 ) -> None:
     answers = await world.shell(
@@ -218,7 +218,7 @@ async def test_what_is_not_in_the_list_is_refused_with_a_reason_and_noted_once(
         *("169.254.169.254", "10.0.0.1"),
     ],
 )
-async def test_no_spelling_of_an_address_leads_anywhere(world: World, target: str) -> None:
+async def test_no_spelling_of_an_address_bypasses_the_policy(world: World, target: str) -> None:
     port = world.server.http_port
     answers = await world.python(
         "import os, socket\n"
@@ -230,7 +230,7 @@ async def test_no_spelling_of_an_address_leads_anywhere(world: World, target: st
     assert world.server.seen == []
 
 
-async def test_a_permitted_name_that_leads_to_the_metadata_address_is_blocked(
+async def test_a_permitted_name_that_resolves_to_the_metadata_address_is_blocked(
     world: World,
 ) -> None:
     answers = await world.shell(
@@ -253,7 +253,7 @@ async def test_without_a_sandbox_the_proxy_is_found_on_the_machine(
     assert answers[1] == "agentjobs: evil.test:80 is not in this agent's network list"
 
 
-async def test_there_is_no_other_way_out(world: World) -> None:
+async def test_the_sandbox_has_no_other_network_access(world: World) -> None:
     answers = await world.shell(
         f"for target in 127.0.0.1:{world.server.http_port} 1.1.1.1:80 169.254.169.254:80; do"
         " curl --noproxy '*' -s -o /dev/null --max-time 5 http://$target/; echo $?; done"

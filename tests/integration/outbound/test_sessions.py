@@ -57,7 +57,7 @@ async def server(tmp_path: Path) -> AsyncIterator[WebServer]:
         *("[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::]"),
     ],
 )
-async def test_no_spelling_of_an_inner_address_is_dialled(server: WebServer, host: str) -> None:
+async def test_no_spelling_of_an_internal_address_is_dialled(server: WebServer, host: str) -> None:
     async with new_session(AllowList()) as session:
         with pytest.raises(aiohttp.ClientConnectorError) as caught:
             await session.get(f"http://{host}:{server.http_port}/hello")
@@ -67,7 +67,7 @@ async def test_no_spelling_of_an_inner_address_is_dialled(server: WebServer, hos
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1", "0"])
-async def test_numbers_that_only_look_like_a_name_are_refused(server: WebServer, host: str) -> None:
+async def test_numbers_that_look_like_a_name_are_refused(server: WebServer, host: str) -> None:
     async with new_session(LOOPBACK) as session:
         with pytest.raises(aiohttp.ClientError):
             await session.get(f"http://{host}:{server.http_port}/hello")
@@ -81,7 +81,7 @@ async def test_a_permitted_address_is_reached(server: WebServer) -> None:
                 assert (await answer.text()).startswith("hello")
 
 
-async def test_a_name_without_an_answer_keeps_no_other_waiting(
+async def test_a_lookup_without_a_response_does_not_block_others(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "LOOKUP_SECONDS", 0.05)
@@ -101,7 +101,7 @@ async def test_a_name_without_an_answer_keeps_no_other_waiting(
         assert names.asked == ["silent.test"]
 
 
-async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: WebServer) -> None:
+async def test_lookups_of_jobs_do_not_block_sessions(server: WebServer) -> None:
     with silent_names() as names:
         for _ in range(10):
             lookups = new_job_resolver(names.lookup)
@@ -119,7 +119,7 @@ async def test_names_of_jobs_without_an_answer_keep_no_session_waiting(server: W
 
 
 @pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
-def test_a_lookup_without_an_end_does_not_hold_up_the_end_of_the_process(run: str) -> None:
+def test_an_endless_lookup_does_not_delay_the_exit_of_the_process(run: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", f"{ENDS_WITH_LOOKUPS_UNDER_WAY}\n{run}(main())\nprint('ended')"],
         check=False,
@@ -130,7 +130,7 @@ def test_a_lookup_without_an_end_does_not_hold_up_the_end_of_the_process(run: st
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", "")
 
 
-async def test_a_redirect_to_an_inner_address_is_not_dialled(server: WebServer) -> None:
+async def test_a_redirect_to_an_internal_address_is_not_dialled(server: WebServer) -> None:
     async with new_session(LOOPBACK) as session:
         with pytest.raises(aiohttp.ClientConnectorError) as caught:
             await session.get(
@@ -140,7 +140,7 @@ async def test_a_redirect_to_an_inner_address_is_not_dialled(server: WebServer) 
     assert isinstance(caught.value.os_error, BlockedAddress)
 
 
-async def test_an_authority_of_the_operators_own_is_trusted(
+async def test_the_operators_certificate_authority_is_trusted(
     server: WebServer, tmp_path: Path
 ) -> None:
     url = f"https://127.0.0.1:{server.https_port}/hello"
@@ -152,7 +152,7 @@ async def test_an_authority_of_the_operators_own_is_trusted(
         assert answer.status == 200
 
 
-async def test_a_proxy_of_the_environment_is_not_asked(
+async def test_a_proxy_of_the_environment_is_not_used(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")

@@ -65,7 +65,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Servers:
     return Servers(tmp_path_factory.mktemp("tls"))
 
 
-async def test_a_server_that_would_choose_the_group_is_refused(servers: Servers) -> None:
+async def test_a_server_that_only_offers_dhe_is_refused(servers: Servers) -> None:
     async with (
         servers.serving(servers.with_dhe_alone()) as url,
         new_session(LOOPBACK, str(servers.trusted)) as session,
@@ -82,7 +82,7 @@ async def test_a_server_that_would_choose_the_group_is_refused(servers: Servers)
 
 @pytest.mark.parametrize("kind", trustme.KeyType)
 @pytest.mark.parametrize("ciphers", ["ECDHE+AESGCM", "ECDHE+CHACHA20", "ECDHE+AES+SHA256"])
-async def test_a_server_with_tls_1_2_and_a_curve_is_reached(
+async def test_a_server_with_tls_1_2_and_ecdhe_is_reached(
     servers: Servers, ciphers: str, kind: trustme.KeyType
 ) -> None:
     async with (

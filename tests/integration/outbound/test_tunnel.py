@@ -60,7 +60,7 @@ def connect(proxy: str, target: str, credential: str | None = None) -> bytes:
     return f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Basic {shown}\r\n\r\n".encode()
 
 
-async def test_it_leads_to_its_host_and_counts_what_comes_back() -> None:
+async def test_the_tunnel_reaches_its_host_and_counts_received_bytes() -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
@@ -69,7 +69,7 @@ async def test_it_leads_to_its_host_and_counts_what_comes_back() -> None:
         assert (b"".join(heard), tunnel.received_bytes, tunnel.refusal) == (b"hello", 5, None)
 
 
-async def test_a_stranger_on_this_machine_gets_nowhere_and_spoils_nothing() -> None:
+async def test_an_unauthenticated_client_is_refused_without_effect_on_others() -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
@@ -84,7 +84,7 @@ async def test_a_stranger_on_this_machine_gets_nowhere_and_spoils_nothing() -> N
 
 
 @pytest.mark.parametrize("target", ["other.test:{port}", "git.test:1", "127.0.0.1:{port}"])
-async def test_it_leads_nowhere_else(target: str) -> None:
+async def test_the_tunnel_reaches_no_other_host(target: str) -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (tunnel, proxy),
@@ -95,7 +95,7 @@ async def test_it_leads_nowhere_else(target: str) -> None:
         assert "which is not followed" in (tunnel.refusal or "")
 
 
-async def test_a_plain_request_is_not_passed_on() -> None:
+async def test_a_plain_request_is_not_forwarded() -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel("git.test", port, HERE, max_bytes=100, lookup=to_here) as (_, proxy),
@@ -110,7 +110,7 @@ async def refusal_of(tunnel: Tunnel, proxy: str, port: int) -> str:
     return tunnel.refusal or ""
 
 
-async def test_a_private_address_behind_a_name_is_refused_in_words() -> None:
+async def test_a_name_with_a_private_address_is_refused_with_a_reason() -> None:
     async with (
         echoing() as (port, heard),
         open_tunnel("git.test", port, AllowList(), max_bytes=9, lookup=to_here) as (tunnel, proxy),
@@ -123,7 +123,7 @@ async def test_a_private_address_behind_a_name_is_refused_in_words() -> None:
         assert heard == []
 
 
-async def test_a_name_that_changes_its_mind_is_judged_each_time() -> None:
+async def test_a_rebound_name_is_checked_at_every_connection() -> None:
     answers = iter((["127.0.0.1"], ["10.0.0.1"]))
     async with (
         echoing() as (port, heard),
@@ -136,7 +136,7 @@ async def test_a_name_that_changes_its_mind_is_judged_each_time() -> None:
         assert heard == [b"one"]
 
 
-async def test_more_than_was_granted_does_not_arrive() -> None:
+async def test_bytes_beyond_the_limit_do_not_arrive() -> None:
     async with (
         echoing() as (port, _),
         open_tunnel("git.test", port, HERE, max_bytes=2**20, lookup=to_here) as (tunnel, proxy),
@@ -146,7 +146,7 @@ async def test_more_than_was_granted_does_not_arrive() -> None:
         assert tunnel.refusal == "It is larger than the limit of 1 MiB."
 
 
-async def test_its_end_ends_all_that_is_under_way() -> None:
+async def test_closing_the_tunnel_aborts_its_connections() -> None:
     async with echoing() as (port, _):
         async with open_tunnel("git.test", port, HERE, max_bytes=9, lookup=to_here) as (_, proxy):
             reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
@@ -158,7 +158,7 @@ async def test_its_end_ends_all_that_is_under_way() -> None:
             await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
 
 
-async def test_there_is_a_bound_on_connections() -> None:
+async def test_connections_are_limited() -> None:
     async with open_tunnel("git.test", 1, HERE, max_bytes=9, lookup=to_here) as (_, proxy):
         port = urlsplit(proxy).port
         many = [

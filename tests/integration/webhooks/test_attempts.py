@@ -27,7 +27,7 @@ from tests.support.delivery_attempts import (
 # What is sent, and what is kept
 
 
-async def test_what_was_sent_and_answered_is_kept_to_the_letter() -> None:
+async def test_an_attempt_keeps_the_exact_request_and_response() -> None:
     before = time.time() * 1_000
     attempt, served = await one_attempt(
         answers(200, {"X-Answer": "caf\xe9", "X-Two": "2"}, b"thank you")
@@ -60,7 +60,7 @@ async def test_every_2xx_is_a_success(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 429, 500, 503, 599, 999])
-async def test_any_other_status_is_a_failure_with_its_answer(status: int) -> None:
+async def test_any_other_status_is_a_failure_with_its_response(status: int) -> None:
     attempt, _ = await one_attempt(answers(status, {"X-Why": "no"}, b"because"))
     assert (attempt.error_class, attempt.status_code) == ("http_status", status)
     assert attempt.error == f"the receiver responded with {status} Said"
@@ -77,19 +77,19 @@ async def test_a_redirect_is_not_followed_and_fails(status: int) -> None:
 
 
 @pytest.mark.parametrize("retry_after", bad.RETRY_AFTER.values(), ids=bad.RETRY_AFTER)
-async def test_retry_after_is_kept_as_it_came(retry_after: str) -> None:
+async def test_retry_after_is_kept_unchanged(retry_after: str) -> None:
     attempt, _ = await one_attempt(bad.too_many(retry_after))
     assert attempt.status_code == 429
     assert attempt.response_header("retry-after") == retry_after
 
 
-async def test_a_receiver_that_fails_thrice_is_reached_the_fourth_time() -> None:
+async def test_a_receiver_that_fails_three_times_succeeds_the_fourth_time() -> None:
     async with receiver(bad.fails_thrice()) as served, connections() as opened:
         seen = [(await send(opened, served.url())).status_code for _ in range(4)]
     assert seen == [500, 500, 500, 200]
 
 
-async def test_a_receivers_words_are_harmless() -> None:
+async def test_control_characters_of_a_receiver_are_escaped() -> None:
     attempt, _ = await one_attempt(
         bad.says(
             b"HTTP/1.1 500 \x1b[31mred\xff\r\nX-A: \xed\xa0\x80\x1b\r\nContent-Length: 0\r\n\r\n"
@@ -101,13 +101,13 @@ async def test_a_receivers_words_are_harmless() -> None:
     assert "\x1b" not in (attempt.error or "")
 
 
-async def test_of_many_headers_the_first_hundred_are_kept() -> None:
+async def test_the_first_hundred_headers_are_logged() -> None:
     attempt, _ = await one_attempt(answers(200, {f"X-{n}": "x" for n in range(120)}))
     assert attempt.succeeded
     assert len(attempt.response_headers) == 100
 
 
-async def test_of_long_headers_the_log_keeps_sixteen_kib() -> None:
+async def test_at_most_sixteen_kib_of_headers_are_logged() -> None:
     long_ones = {f"X-Long-{number}": "x" * 7_000 for number in range(12)}
 
     attempt, _ = await one_attempt(answers(200, long_ones))
@@ -119,14 +119,14 @@ async def test_of_long_headers_the_log_keeps_sixteen_kib() -> None:
 # WebhookClient
 
 
-async def test_a_connection_is_used_again_and_its_address_is_known() -> None:
+async def test_a_connection_is_reused_and_its_address_logged() -> None:
     async with receiver(answers(200, body=b"x" * 5_000)) as served, connections() as opened:
         made = [await send(opened, served.url()) for _ in range(5)]
         assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
         assert (served.visits, len(served.requests)) == (1, 5)
 
 
-async def test_an_answer_without_its_end_costs_the_connection_only() -> None:
+async def test_a_response_that_is_not_read_whole_only_costs_the_connection() -> None:
     body = b"x" * 100_000
     async with receiver(answers(200, body=body)) as served, connections() as opened:
         made = [await send(opened, served.url()) for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_endpoints_share_no_connection() -> None:
         assert served.visits == 2
 
 
-async def test_the_longest_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_longest_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 2)
     async with receiver(answers(200)) as served, connections() as opened:
         for endpoint in ("a", "b", "a", "c", "a", "b"):
@@ -168,7 +168,7 @@ async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch
         assert (await waiting).succeeded
 
 
-async def test_an_endpoint_may_change_its_address() -> None:
+async def test_an_endpoint_can_change_its_url() -> None:
     async with (
         receiver(answers(200)) as one,
         receiver(answers(201)) as other,
@@ -178,7 +178,7 @@ async def test_an_endpoint_may_change_its_address() -> None:
     assert seen == [200, 201, 200]
 
 
-async def test_a_cancelled_attempt_is_cancelled_and_leaves_no_connection() -> None:
+async def test_a_cancelled_attempt_leaves_no_connection() -> None:
     async with receiver(bad.never_answers) as served, connections() as opened:
         waiting = asyncio.create_task(send(opened, served.url()))
         await served.until(lambda it: bool(it.requests))
@@ -214,7 +214,7 @@ CUT_OFF: dict[str, tuple[Behaviour, str]] = {
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize(("behaviour", "expected"), CUT_OFF.values(), ids=CUT_OFF)
-def test_a_connection_that_is_cut_or_speaks_no_http_fails(
+def test_a_cut_connection_or_invalid_http_fails(
     run: Run, behaviour: Behaviour, expected: str
 ) -> None:
     async def check() -> None:
@@ -238,7 +238,7 @@ ENDLESS: dict[str, Behaviour] = {
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize("behaviour", ENDLESS.values(), ids=ENDLESS)
-def test_of_a_long_answer_only_the_beginning_is_read(
+def test_only_the_beginning_of_a_long_response_is_read(
     run: Run, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its length ends it, not its time.
@@ -266,7 +266,7 @@ def test_nothing_is_decompressed(run: Run) -> None:
 @pytest.mark.parametrize(
     "behaviour", [bad.never_answers, bad.drips_head(0.05)], ids=["silent", "dripping"]
 )
-def test_an_answer_whose_head_is_late_fails(run: Run, behaviour: Behaviour) -> None:
+def test_a_late_response_head_fails(run: Run, behaviour: Behaviour) -> None:
     async def check() -> None:
         attempt, served = await one_attempt(behaviour, timeout_seconds=0.4, connect_seconds=0.4)
         assert attempt.error_class == "timeout"
@@ -280,7 +280,7 @@ def test_an_answer_whose_head_is_late_fails(run: Run, behaviour: Behaviour) -> N
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_body_that_is_late_is_no_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_body_is_not_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "BODY_SECONDS", 0.3)
 
     async def check() -> None:
@@ -292,7 +292,7 @@ def test_a_body_that_is_late_is_no_failure(run: Run, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_trailers_without_an_end_are_given_up(run: Run) -> None:
+def test_endless_trailers_end_the_attempt(run: Run) -> None:
     async def check() -> None:
         attempt, _ = await one_attempt(bad.endless_trailers)
         # Read together with the head, they are part of what cannot be read.
@@ -302,7 +302,7 @@ def test_trailers_without_an_end_are_given_up(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_body_that_is_cut_off_is_no_failure(run: Run) -> None:
+def test_a_truncated_body_is_not_a_failure(run: Run) -> None:
     async def check() -> None:
         head_was_read = asyncio.Event()
         async with (
@@ -319,7 +319,7 @@ def test_a_body_that_is_cut_off_is_no_failure(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_nobody_listening_is_a_failure_to_connect(run: Run) -> None:
+def test_a_closed_port_is_a_connect_failure(run: Run) -> None:
     async def check() -> None:
         port = bad.closed_port()
         async with connections() as opened:
@@ -331,7 +331,7 @@ def test_nobody_listening_is_a_failure_to_connect(run: Run) -> None:
     run(check())
 
 
-async def test_a_flood_of_interim_answers_keeps_no_other_waiting() -> None:
+async def test_a_flood_of_interim_responses_does_not_delay_other_receivers() -> None:
     async with (
         receiver(bad.endless_interim_answers) as flood,
         receiver(answers(200)) as good,
@@ -342,7 +342,7 @@ async def test_a_flood_of_interim_answers_keeps_no_other_waiting() -> None:
         assert {(await one).error_class for one in floods} == {"protocol"}
 
 
-async def test_one_silent_endpoint_delays_no_other() -> None:
+async def test_a_silent_endpoint_does_not_delay_others() -> None:
     async with (
         receiver(bad.never_answers) as silent,
         receiver(answers(200)) as good,

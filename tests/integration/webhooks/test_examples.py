@@ -105,12 +105,12 @@ def receiver(language, tmp_path) -> Iterator[Receiver]:
         yield started
 
 
-def test_a_receiver_takes_what_the_service_signed(receiver):
+def test_a_receiver_accepts_signed_deliveries(receiver):
     assert receiver.status_for(BODY, signed()) == 204
     assert receiver.next_line() == PRINTED
 
 
-def test_a_receiver_does_the_work_of_an_event_once(receiver):
+def test_a_receiver_processes_an_event_once(receiver):
     second = BODY.replace(b"job_1", b"job_2")
     assert receiver.status_for(BODY, signed("evt_1")) == 204
     assert receiver.status_for(BODY, signed("evt_1")) == 204
@@ -119,7 +119,7 @@ def test_a_receiver_does_the_work_of_an_event_once(receiver):
     assert receiver.next_line() == PRINTED.replace("job_1", "job_2")
 
 
-def test_a_receiver_refuses_what_was_not_signed_as_it_stands(receiver):
+def test_a_receiver_rejects_invalid_signatures(receiver):
     headers = signed()
     bare = {name: text for name, text in headers.items() if name != "X-Service-Signature-256"}
     assert receiver.status_for(BODY.replace(b"acme/shop", b"evil/shop"), headers) == 401
@@ -133,7 +133,7 @@ def test_a_receiver_refuses_what_was_not_signed_as_it_stands(receiver):
 
 
 @pytest.mark.parametrize("length", ["65537", "9" * 30, "9" * 5_000])
-def test_a_receiver_does_not_read_what_no_delivery_is_as_large_as(receiver, length):
+def test_a_receiver_rejects_oversized_bodies(receiver, length):
     connection = HTTPConnection(receiver.address, timeout=30)
     connection.putrequest("POST", "/")
     connection.putheader("Content-Length", length)
@@ -143,7 +143,7 @@ def test_a_receiver_does_not_read_what_no_delivery_is_as_large_as(receiver, leng
     connection.close()
 
 
-def test_a_receiver_stands_when_a_sender_leaves_in_the_middle(receiver):
+def test_a_receiver_survives_an_interrupted_request(receiver):
     connection = HTTPConnection(receiver.address, timeout=30)
     connection.putrequest("POST", "/")
     connection.putheader("Content-Length", "1000")
@@ -153,7 +153,7 @@ def test_a_receiver_stands_when_a_sender_leaves_in_the_middle(receiver):
     assert receiver.next_line() == PRINTED
 
 
-def test_a_receiver_with_both_secrets_outlives_a_rotation(language, tmp_path):
+def test_a_receiver_with_both_secrets_works_during_a_rotation(language, tmp_path):
     old, new = new_secret(), new_secret()
     with running(language, tmp_path, f"{old} {new}") as receiver:
         assert receiver.status_for(BODY, signed(secret=old)) == 204
@@ -161,7 +161,7 @@ def test_a_receiver_with_both_secrets_outlives_a_rotation(language, tmp_path):
         assert receiver.status_for(BODY, signed()) == 401
 
 
-def test_a_receiver_without_a_secret_believes_nobody(language, tmp_path):
+def test_a_receiver_without_a_secret_rejects_everything(language, tmp_path):
     with running(language, tmp_path, "") as receiver:
         headers = {"X-Service-Signature-256": body_signature("", BODY)}
         assert receiver.status_for(BODY, headers) == 401
@@ -188,7 +188,7 @@ def verify_in_shell(tmp_path):
     return verify
 
 
-def test_the_shell_tells_a_good_signature_from_a_bad_one(verify_in_shell):
+def test_the_shell_script_distinguishes_valid_from_invalid_signatures(verify_in_shell):
     signature = signed()["X-Service-Signature-256"]
     assert verify_in_shell(BODY, signature) == 0
     assert verify_in_shell(BODY + b"\n", signature) == 1
@@ -199,9 +199,7 @@ def test_the_shell_tells_a_good_signature_from_a_bad_one(verify_in_shell):
 
 
 @pytest.mark.parametrize("signature", [(), ("",), ("sha256=",)])
-def test_the_shell_believes_nothing_it_could_not_make_a_digest_of(
-    verify_in_shell, tmp_path, signature
-):
+def test_the_shell_script_fails_without_a_digest(verify_in_shell, tmp_path, signature):
     # There is no such file.
     assert verify_in_shell(None, *signature) == 1
     tools = tmp_path / "tools"
@@ -211,7 +209,7 @@ def test_the_shell_believes_nothing_it_could_not_make_a_digest_of(
     assert verify_in_shell(BODY, *signature, path=str(tools)) == 1
 
 
-def test_the_shell_finds_the_vector_of_the_page(verify_in_shell):
+def test_the_shell_script_verifies_the_vector_of_the_page(verify_in_shell):
     secret, body = "It's a Secret to Everybody", b"Hello, World!"
     (signature,) = re.findall(r"sha256=[0-9a-f]{64}", PAGE)
     assert verify_in_shell(body, signature, secret=secret) == 0

@@ -97,7 +97,7 @@ async def sending(
         await client.close()
 
 
-async def test_the_stored_bytes_arrive_signed_for_both_kinds_of_receivers(
+async def test_the_stored_bytes_arrive_with_both_signatures(
     house: House, receiving: Receiver
 ) -> None:
     _, secret = await house.endpoint(receiving.url)
@@ -116,7 +116,7 @@ async def test_the_stored_bytes_arrive_signed_for_both_kinds_of_receivers(
     assert Webhook(secret).verify(one.body, dict(one.headers.items())) == one.payload
 
 
-async def test_a_sender_wakes_when_a_delivery_is_written_and_keeps_its_connection(
+async def test_a_sender_wakes_up_for_a_new_delivery_and_reuses_its_connection(
     house: House, receiving: Receiver
 ) -> None:
     await house.endpoint(receiving.url)
@@ -129,7 +129,7 @@ async def test_a_sender_wakes_when_a_delivery_is_written_and_keeps_its_connectio
     assert len({one.client_port for one in receiving.received}) == 1
 
 
-async def test_events_of_a_job_arrive_in_order_however_long_an_answer_takes(
+async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
     house: House, receiving: Receiver
 ) -> None:
     waits = Counter[str]()
@@ -184,7 +184,7 @@ async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_
     assert {row["address"] for row in logged} == {f"127.0.0.1:{receiving.port}"}
 
 
-async def test_a_receiver_that_hangs_delays_no_other(house: House, receiving: Receiver) -> None:
+async def test_a_hanging_receiver_does_not_delay_others(house: House, receiving: Receiver) -> None:
     let_go = threading.Event()
 
     def hang(_: Received) -> int:
@@ -220,7 +220,7 @@ async def test_several_senders_send_each_delivery_once(
     assert len({one.headers["webhook-id"] for one in receiving.received}) == 100
 
 
-async def test_what_a_dead_sender_left_is_sent_again_under_the_same_id(
+async def test_deliveries_of_a_dead_sender_are_sent_again_with_the_same_id(
     house: House, receiving: Receiver
 ) -> None:
     await house.endpoint(receiving.url)
@@ -235,7 +235,9 @@ async def test_what_a_dead_sender_left_is_sent_again_under_the_same_id(
     assert one.headers["webhook-id"] == lost.event_id
 
 
-async def test_a_living_senders_delivery_is_left_to_it(house: House, receiving: Receiver) -> None:
+async def test_deliveries_leased_by_a_live_sender_are_left_alone(
+    house: House, receiving: Receiver
+) -> None:
     await house.endpoint(receiving.url)
     await house.events(jobs=1)
     await house.deliveries.claim()
@@ -247,7 +249,7 @@ async def test_a_living_senders_delivery_is_left_to_it(house: House, receiving: 
     assert receiving.received[0].job_id == "job_other"
 
 
-async def test_a_secret_that_cannot_be_opened_here_is_left_to_another_machine(
+async def test_a_delivery_whose_secret_cannot_be_opened_is_left_to_another_machine(
     house: House, receiving: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await house.endpoint(receiving.url)
@@ -263,7 +265,7 @@ async def test_a_secret_that_cannot_be_opened_here_is_left_to_another_machine(
         assert await house.settled() == {"delivered": 1}
 
 
-async def test_a_drained_sender_gives_back_what_did_not_end_in_time(
+async def test_a_drained_sender_releases_unfinished_deliveries(
     house: House, receiving: Receiver
 ) -> None:
     let_go = threading.Event()
@@ -284,7 +286,7 @@ async def test_a_drained_sender_gives_back_what_did_not_end_in_time(
     assert (row["status"], row["attempts"]) == ("pending", 0)
 
 
-async def test_what_is_delivered_again_does_not_wait_for_a_poll_each_few(
+async def test_many_retries_do_not_wait_for_one_poll_per_batch(
     house: House, receiving: Receiver
 ) -> None:
     await house.endpoint(receiving.url)
@@ -298,7 +300,7 @@ async def test_what_is_delivered_again_does_not_wait_for_a_poll_each_few(
         await until(lambda: len(receiving.received) == 80, within_seconds=5)
 
 
-async def test_a_sender_that_was_away_from_its_store_records_before_it_clears_leases(
+async def test_a_sender_does_not_expire_its_own_late_leases(
     house: House, receiving: Receiver
 ) -> None:
     answered = threading.Event()
@@ -322,9 +324,7 @@ async def test_a_sender_that_was_away_from_its_store_records_before_it_clears_le
     assert len(receiving.received) == 3
 
 
-async def test_a_turn_that_is_cut_off_leaves_no_lease_behind(
-    house: House, receiving: Receiver
-) -> None:
+async def test_a_cancelled_claim_leaves_no_lease(house: House, receiving: Receiver) -> None:
     await house.endpoint(receiving.url)
     for number in range(20):
         await house.deliveries.event("org_a", f"job_{number}")
@@ -351,7 +351,7 @@ class CountingDatabase:
         return await self._real.transact(work, *args, **kwargs)
 
 
-async def test_what_was_claimed_before_a_long_sleep_is_not_sent(
+async def test_deliveries_claimed_before_a_long_suspension_are_not_sent(
     house: House, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that slept longer than its leases last: others may have sent it meanwhile."""
@@ -379,7 +379,9 @@ async def test_what_was_claimed_before_a_long_sleep_is_not_sent(
     assert [row["fence"] for row in rows] == [2, 2, 2]
 
 
-async def test_a_sender_whose_receivers_all_hang_rests(house: House, receiving: Receiver) -> None:
+async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
+    house: House, receiving: Receiver
+) -> None:
     let_go = threading.Event()
 
     def hang(_: Received) -> int:

@@ -38,7 +38,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_receiver_whose_certificate_is_good_is_reached(run: Run, authority: Authority) -> None:
+def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Authority) -> None:
     async def check() -> None:
         tls = authority.certificate("127.0.0.1")
         async with (
@@ -63,7 +63,7 @@ def test_a_receiver_whose_certificate_is_good_is_reached(run: Run, authority: Au
     ],
     ids=["self-signed", "wrong name", "expired"],
 )
-def test_a_wrong_certificate_is_not_accepted(
+def test_an_invalid_certificate_is_not_accepted(
     run: Run, authority: Authority, certificate: Callable[[Authority], Any], words: str
 ) -> None:
     async def check() -> None:
@@ -86,7 +86,7 @@ def test_a_wrong_certificate_is_not_accepted(
     [bad.resets_in_handshake, bad.resets_at_once, bad.closes_in_handshake, bad.speaks_plain_text],
     ids=["reset", "reset at once", "closed", "plain text"],
 )
-def test_a_handshake_that_fails_is_a_failure_of_tls(run: Run, behaviour: Behaviour) -> None:
+def test_a_failed_handshake_is_a_tls_failure(run: Run, behaviour: Behaviour) -> None:
     async def check() -> None:
         async with receiver(behaviour) as served, connections() as opened:
             attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
@@ -97,7 +97,7 @@ def test_a_handshake_that_fails_is_a_failure_of_tls(run: Run, behaviour: Behavio
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_handshake_that_does_not_end_is_too_late(run: Run) -> None:
+def test_an_endless_handshake_times_out(run: Run) -> None:
     async def check() -> None:
         async with (
             receiver(bad.never_shakes_hands) as served,
@@ -112,7 +112,7 @@ def test_a_handshake_that_does_not_end_is_too_late(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_receiver_that_wants_a_certificate_of_ours_fails_in_tls(
+def test_a_receiver_that_requires_a_client_certificate_is_a_tls_failure(
     run: Run, authority: Authority
 ) -> None:
     async def check() -> None:
@@ -129,7 +129,7 @@ def test_a_receiver_that_wants_a_certificate_of_ours_fails_in_tls(
 # Names
 
 
-async def test_a_name_without_an_address_is_a_failure_of_dns() -> None:
+async def test_a_name_without_an_address_is_a_dns_failure() -> None:
     def nobody(host: str) -> Sequence[str]:
         raise OSError(f"{host} is unknown")
 
@@ -141,7 +141,7 @@ async def test_a_name_without_an_address_is_a_failure_of_dns() -> None:
         assert (await send(opened, "https://hooks.test/")).error_class == "dns"
 
 
-async def test_what_can_be_no_name_is_not_looked_up() -> None:
+async def test_an_invalid_name_is_not_resolved() -> None:
     async with connections() as opened:
         for host in ("a..b", "x" * 70 + ".test"):
             attempt = await send(opened, f"https://{host}/")
@@ -149,7 +149,7 @@ async def test_what_can_be_no_name_is_not_looked_up() -> None:
             assert "neither a name nor an IP address" in (attempt.error or "")
 
 
-async def test_a_name_server_without_an_answer_is_a_failure_of_dns_and_delays_nobody() -> None:
+async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoint() -> None:
     with silent_names() as names:
 
         def lookup(host: str) -> Sequence[str]:
@@ -172,7 +172,7 @@ async def test_a_name_server_without_an_answer_is_a_failure_of_dns_and_delays_no
             assert len(names.asked) <= 20
 
 
-async def test_a_name_that_changes_its_address_is_judged_as_it_is_dialled() -> None:
+async def test_a_rebound_name_is_checked_when_it_is_dialled() -> None:
     addresses = iter(["127.0.0.1", "169.254.169.254"])
     async with (
         receiver(bad.in_turn(bad.answer(200, {"Connection": "close"}))) as served,
@@ -186,7 +186,7 @@ async def test_a_name_that_changes_its_address_is_judged_as_it_is_dialled() -> N
     assert SETTING in (second.error or "")
 
 
-async def test_of_a_names_addresses_the_good_one_is_dialled() -> None:
+async def test_the_permitted_address_of_a_name_is_dialled() -> None:
     async with (
         receiver(answers(200)) as served,
         connections(lookup=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as opened,
@@ -210,7 +210,7 @@ ODD_HOSTS = [
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
 @pytest.mark.parametrize("host", ODD_HOSTS)
-async def test_no_spelling_of_an_inner_address_is_dialled(scheme: str, host: str) -> None:
+async def test_no_spelling_of_an_internal_address_is_dialled(scheme: str, host: str) -> None:
     async with receiver(answers(200)) as served, connections(NOTHING) as opened:
         attempt = await send(opened, f"{scheme}://{host}:{served.port}/hook")
         assert attempt.error_class == "blocked_address", attempt
@@ -221,14 +221,14 @@ async def test_no_spelling_of_an_inner_address_is_dialled(scheme: str, host: str
 
 
 @pytest.mark.parametrize("url", ["", "hook", "ftp://127.0.0.1/", "https:///a", "http://a:99999/"])
-async def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
+async def test_a_url_that_is_not_http_is_refused(url: str) -> None:
     async with connections() as opened:
         attempt = await send(opened, url)
     assert attempt.error_class == "blocked_address"
     assert (attempt.error or "").startswith("the URL is invalid")
 
 
-async def test_http_reaches_listed_addresses_only() -> None:
+async def test_http_only_reaches_listed_addresses() -> None:
     async with connections(LOOPBACK, lookup=lambda _: ["8.8.8.8"]) as opened:
         for host in ("8.8.8.8", "public.test"):
             attempt = await send(opened, f"http://{host}/")
@@ -275,7 +275,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_https_goes_by_the_proxy_which_knows_the_names(run: Run, authority: Authority) -> None:
+def test_https_uses_the_proxy_which_resolves_names(run: Run, authority: Authority) -> None:
     async def check() -> None:
         tls = authority.certificate("hooks.test")
         async with (
@@ -298,7 +298,7 @@ def test_https_goes_by_the_proxy_which_knows_the_names(run: Run, authority: Auth
     run(check())
 
 
-async def test_a_proxy_is_not_asked_for_inner_addresses() -> None:
+async def test_the_proxy_is_not_asked_for_internal_addresses() -> None:
     async with (
         connect_proxy(1) as proxy,
         connections(NOTHING, proxy=f"http://127.0.0.1:{proxy.port}") as opened,
@@ -309,7 +309,7 @@ async def test_a_proxy_is_not_asked_for_inner_addresses() -> None:
         assert proxy.visits == 0
 
 
-async def test_http_goes_straight_in_spite_of_a_proxy() -> None:
+async def test_http_does_not_use_the_proxy() -> None:
     async with (
         receiver(answers(200)) as served,
         connect_proxy(1) as proxy,
@@ -321,7 +321,7 @@ async def test_http_goes_straight_in_spite_of_a_proxy() -> None:
         assert proxy.visits == 0
 
 
-async def test_a_proxy_that_refuses_is_a_failure_to_connect() -> None:
+async def test_a_proxy_that_refuses_is_a_connect_failure() -> None:
     async with (
         connect_proxy(1, bad.answer(403, reason="Not You")) as proxy,
         connections(proxy=f"http://127.0.0.1:{proxy.port}") as opened,
@@ -332,7 +332,7 @@ async def test_a_proxy_that_refuses_is_a_failure_to_connect() -> None:
         assert attempt.address == f"127.0.0.1:{proxy.port}"
 
 
-async def test_a_proxy_that_is_away_is_a_failure_to_connect() -> None:
+async def test_an_unreachable_proxy_is_a_connect_failure() -> None:
     async with connections(proxy=f"http://127.0.0.1:{bad.closed_port()}") as opened:
         attempt = await send(opened, "https://hooks.test/")
     assert attempt.error_class == "connect"
@@ -364,7 +364,7 @@ BAD_PROXIES: dict[str, tuple[Behaviour, str]] = {
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize(("behaviour", "expected"), BAD_PROXIES.values(), ids=BAD_PROXIES)
-def test_a_proxy_that_makes_no_tunnel_is_told(
+def test_an_invalid_response_of_the_proxy_is_reported(
     run: Run, behaviour: Behaviour, expected: str
 ) -> None:
     async def check() -> None:

@@ -35,7 +35,7 @@ NOTHING = AllowList()
         *("", "localhost", "1.2.3", "0x7f.1", "2130706433", "127.1", "01.02.03.04", "[::1]"),
     ],
 )
-def test_what_is_not_public_is_refused_with_a_reason(address: str) -> None:
+def test_non_public_addresses_are_refused_with_a_reason(address: str) -> None:
     assert refusal_reason(address, NOTHING)
 
 
@@ -53,7 +53,7 @@ def test_public_addresses_may_be_dialled(address: str) -> None:
 
 
 @given(st.ip_addresses())
-def test_nothing_that_is_not_global_gets_through(
+def test_every_non_global_range_is_refused(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -62,7 +62,7 @@ def test_nothing_that_is_not_global_gets_through(
         assert not (mapped or address).is_multicast
 
 
-def test_an_operator_permits_ranges() -> None:
+def test_the_allow_list_permits_ranges() -> None:
     allowed = AllowList.parse(["10.1.0.0/16", " fd00::/8", "192.168.7.7", ""])
     for address in ("10.1.2.3", "fd12::1", "192.168.7.7", "::ffff:10.1.2.3"):
         assert refusal_reason(address, allowed) is None
@@ -70,7 +70,7 @@ def test_an_operator_permits_ranges() -> None:
         assert refusal_reason(address, allowed)
 
 
-def test_where_only_listed_addresses_may_be_dialled_public_ones_may_not() -> None:
+def test_public_addresses_are_refused_when_only_listed_ones_are_permitted() -> None:
     listed_only = AllowList.parse(
         ["127.0.0.0/8", "::1/128"], setting="AGENTJOBS_WEBHOOKS_ALLOW"
     ).without_public()
@@ -83,17 +83,17 @@ def test_where_only_listed_addresses_may_be_dialled_public_ones_may_not() -> Non
         filter_permitted("x.test", ["8.8.8.8"], listed_only)
 
 
-def test_what_an_unlisted_address_leads_to_must_be_listed_too() -> None:
+def test_an_embedded_address_must_be_listed_too() -> None:
     listed_only = AllowList.parse(["64:ff9b::/96"]).without_public()
     assert refusal_reason("64:ff9b::8.8.8.8", listed_only)
 
 
-def test_an_address_with_a_port_is_written_as_in_a_url() -> None:
+def test_an_ipv6_address_with_a_port_has_brackets() -> None:
     assert join_host_port("203.0.113.7", 443) == "203.0.113.7:443"
     assert join_host_port("2001:db8::1", 443) == "[2001:db8::1]:443"
 
 
-def test_a_permitted_translation_does_not_permit_what_it_leads_to() -> None:
+def test_a_permitted_translation_range_does_not_permit_embedded_addresses() -> None:
     allowed = AllowList.parse(["64:ff9b::/96", "2002::/16", "2001::/32"])
     assert refusal_reason("64:ff9b::8.8.8.8", allowed) is None
     assert refusal_reason("2002:808:808::1", allowed) is None
@@ -104,13 +104,13 @@ def test_a_permitted_translation_does_not_permit_what_it_leads_to() -> None:
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "ten", "10.0.0.0/33", "*", "example.com"])
-def test_a_text_that_is_no_range_is_named(text: str) -> None:
+def test_an_invalid_range_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="not a CIDR range such as") as caught:
         AllowList.parse(["10.0.0.0/8", text])
     assert repr(text) in str(caught.value)
 
 
-def test_of_a_names_addresses_only_the_good_ones_are_left() -> None:
+def test_only_permitted_addresses_of_a_name_remain() -> None:
     found = ["10.0.0.1", "8.8.8.8", "::1"]
     assert filter_permitted("x.test", found, NOTHING) == ["8.8.8.8"]
     assert filter_permitted("x.test", [], NOTHING) == []

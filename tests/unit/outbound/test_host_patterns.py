@@ -38,7 +38,7 @@ def test_a_pattern_permits_its_host_and_ports(text: str, host: str, port: int) -
         ("192.0.2.1", "192.0.2.11", 443),
     ],
 )
-def test_it_permits_nothing_else(text: str, host: str, port: int) -> None:
+def test_a_pattern_permits_nothing_else(text: str, host: str, port: int) -> None:
     assert not is_permitted([parse_pattern(text)], host, port)
 
 
@@ -74,7 +74,7 @@ def test_it_permits_nothing_else(text: str, host: str, port: int) -> None:
         ("a.localhost:80", "own sandbox"),
     ],
 )
-def test_a_mistake_is_named_with_what_would_be_right(text: str, words: str) -> None:
+def test_an_invalid_pattern_is_refused_with_a_suggestion(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         parse_pattern(text)
     assert repr(text) in str(caught.value)

@@ -16,12 +16,12 @@ EVERYTHING = AllowList.parse(["0.0.0.0/0", "::/0"])
 @pytest.mark.parametrize(
     "host", ["example.com", "a", "a.b.", "1.example", "x_y.test", "xn--zca.de", "0x.test", "a-1"]
 )
-def test_a_name_is_left_to_those_who_look_it_up(host: str) -> None:
+def test_a_name_is_checked_when_it_is_resolved(host: str) -> None:
     assert host_refusal_reason(host, NOTHING) is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1", "FE80::1"])
-def test_an_address_is_judged(host: str) -> None:
+def test_an_address_is_checked_at_once(host: str) -> None:
     assert host_refusal_reason(host, NOTHING)
     assert host_refusal_reason(host, EVERYTHING) is None
 
@@ -34,7 +34,7 @@ def test_an_address_is_judged(host: str) -> None:
         ("8.8.8.010", "8.8.8.8"),
     ],
 )
-def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) -> None:
+def test_a_non_canonical_spelling_is_refused_with_the_canonical_one(host: str, plain: str) -> None:
     assert (
         host_refusal_reason(host, EVERYTHING)
         == f"{host} is not a canonical IP address: write {plain}"
@@ -50,7 +50,7 @@ def test_an_odd_spelling_is_refused_with_the_plain_one(host: str, plain: str) ->
         *("fe80::1%lo", "::g", "1::2::3", ":", "a:1", "127.0.0.1:80"),
     ],
 )
-def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
+def test_a_host_that_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
     assert host_refusal_reason(host, EVERYTHING)
 
 
@@ -61,12 +61,12 @@ def test_what_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
         *(("8.8.8.8", "8.8.8.8"), ("0x8.0x8.2056", "8.8.8.8"), ("a.test", None)),
     ],
 )
-def test_a_plain_spelling_is_known_for_every_address(host: str, plain: str | None) -> None:
+def test_every_address_has_a_canonical_spelling(host: str, plain: str | None) -> None:
     assert canonical_address(host) == plain
 
 
 @given(st.ip_addresses(v=4))
-def test_every_spelling_of_every_ipv4_address_is_known_for_one(
+def test_every_spelling_of_an_ipv4_address_is_recognized(
     address: ipaddress.IPv4Address,
 ) -> None:
     number = int(address)

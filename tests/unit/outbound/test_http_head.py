@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
 
 
-def test_a_tunnel_names_host_and_port() -> None:
+def test_a_connect_request_has_a_host_and_a_port() -> None:
     request = parse_request(b"CONNECT Example.COM.:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (request.is_tunnel, request.host, request.port) == (True, "example.com", 443)
 
@@ -24,13 +24,15 @@ def test_a_tunnel_names_host_and_port() -> None:
         ("http://a.test//b:1/c@d", "a.test", 80, "//b:1/c@d"),
     ],
 )
-def test_a_page_names_host_port_and_path(target: str, host: str, port: int, path: str) -> None:
+def test_an_absolute_url_has_a_host_a_port_and_a_path(
+    target: str, host: str, port: int, path: str
+) -> None:
     request = parse_request(f"GET {target} HTTP/1.1\r\n\r\n".encode())
     assert (request.host, request.port, request.path) == (host, port, path)
     assert not request.is_tunnel
 
 
-def test_the_onward_head_names_the_real_host_and_closes_after_the_answer() -> None:
+def test_the_forwarded_head_names_the_real_host_and_closes_the_connection() -> None:
     request = parse_request(
         b"POST http://a.test:81/x HTTP/1.0\r\nhost: evil.test\r\nHOST: evil.test\r\n"
         b"TE: trailers\r\nUpgrade: h2c\r\nconnection: X-One , X-Two\r\nx-one: 1\r\n"
@@ -42,7 +44,7 @@ def test_the_onward_head_names_the_real_host_and_closes_after_the_answer() -> No
     )
 
 
-def test_a_client_cannot_have_the_framing_of_its_body_removed() -> None:
+def test_a_client_cannot_remove_the_framing_of_its_body() -> None:
     request = parse_request(
         b"POST http://a.test/ HTTP/1.1\r\nConnection: content-length, transfer-encoding, host\r\n"
         b"Content-Length: 3\r\n\r\n"
@@ -51,7 +53,7 @@ def test_a_client_cannot_have_the_framing_of_its_body_removed() -> None:
     assert b"Host: a.test\r\n" in request.to_server()
 
 
-def test_an_answer_keeps_its_framing_and_its_cookies() -> None:
+def test_a_response_keeps_its_framing_and_its_cookies() -> None:
     response = parse_response(
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nTransfer-Encoding: chunked\r\n"
         b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n"
@@ -63,7 +65,7 @@ def test_an_answer_keeps_its_framing_and_its_cookies() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_is_understood_or_refused(garbage: bytes) -> None:
+def test_any_head_is_parsed_or_refused(garbage: bytes) -> None:
     for parse in (parse_request, parse_response):
         try:
             parse(garbage + b"\r\n\r\n")
@@ -72,7 +74,7 @@ def test_whatever_comes_is_understood_or_refused(garbage: bytes) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_asked_for_is_understood_or_refused(target: str) -> None:
+def test_any_request_target_is_parsed_or_refused(target: str) -> None:
     head = f"GET http://{target} HTTP/1.1\r\n\r\n".encode()
     try:
         onward = parse_request(head).to_server()

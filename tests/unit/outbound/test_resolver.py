@@ -41,7 +41,7 @@ async def give_up_on(made: HostResolver, *hosts: str) -> None:
     await asyncio.wait(asking)
 
 
-async def test_a_lookup_given_up_keeps_its_place_until_its_thread_is_done(
+async def test_an_abandoned_lookup_counts_until_its_thread_ends(
     silent: SilentNames,
 ) -> None:
     made = lookups(silent.lookup)
@@ -56,7 +56,7 @@ async def test_a_lookup_given_up_keeps_its_place_until_its_thread_is_done(
     assert sorted(silent.asked) == ["a.test", "b.test", "e.test"]
 
 
-async def test_whoever_waits_for_a_place_gets_one(silent: SilentNames) -> None:
+async def test_a_waiting_lookup_starts_when_another_ends(silent: SilentNames) -> None:
     made = lookups(silent.lookup)
     names = [f"{n}.test" for n in range(10)]
     asking = [asyncio.create_task(made.resolve(name)) for name in names]
@@ -68,20 +68,22 @@ async def test_whoever_waits_for_a_place_gets_one(silent: SilentNames) -> None:
     assert sorted(silent.asked) == names
 
 
-async def test_a_name_asked_for_twice_takes_one_thread(silent: SilentNames) -> None:
+async def test_two_lookups_of_one_name_share_a_thread(silent: SilentNames) -> None:
     made = lookups(silent.lookup)
     await give_up_on(made, "a.test", "a.test")
     await give_up_on(made, "a.test")
     assert silent.asked == ["a.test"]
 
 
-async def test_names_without_an_answer_keep_no_other_owner_waiting(silent: SilentNames) -> None:
+async def test_lookups_without_a_response_do_not_block_other_owners(silent: SilentNames) -> None:
     await give_up_on(lookups(silent.lookup), "a.test", "b.test", "c.test")
     async with asyncio.timeout(30):
         assert await lookups(prompt).resolve("a.test") == ["192.0.2.1"]
 
 
-async def test_when_all_threads_are_taken_every_owner_still_has_one(silent: SilentNames) -> None:
+async def test_every_owner_has_one_thread_when_all_shared_threads_are_used(
+    silent: SilentNames,
+) -> None:
     threads = threading.Semaphore(AT_ONCE)
     await give_up_on(HostResolver(silent.lookup, AT_ONCE, threads), "a.test", "b.test")
     late = HostResolver(silent.lookup, AT_ONCE, threads)
@@ -95,7 +97,7 @@ async def test_when_all_threads_are_taken_every_owner_still_has_one(silent: Sile
             await late.resolve("d.test")
 
 
-async def test_threads_are_given_back(silent: SilentNames) -> None:
+async def test_threads_are_released(silent: SilentNames) -> None:
     threads = threading.Semaphore(AT_ONCE)
     await give_up_on(HostResolver(silent.lookup, AT_ONCE, threads), "a.test", "b.test", "c.test")
     assert not threads.acquire(blocking=False)
@@ -111,7 +113,7 @@ async def test_an_address_needs_no_lookup(silent: SilentNames, address: str) -> 
     assert silent.asked == []
 
 
-async def test_a_machine_out_of_threads_says_so() -> None:
+async def test_a_machine_without_threads_reports_it() -> None:
     made = lookups(prompt, threads=1)
     before = threading.stack_size(2**46)
     try:
@@ -122,7 +124,7 @@ async def test_a_machine_out_of_threads_says_so() -> None:
     assert await made.resolve("a.test") == ["192.0.2.1"]
 
 
-def test_an_answer_that_comes_after_the_loop_is_gone_disturbs_nobody(silent: SilentNames) -> None:
+def test_a_result_after_the_event_loop_closed_is_ignored(silent: SilentNames) -> None:
     made: list[HostResolver] = []
 
     async def ask() -> None:

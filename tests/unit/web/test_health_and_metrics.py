@@ -50,13 +50,13 @@ async def test_health_and_readiness_need_no_token(service: Service) -> None:
     assert (await service.get("/readyz")).json() == {"status": "ready"}
 
 
-async def test_a_service_without_its_store_lives_but_is_not_ready(service: Service) -> None:
+async def test_a_service_without_its_store_is_healthy_but_not_ready(service: Service) -> None:
     service.context.db = AwayDatabase()  # type: ignore[assignment]
     assert (await service.get("/healthz")).status_code == 200
     assert refusal(await service.get("/readyz")) == (503, "unavailable")
 
 
-async def test_a_service_that_stops_is_not_ready(service: Service) -> None:
+async def test_a_stopping_service_is_not_ready(service: Service) -> None:
     service.context.stopping.set()
     assert refusal(await service.get("/readyz")) == (503, "unavailable")
     assert (await service.get("/healthz")).status_code == 200
@@ -66,7 +66,7 @@ async def test_without_a_token_configured_there_are_no_metrics(service: Service)
     assert refusal(await service.get("/metrics")) == (404, "not_found")
 
 
-async def test_on_their_own_address_metrics_need_no_token(service: Service) -> None:
+async def test_metrics_on_a_separate_address_need_no_token(service: Service) -> None:
     transport = httpx.ASGITransport(build_metrics_application(service.context))
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
         assert (await client.get("/metrics")).status_code == 200
@@ -110,12 +110,14 @@ class TestWithToken:
             assert found["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
             assert found[("agentjobs_store_up",)] == 1
 
-    async def test_metrics_are_shown_while_the_store_is_away(self, service: Service) -> None:
+    async def test_metrics_are_available_while_the_store_is_unreachable(
+        self, service: Service
+    ) -> None:
         service.context.db = AwayDatabase()  # type: ignore[assignment]
         found = samples((await service.get("/metrics", headers=TOKEN)).text)
         assert found[("agentjobs_store_up",)] == 0
 
-    async def test_both_ways_to_the_metrics_share_their_numbers(self, service: Service) -> None:
+    async def test_both_addresses_export_the_same_metrics(self, service: Service) -> None:
         await service.created()
         guarded = await service.get("/metrics", headers=TOKEN)
         transport = httpx.ASGITransport(build_metrics_application(service.context))
@@ -126,7 +128,7 @@ class TestWithToken:
         assert [each[posted] for each in found] == [1, 1]
         assert [each[("agentjobs_queue_depth",)] for each in found] == [1, 1]
 
-    async def test_two_who_look_at_once_count_nothing_twice(
+    async def test_concurrent_scrapes_count_nothing_twice(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         job = await service.created()

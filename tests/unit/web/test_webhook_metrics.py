@@ -40,7 +40,9 @@ async def test_without_any_endpoint_everything_is_zero(service: Service) -> None
     assert {found[ENDPOINTS, state] for state in ("enabled", "by_hand", "gone", "failing")} == {0}
 
 
-async def test_what_waits_is_told_by_its_lane(service: Service, deliveries: Deliveries) -> None:
+async def test_waiting_deliveries_are_counted_by_lane(
+    service: Service, deliveries: Deliveries
+) -> None:
     await deliveries.endpoint(service.caller.organization_id)
     await service.created()
     (one,) = await deliveries.claim()
@@ -54,7 +56,7 @@ async def test_what_waits_is_told_by_its_lane(service: Service, deliveries: Deli
     assert found[OLDEST, "retry"] == 0
 
 
-async def test_how_long_the_oldest_is_due_is_told_by_its_lane(
+async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
     service: Service, deliveries: Deliveries
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
@@ -71,7 +73,7 @@ async def test_how_long_the_oldest_is_due_is_told_by_its_lane(
     assert found[OLDEST, "first"] == 0
 
 
-async def test_endpoints_are_counted_by_the_reason_they_are_disabled_for(
+async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
     service: Service, deliveries: Deliveries
 ) -> None:
     for reason in (None, None, "by_hand", "gone", "failing", "failing"):
@@ -89,7 +91,7 @@ async def test_endpoints_are_counted_by_the_reason_they_are_disabled_for(
     assert (found[ENDPOINTS, "enabled"], found[ENDPOINTS, "failing"]) == (4, 0)
 
 
-async def test_a_store_that_is_away_leaves_the_last_numbers(
+async def test_an_unreachable_store_keeps_the_last_values(
     service: Service, deliveries: Deliveries
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)

@@ -46,12 +46,12 @@ def keys(tmp_path: Path) -> SealingKeys:
     return SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
 
 
-def test_the_signature_is_that_of_the_published_vector():
+def test_the_body_signature_matches_the_published_vector():
     expected = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     assert body_signature("It's a Secret to Everybody", b"Hello, World!") == expected
 
 
-def test_the_other_signature_is_that_of_the_standards_own_vector():
+def test_the_timestamped_signature_matches_the_standard_webhooks_vector():
     # Of the specification's text: id, timestamp, body and secret are given there.
     known = ClaimedDelivery(
         id="dlv_1",
@@ -72,7 +72,7 @@ def test_the_other_signature_is_that_of_the_standards_own_vector():
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_a_new_secret_is_the_base64_of_32_bytes_and_never_the_same():
+def test_a_new_secret_is_the_base64_of_32_random_bytes():
     made = {new_secret() for _ in range(100)}
     assert len(made) == 100
     for secret in made:
@@ -80,7 +80,7 @@ def test_a_new_secret_is_the_base64_of_32_bytes_and_never_the_same():
         assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
 
 
-def test_a_delivery_says_what_it_is():
+def test_headers_identify_the_delivery():
     headers = signed_headers(delivery(), Secrets(new_secret()), 1_700_000_000_123)
     signatures = {name: headers.pop(name) for name in list(headers) if "ignature" in name}
     assert headers == {
@@ -95,7 +95,7 @@ def test_a_delivery_says_what_it_is():
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=40), max_size=5))
-def test_the_reference_verifier_takes_what_we_sign_and_nothing_else(payload):
+def test_the_reference_verifier_accepts_our_signatures_and_rejects_changes(payload):
     secret, body = new_secret(), json.dumps(payload).encode()
     headers = signed_headers(delivery(body), Secrets(secret), now_ms())
     assert Webhook(secret).verify(body, headers) == payload
@@ -105,7 +105,7 @@ def test_the_reference_verifier_takes_what_we_sign_and_nothing_else(payload):
         Webhook(new_secret()).verify(body, headers)
 
 
-def test_while_a_rotation_is_pending_both_secrets_verify_and_the_old_header_stays():
+def test_during_a_rotation_both_secrets_verify_and_the_main_header_stays():
     old, new = new_secret(), new_secret()
     before = signed_headers(delivery(), Secrets(old), now_ms())
     during = signed_headers(delivery(), Secrets(old, new), now_ms())
@@ -117,14 +117,14 @@ def test_while_a_rotation_is_pending_both_secrets_verify_and_the_old_header_stay
         Webhook(secret).verify(BODY, during)
 
 
-def test_a_pending_secret_takes_over_at_its_time_and_not_before():
+def test_a_pending_secret_takes_over_exactly_at_its_time():
     sealed = SealedSecrets(b"old", b"new", 1_000)
     assert signing_at(sealed, 999) == sealed
     assert signing_at(sealed, 1_000) == SealedSecrets(b"new")
     assert signing_at(SealedSecrets(b"old"), 5_000) == SealedSecrets(b"old")
 
 
-def test_secrets_open_for_their_endpoint_alone(keys):
+def test_secrets_only_open_for_their_own_endpoint(keys):
     old, new = (seal_secret(keys, "org_1", "whk_1", text).data for text in ("old", "new"))
     box = SecretOpener(keys)
     sealed = SealedSecrets(old, new, 1_000)
@@ -136,7 +136,7 @@ def test_secrets_open_for_their_endpoint_alone(keys):
         assert problem.value.code == "sealed_value_damaged"
 
 
-def test_an_opened_secret_is_remembered_and_one_that_did_not_open_is_tried_again(tmp_path):
+def test_an_opened_secret_is_cached_and_a_failure_is_not(tmp_path):
     path = tmp_path / "encryption.key"
     sealed = SealedSecrets(seal_secret(SealingKeys([], path), "org_1", "whk_1", "text").data)
     aside = path.rename(tmp_path / "aside")

@@ -57,7 +57,7 @@ async def refusal_of(url: str, allowed: AllowList = NOTHING, **options: bool) ->
         "https://hooks.example.com/" + "x" * (2_048 - 26),
     ],
 )
-async def test_a_public_https_address_is_taken(url):
+async def test_a_public_https_url_is_accepted(url):
     assert await warning_of(url) is None
 
 
@@ -107,7 +107,7 @@ async def test_a_public_https_address_is_taken(url):
         ("https://hooks.example.com/" + "x" * 2_048, "2048"),
     ],
 )
-async def test_what_is_no_address_of_an_endpoint_is_refused_with_the_fault(url, hint):
+async def test_an_invalid_url_is_refused_with_the_reason(url, hint):
     refusal = await refusal_of(url)
     assert refusal.code == "invalid_url"
     assert hint in refusal.message
@@ -131,7 +131,7 @@ async def test_what_is_no_address_of_an_endpoint_is_refused_with_the_fault(url, 
         ("[64:ff9b::127.0.0.1]", "[64:ff9b::7f00:1]"),
     ],
 )
-async def test_an_ip_address_in_an_odd_spelling_is_refused_with_the_plain_one(host, plain):
+async def test_a_non_canonical_ip_address_is_refused_with_the_canonical_form(host, plain):
     for scheme in ("https", "http"):
         refusal = await refusal_of(f"{scheme}://{host}:8000/x", LOOPBACK)
         assert refusal.code == "invalid_url"
@@ -139,7 +139,7 @@ async def test_an_ip_address_in_an_odd_spelling_is_refused_with_the_plain_one(ho
 
 
 @pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "0x", "1.2.3.0x", "08.1.1.1", "a.1"])
-async def test_what_ends_in_a_number_and_is_no_ip_address_is_refused(host):
+async def test_a_host_that_ends_in_a_number_but_is_not_an_ip_address_is_refused(host):
     assert (await refusal_of(f"https://{host}/")).code == "invalid_url"
 
 
@@ -151,14 +151,14 @@ async def test_what_ends_in_a_number_and_is_no_ip_address_is_refused(host):
         *("localhost", "inside.example.com", "metadata.example.com"),
     ],
 )
-async def test_an_address_of_the_inside_is_refused_and_the_setting_named(host):
+async def test_an_internal_address_is_refused_and_the_setting_named(host):
     for scheme in ("https", "http"):
         refusal = await refusal_of(f"{scheme}://{host}/")
         assert refusal.code == "blocked_address"
         assert "AGENTJOBS_WEBHOOKS_ALLOW" in refusal.message
 
 
-async def test_what_the_operator_lists_is_taken_with_http_too():
+async def test_listed_addresses_are_accepted_with_http_too():
     for url in ("http://127.0.0.1:8000/", "http://[::1]:8000/", "http://localhost/"):
         assert await warning_of(url, LOOPBACK) is None
     for url in ("https://10.9.9.9/", "http://10.9.9.9/", "https://inside.example.com/"):
@@ -168,14 +168,14 @@ async def test_what_the_operator_lists_is_taken_with_http_too():
 @pytest.mark.parametrize(
     "url", ["http://hooks.example.com/", "http://inside.example.com/", "http://8.8.8.8/"]
 )
-async def test_http_needs_every_address_in_the_list_public_ones_too(url):
+async def test_http_requires_every_address_of_the_host_to_be_listed(url):
     refusal = await refusal_of(url, TEN)
     assert refusal.code == "blocked_address"
     assert "Use https" in refusal.message
     assert await warning_of("http://half.example.com/", TEN) is None
 
 
-async def test_a_name_without_an_address_is_a_warning_for_https_and_refused_for_http():
+async def test_an_unresolvable_name_is_a_warning_for_https_and_refused_for_http():
     warning = await warning_of("https://absent.example.com/")
     assert warning is not None
     assert "Name or service not known" in warning
@@ -183,7 +183,7 @@ async def test_a_name_without_an_address_is_a_warning_for_https_and_refused_for_
     assert refusal.code == "blocked_address"
 
 
-async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+async def test_a_lookup_without_a_response_times_out(monkeypatch):
     monkeypatch.setattr(targets, "LOOKUP_SECONDS", 0.05)
     with silent_names() as names:
         url = "https://silent.example.com/"
@@ -192,7 +192,7 @@ async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch)
     assert "no response within" in warning
 
 
-async def test_behind_a_proxy_names_are_its_business_and_ip_addresses_are_not():
+async def test_with_a_proxy_names_are_not_resolved_but_ip_addresses_are_checked():
     assert await warning_of("https://inside.example.com/", has_proxy=True) is None
     assert await warning_of("https://absent.example.com/", has_proxy=True) is None
     assert (await refusal_of("https://10.1.2.3/", has_proxy=True)).code == "blocked_address"
@@ -201,7 +201,7 @@ async def test_behind_a_proxy_names_are_its_business_and_ip_addresses_are_not():
     )
 
 
-def test_a_laptop_may_reach_itself_and_nothing_else_may(tmp_path):
+def test_only_a_laptop_service_may_reach_loopback(tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8, ::1"}, data_dir=str(tmp_path))
     texts = [str(network) for network in effective_allow_list(settings, is_laptop=True).networks]
     assert texts == ["10.0.0.0/8", "::1/128", "127.0.0.0/8"]
@@ -209,7 +209,7 @@ def test_a_laptop_may_reach_itself_and_nothing_else_may(tmp_path):
     assert texts == ["10.0.0.0/8", "::1/128"]
 
 
-def test_a_list_that_cannot_be_read_names_the_setting_and_the_text(tmp_path):
+def test_an_invalid_allow_list_names_the_setting_and_the_text(tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.1/8"}, data_dir=str(tmp_path))
     with pytest.raises(SettingsError, match=r"AGENTJOBS_WEBHOOKS_ALLOW: '10\.0\.0\.1/8'"):
         effective_allow_list(settings, is_laptop=True)

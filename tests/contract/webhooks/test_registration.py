@@ -80,7 +80,7 @@ async def room(database: Database, tmp_path: Path) -> Room:
     return Room(database, keys)
 
 
-async def test_what_is_given_changes_and_what_is_not_stays(room: Room) -> None:
+async def test_only_the_given_values_change(room: Room) -> None:
     endpoint = await room.add()
     described, warning = await room.edit(endpoint.id, description="")
     assert (described.description, described.events, described.url) == ("", ("job.failed",), URL)
@@ -106,7 +106,7 @@ async def test_what_is_given_changes_and_what_is_not_stays(room: Room) -> None:
     ]
 
 
-async def test_what_is_so_already_is_no_change_and_asks_nobody(room: Room) -> None:
+async def test_unchanged_values_cause_no_change_and_no_lookup(room: Room) -> None:
     endpoint = await room.add()
     same, warning = await room.edit(
         endpoint.id, url=URL, description="The bot", events=["job.failed"], lookup=unknown
@@ -116,7 +116,7 @@ async def test_what_is_so_already_is_no_change_and_asks_nobody(room: Room) -> No
     assert await room.told() == []
 
 
-async def test_an_address_is_judged_as_a_new_one_would_be(room: Room) -> None:
+async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(room: Room) -> None:
     endpoint = await room.add()
     for changes, code in (
         ({"url": "https://10.0.0.1/"}, "blocked_address"),
@@ -135,7 +135,7 @@ async def test_an_address_is_judged_as_a_new_one_would_be(room: Room) -> None:
     assert await room.told() == []
 
 
-async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(room: Room) -> None:
+async def test_an_unresolvable_or_duplicate_url_causes_a_warning(room: Room) -> None:
     first = await room.add()
     second = await room.add(OTHER_URL)
     _, warning = await room.edit(first.id, url=OTHER_URL)
@@ -144,7 +144,7 @@ async def test_an_address_without_a_host_or_with_another_endpoint_is_warned_of(r
     assert "nobody.example.com does not resolve" in (warning or "")
 
 
-async def test_failures_at_the_former_address_do_not_count_at_the_new_one(room: Room) -> None:
+async def test_failures_at_the_former_url_do_not_count_for_the_new_one(room: Room) -> None:
     endpoint = await room.add()
     await room.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
     described, _ = await room.edit(endpoint.id, description="x")
