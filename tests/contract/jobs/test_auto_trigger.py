@@ -33,9 +33,9 @@ from tests.support.recorded_advisories import every_advisory
 
 @pytest.fixture
 def harness(database: Database, tmp_path: Path) -> JobHarness:
-    found = job_harness(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
-    found.context.catalog = Catalog([an_agent("fixer"), an_agent("cve-fixer")])
-    return found
+    harness = job_harness(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
+    harness.context.catalog = Catalog([an_agent("fixer"), an_agent("cve-fixer")])
+    return harness
 
 
 FIXES = {"requests": "2.31.0", "pyyaml": "5.4", "time": "0.2.23"}
@@ -57,7 +57,7 @@ async def repo_of(harness: JobHarness, caller: Caller) -> str:
     return str(row["id"])
 
 
-async def found(
+async def add_findings(
     harness: JobHarness,
     caller: Caller,
     *dependencies: Dependency,
@@ -66,7 +66,7 @@ async def found(
     """Insert findings as a scan does; returns the repository's identifier."""
     repo_id = await repo_of(harness, caller)
     findings = match_dependencies(dependencies, list(every_advisory()))
-    choices = {one.package: Choice(fixes[one.name], "Because.", "registry") for one in findings}
+    choices = {each.package: Choice(fixes[each.name], "Because.", "registry") for each in findings}
     owner = caller.organization_id
     await harness.db.transact(replace_findings, owner, repo_id, findings, choices)
     return repo_id
@@ -82,7 +82,7 @@ async def test_a_finding_at_the_threshold_creates_one_job_that_names_its_cause(
     harness: JobHarness,
 ) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS, PYYAML)
+    repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
     assert await reconcile(harness.context, repo_id) == []
     await set_repo_threshold(harness.db, "acme", "acme/shop", "high")
 
@@ -110,7 +110,7 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
     harness: JobHarness,
 ) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS)
+    repo_id = await add_findings(harness, acme, REQUESTS)
     await set_organization_threshold(harness.db, "acme", "medium")
     at_once = await asyncio.gather(*(reconcile(harness.context, repo_id) for _ in range(4)))
     (job_id,) = [job_id for created in at_once for job_id in created]
@@ -120,9 +120,11 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
     again = (await run_again(harness.context, acme, job_id)).receipt.job_id
     assert (await harness.view(acme, again)).cause == (await harness.view(acme, job_id)).cause
     # Another version or another manifest is another fix.
-    await found(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
+    await add_findings(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
     assert len(await reconcile(harness.context, repo_id)) == 1
-    await found(harness, acme, dependency("PyPI", "requests", "2.25.0", "b/requirements.txt"))
+    await add_findings(
+        harness, acme, dependency("PyPI", "requests", "2.25.0", "b/requirements.txt")
+    )
     assert len(await reconcile(harness.context, repo_id)) == 1
 
 
@@ -130,10 +132,10 @@ async def test_the_more_severe_fix_comes_first_even_without_a_score(
     harness: JobHarness,
 ) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS, PYYAML)
+    repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
     findings = [
-        msgspec.structs.replace(one, score=None) if one.name == "pyyaml" else one
-        for one in await findings_of_repo(harness.db, repo_id)
+        msgspec.structs.replace(each, score=None) if each.name == "pyyaml" else each
+        for each in await findings_of_repo(harness.db, repo_id)
     ]
     triggers = triggers_for(reversed(findings), "low")
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
@@ -141,7 +143,7 @@ async def test_the_more_severe_fix_comes_first_even_without_a_score(
 
 async def test_the_most_specific_threshold_applies(harness: JobHarness) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS)
+    repo_id = await add_findings(harness, acme, REQUESTS)
     await set_organization_threshold(harness.db, "acme", "low")
     await set_repo_threshold(harness.db, "acme", "acme/shop", "critical")
     assert (await load_thresholds(harness.db, repo_id)).effective.level == "critical"
@@ -159,7 +161,7 @@ async def test_findings_without_severity_fix_or_editable_manifest_create_no_job(
     acme = await harness.organization()
     await set_organization_threshold(harness.db, "acme", "low")
     crate = dependency("crates.io", "time", "0.2.7", "Cargo.lock")
-    repo_id = await found(harness, acme, REQUESTS, crate, fixes={**FIXES, "requests": None})
+    repo_id = await add_findings(harness, acme, REQUESTS, crate, fixes={**FIXES, "requests": None})
     assert len(await findings_of_repo(harness.db, repo_id)) == 2
     assert await reconcile(harness.context, repo_id) == []
 
@@ -168,7 +170,7 @@ async def test_half_of_the_queue_is_reserved_for_requests_and_the_other_fixes_wa
     harness: JobHarness,
 ) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS, PYYAML)
+    repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
     await set_organization_threshold(harness.db, "acme", "low")
     harness.context.settings = msgspec.structs.replace(harness.context.settings, queue_limit=4)
     await harness.job(acme)
@@ -193,13 +195,13 @@ async def test_a_job_whose_fix_version_changed_takes_over_the_new_fix(
     harness: JobHarness,
 ) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS)
+    repo_id = await add_findings(harness, acme, REQUESTS)
     await set_organization_threshold(harness.db, "acme", "low")
     (first,) = await reconcile(harness.context, repo_id)
     fix = ("requirements.txt", "PyPI", "requests", "2.32.0")
     assert await take_over_fix(harness.db, repo_id, first, fix) is None
     assert await take_over_fix(harness.db, repo_id, first, fix) is None
-    await found(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
+    await add_findings(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
     assert await reconcile(harness.context, repo_id) == []
     assert await take_over_fix(harness.db, repo_id, "job_other", fix) == first
     # A failed job does not block the fix.
@@ -209,7 +211,7 @@ async def test_a_job_whose_fix_version_changed_takes_over_the_new_fix(
 
 async def test_a_disconnected_repository_creates_no_job(harness: JobHarness) -> None:
     acme = await harness.organization()
-    repo_id = await found(harness, acme, REQUESTS)
+    repo_id = await add_findings(harness, acme, REQUESTS)
     await set_organization_threshold(harness.db, "acme", "low")
     await harness.db.transact(_disconnect, repo_id)
     assert await reconcile(harness.context, repo_id) == []

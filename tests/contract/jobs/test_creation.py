@@ -178,11 +178,11 @@ async def test_jobs_held_back_by_another_plan_do_not_count_in_the_estimate(
 
 async def test_jobs_are_listed_newest_first_with_pages_and_filters(harness: JobHarness) -> None:
     caller = await harness.organization()
-    made = [await harness.job(caller) for _ in range(5)]
+    job_ids = [await harness.job(caller) for _ in range(5)]
     newest = await list_jobs(harness.context, caller.organization_id, limit=2)
-    assert [job.job_id for job in newest] == made[:2:-1]
+    assert [job.job_id for job in newest] == job_ids[:2:-1]
     rest = await list_jobs(harness.context, caller.organization_id, before=newest[-1].job_id)
-    assert [job.job_id for job in rest] == made[2::-1]
+    assert [job.job_id for job in rest] == job_ids[2::-1]
     none = await list_jobs(harness.context, caller.organization_id, status="running")
     assert none == []
     by_agent = await list_jobs(harness.context, caller.organization_id, agent="fixer")

@@ -168,10 +168,10 @@ async def test_of_concurrent_follow_ups_one_is_accepted(harness: JobHarness) -> 
     await asyncio.gather(*(harness.db.ping() for _ in range(10)))
     for _ in range(4):
         # Both jobs have the same branch.
-        asked = [create_follow_up(harness, caller, each) for each in (job_id, follow_up) * 5]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        (accepted,) = [answer for answer in answers if isinstance(answer, str)]
-        problems = [answer for answer in answers if isinstance(answer, Problem)]
+        requests = [create_follow_up(harness, caller, each) for each in (job_id, follow_up) * 5]
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        (accepted,) = [answer for answer in results if isinstance(answer, str)]
+        problems = [answer for answer in results if isinstance(answer, Problem)]
         assert len(problems) == 9
         assert {problem.code for problem in problems} == {"follow_up_active"}
         assert all(problem.details == {"job_id": accepted} for problem in problems)
@@ -289,7 +289,7 @@ async def test_the_agent_gets_the_earlier_prompts_latest_first(harness: JobHarne
     assert second != claimed.id
     pull = await load_previous_pull(harness.db, forge_of(harness), address_of(claimed), claimed)
     assert pull is not None
-    assert (pull.number, pull.title, pull.asked) == (1, "Fix the price", ("Test it.", "Fix it."))
+    assert (pull.number, pull.title, pull.prompts) == (1, "Fix the price", ("Test it.", "Fix it."))
 
 
 async def test_no_agent_runs_for_a_pull_request_that_was_closed_meanwhile(
@@ -321,10 +321,10 @@ async def test_a_follow_up_never_opens_a_pull_request(harness: JobHarness) -> No
     caller = await harness.organization()
     await create_follow_up(harness, caller, await completed(harness, caller))
     job = await harness.claim()
-    elsewhere = msgspec.structs.replace(job, branch="agentjobs/other")
-    await harness.db.transact(move_branch, job.id, elsewhere.branch)
+    moved = msgspec.structs.replace(job, branch="agentjobs/other")
+    await harness.db.transact(move_branch, job.id, moved.branch)
     with pytest.raises(ForgeError, match="no longer has a pull request"):
-        await opened(harness, elsewhere, NEXT)
+        await opened(harness, moved, NEXT)
 
 
 async def test_a_follow_up_whose_check_fails_makes_the_pull_request_a_draft(

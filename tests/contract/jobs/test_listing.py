@@ -26,10 +26,10 @@ class Counting:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.asked = 0
+        self.statements = 0
 
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
-        self.asked += 1
+        self.statements += 1
         return await self._db.fetch_all(sql, **parameters)
 
     def __getattr__(self, name: str) -> Any:
@@ -44,15 +44,15 @@ async def set_columns(db: Database, job_id: str, **columns: Any) -> None:
     await db.transact(update)
 
 
-async def page(harness: JobHarness, caller: Caller, limit: int = 10, **wanted: Any) -> JobPage:
-    before = wanted.pop("before", None)
+async def page(harness: JobHarness, caller: Caller, limit: int = 10, **filters: Any) -> JobPage:
+    before = filters.pop("before", None)
     return await list_lines(
-        harness.db, caller.organization_id, JobFilter(**wanted), limit=limit, before=before
+        harness.db, caller.organization_id, JobFilter(**filters), limit=limit, before=before
     )
 
 
-async def ids(harness: JobHarness, caller: Caller, **wanted: Any) -> list[str]:
-    return [line.job_id for line in (await page(harness, caller, **wanted)).lines]
+async def ids(harness: JobHarness, caller: Caller, **filters: Any) -> list[str]:
+    return [line.job_id for line in (await page(harness, caller, **filters)).lines]
 
 
 async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
@@ -82,7 +82,7 @@ async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "filters",
     [
         {},
         {"status": "failed"},
@@ -91,25 +91,25 @@ async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
         {"text": "nothing like it"},
     ],
 )
-async def test_a_page_is_one_statement(harness: JobHarness, wanted: dict[str, str]) -> None:
+async def test_a_page_is_one_statement(harness: JobHarness, filters: dict[str, str]) -> None:
     caller = await harness.organization()
     await harness.job(caller)
     counting: Any = Counting(harness.db)
-    await list_lines(counting, caller.organization_id, JobFilter(**wanted), limit=5)
-    assert counting.asked == 1
+    await list_lines(counting, caller.organization_id, JobFilter(**filters), limit=5)
+    assert counting.statements == 1
 
 
 async def test_pages_are_newest_first_and_reach_the_last(harness: JobHarness) -> None:
     caller = await harness.organization()
-    made = [await harness.job(caller) for _ in range(5)]
-    seen: list[str] = []
+    job_ids = [await harness.job(caller) for _ in range(5)]
+    listed: list[str] = []
     before = None
     for _ in range(3):
-        found = await page(harness, caller, limit=2, before=before)
-        seen += [line.job_id for line in found.lines]
-        assert found.searched_to is None
-        before = found.next_before
-    assert seen == made[::-1]
+        result = await page(harness, caller, limit=2, before=before)
+        listed += [line.job_id for line in result.lines]
+        assert result.searched_to is None
+        before = result.next_before
+    assert listed == job_ids[::-1]
     assert before is None
 
 
@@ -145,38 +145,43 @@ async def test_single_and_combined_filters_match_all_their_values(
 async def test_times_bound_the_list(harness: JobHarness) -> None:
     caller = await harness.organization()
     now = now_ms()
-    made = []
+    job_ids = []
     for days in (3, 2, 1):
         job_id = await harness.job(caller)
         old = first_id_at("job", now - days * DAY_MS)
         await set_columns(harness.db, job_id, id=old)
-        made.append(old)
+        job_ids.append(old)
     day = {"since": now - 2 * DAY_MS, "until": now - DAY_MS}
-    assert await ids(harness, caller, **day) == [made[1]]
-    assert await ids(harness, caller, **day, status="queued", repo="acme/shop") == [made[1]]
-    assert await ids(harness, caller, **day, text="shop") == [made[1]]
+    assert await ids(harness, caller, **day) == [job_ids[1]]
+    assert await ids(harness, caller, **day, status="queued", repo="acme/shop") == [job_ids[1]]
+    assert await ids(harness, caller, **day, text="shop") == [job_ids[1]]
     assert await ids(harness, caller, since=now) == []
 
 
 async def test_another_organizations_jobs_are_never_listed(harness: JobHarness) -> None:
     acme, evil = await harness.organization(), await harness.organization("evil")
     await harness.job(acme)
-    for wanted in ({}, {"status": "queued"}, {"agent": "fixer", "status": "queued"}, {"text": "j"}):
-        assert await ids(harness, evil, **wanted) == []
+    for filters in (
+        {},
+        {"status": "queued"},
+        {"agent": "fixer", "status": "queued"},
+        {"text": "j"},
+    ):
+        assert await ids(harness, evil, **filters) == []
 
 
 async def test_the_search_finds_substrings_and_ignores_ascii_case(
     harness: JobHarness,
 ) -> None:
     caller = await harness.organization()
-    asked = {"prompt": "Bring 100% of the_Ümlaut"}
-    job_id = await harness.job(caller, ticket_id="ABC-17", config_override=asked)
+    override = {"prompt": "Bring 100% of the_Ümlaut"}
+    job_id = await harness.job(caller, ticket_id="ABC-17", config_override=override)
     await set_columns(
         harness.db, job_id, error_code="timeout", error_message="It took too LONG", pr_number=4321
     )
     await harness.job(caller, agent="pro-fixer")
-    found = ("abc-1", "0% OF", "the_Üm", "TIMEOUT", "too long", "#4321", "432", job_id[8:].upper())
-    for text in found:
+    texts = ("abc-1", "0% OF", "the_Üm", "TIMEOUT", "too long", "#4321", "432", job_id[8:].upper())
+    for text in texts:
         assert await ids(harness, caller, text=f" {text} ") == [job_id], text
     for text in ("%", "_"):
         assert await ids(harness, caller, text=text * 2) == [], text
@@ -211,9 +216,9 @@ async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_o
     rare = await harness.job(caller, agent="pro-fixer")
     for _ in range(8):
         await harness.job(caller)
-    found = await page(harness, caller, repo="acme/shop", agent="pro-fixer")
-    assert [line.job_id for line in found.lines] == [rare]
-    assert (found.next_before, found.searched_to) == (None, None)
+    result = await page(harness, caller, repo="acme/shop", agent="pro-fixer")
+    assert [line.job_id for line in result.lines] == [rare]
+    assert (result.next_before, result.searched_to) == (None, None)
     # Both values are common here: the page says how far the search got.
     both = await page(harness, caller, limit=2, repo="acme/shop", agent="fixer", text="no such")
     assert both.lines == []
@@ -222,15 +227,15 @@ async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_o
 
 async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
     caller, evil = await harness.organization(), await harness.organization("evil")
-    asked = {"prompt": "again and again", "draft": True}
-    job_id = await harness.job(caller, ticket_id="ABC-1", config_override=asked)
+    override = {"prompt": "again and again", "draft": True}
+    job_id = await harness.job(caller, ticket_id="ABC-1", config_override=override)
     with acting_as(PERSON):
         created = await run_again(harness.context, caller, job_id)
-    facts = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
+    details = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
     view = await harness.view(caller, created.receipt.job_id)
     assert created.receipt.job_id != job_id
     assert (view.repo, view.agent, view.ticket_id) == ("acme/shop", "fixer", "ABC-1")
-    assert facts.config_override == asked
+    assert details.config_override == override
     with pytest.raises(Problem) as problem:
         await run_again(harness.context, evil, job_id)
     assert problem.value.code == "job_not_found"
@@ -258,14 +263,14 @@ async def test_people_who_create_and_cancel_are_audited_and_keys_are_not(
 async def test_the_details_of_a_job_name_its_follow_ups(harness: JobHarness) -> None:
     caller, evil = await harness.organization(), await harness.organization("evil")
     job_id = await harness.job(caller, config_override={"base_branch": "next"})
-    kin = [await harness.job(caller) for _ in range(2)]
-    for each in kin:
+    follow_ups = [await harness.job(caller) for _ in range(2)]
+    for each in follow_ups:
         await set_columns(harness.db, each, follows=job_id)
-    facts = await load_details(harness.context, caller.organization_id, job_id)
-    assert (facts.follows, facts.followed_by) == (None, tuple(kin))
-    assert (facts.platform, facts.base_branch, facts.prompt) == ("local", "next", None)
-    assert facts.created_by_name == caller.name
-    later = await load_details(harness.context, caller.organization_id, kin[0])
+    details = await load_details(harness.context, caller.organization_id, job_id)
+    assert (details.follows, details.followed_by) == (None, tuple(follow_ups))
+    assert (details.platform, details.base_branch, details.prompt) == ("local", "next", None)
+    assert details.created_by_name == caller.name
+    later = await load_details(harness.context, caller.organization_id, follow_ups[0])
     assert (later.follows, later.followed_by, later.base_branch) == (job_id, (), "main")
     with pytest.raises(Problem):
         await load_details(harness.context, evil.organization_id, job_id)

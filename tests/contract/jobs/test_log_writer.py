@@ -101,8 +101,8 @@ async def test_a_chunk_has_the_time_of_its_first_byte(harness: JobHarness, job) 
         for after_ms in (0, 150, 100):
             clock.now += after_ms
             log.write(b"line\n")
-    found = [(chunk.created_at, chunk.text) for chunk in await chunks_of(harness, job.id)]
-    assert found == [(1_000_000, "line\nline\n"), (1_000_250, "line\n")]
+    stored = [(chunk.created_at, chunk.text) for chunk in await chunks_of(harness, job.id)]
+    assert stored == [(1_000_000, "line\nline\n"), (1_000_250, "line\n")]
 
 
 async def test_a_flood_of_output_is_stored_completely_and_in_order(

@@ -97,8 +97,8 @@ async def test_only_a_running_job_completes(harness: JobHarness) -> None:
 
 async def test_jobs_of_one_organization_start_in_order(harness: JobHarness) -> None:
     caller = await harness.organization()
-    made = [await harness.job(caller) for _ in range(4)]
-    assert [(await harness.claim()).id for _ in range(4)] == made
+    job_ids = [await harness.job(caller) for _ in range(4)]
+    assert [(await harness.claim()).id for _ in range(4)] == job_ids
 
 
 async def test_a_long_queue_of_one_organization_does_not_starve_another(
@@ -171,12 +171,12 @@ async def test_concurrent_claims_and_ends_never_exceed_the_plan(
             if claimed is not None:
                 await finish_job(db, claimed, Failed("no_changes", ""))
 
-    elsewhere = await open_database(database_url, migrate=False)
+    other_process = await open_database(database_url, migrate=False)
     try:
-        workers = [(db, f"wrk_{n}") for n in range(3) for db in (harness.db, elsewhere)]
+        workers = [(db, f"wrk_{n}") for n in range(3) for db in (harness.db, other_process)]
         await asyncio.gather(*(work(db, worker_id) for db, worker_id in workers))
     finally:
-        await elsewhere.close()
+        await other_process.close()
     assert most == 1
 
 

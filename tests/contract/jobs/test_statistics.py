@@ -33,8 +33,8 @@ class Reading:
 
 async def a_job(harness: JobHarness, caller: Caller, at: int, status: str, **columns: Any) -> str:
     """Accepted at that time, started one second and finished eleven seconds later."""
-    made = await harness.job(caller)
-    job_id = first_id_at("job", at)[:-4] + made[-4:]
+    created_id = await harness.job(caller)
+    job_id = first_id_at("job", at)[:-4] + created_id[-4:]
     is_over = status not in ("queued", "running")
     values = {
         "id": job_id,
@@ -48,7 +48,9 @@ async def a_job(harness: JobHarness, caller: Caller, at: int, status: str, **col
 
     async def update(tx: Transaction) -> None:
         assigned = ", ".join(f"{name} = :{name}" for name in values)
-        await tx.execute(f"UPDATE jobs SET {assigned} WHERE id = :made", made=made, **values)
+        await tx.execute(
+            f"UPDATE jobs SET {assigned} WHERE id = :created_id", created_id=created_id, **values
+        )
         await tx.execute(
             "INSERT INTO job_spending (job_id, spent_nanousd) VALUES (:job_id, 500)", job_id=job_id
         )
@@ -110,10 +112,10 @@ async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(harness: JobH
     week = await statistics.overview(caller.organization_id, "7d", NOW)
     month = await statistics.overview(caller.organization_id, "30d", NOW)
     assert (len(week.buckets), len(month.buckets)) == (28, 30)
-    assert all(one.starts_at % (6 * HOUR_MS) == 0 for one in week.buckets)
-    assert all(one.starts_at % DAY_MS == 0 for one in month.buckets)
+    assert all(bucket.starts_at % (6 * HOUR_MS) == 0 for bucket in week.buckets)
+    assert all(bucket.starts_at % DAY_MS == 0 for bucket in month.buckets)
     assert week.buckets[-1].starts_at <= NOW < week.buckets[-1].ends_at
-    assert [one.completed for one in month.buckets] == [1] + [0] * 29
+    assert [bucket.completed for bucket in month.buckets] == [1] + [0] * 29
     assert week.total.completed == 0
 
 

@@ -183,17 +183,17 @@ def test_a_manifest_that_can_no_longer_be_read_proves_nothing(fixes: tuple[Fix, 
 
 
 def test_earlier_warnings_are_not_blamed_on_the_change(fixes: tuple[Fix, ...]) -> None:
-    asked = dependency("pyyaml", None)
+    unpinned = dependency("pyyaml", None)
     before = exposed(
         dependency("pyyaml", "5.3"),
-        asked,
+        unpinned,
         warnings=(IndexWarning("requirements.txt", "line 2: no requirement"),),
     )
     later = (IndexWarning("requirements.txt", "line 3: no requirement"),)
-    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), asked))) == []
-    fixed = exposed(dependency("pyyaml", "5.4"), asked, warnings=later)
+    assert list(faults_in(fixes, before, exposed(dependency("pyyaml", "5.4"), unpinned))) == []
+    fixed = exposed(dependency("pyyaml", "5.4"), unpinned, warnings=later)
     assert list(faults_in(fixes, before, fixed)) == []
-    (fault,) = faults_in(fixes, before, exposed(asked))
+    (fault,) = faults_in(fixes, before, exposed(unpinned))
     assert "no longer names a version of pyyaml" in fault
 
 
@@ -224,7 +224,7 @@ def test_each_version_of_a_package_is_fixed_by_the_job_it_caused() -> None:
         job = a_job(Cause("npm", "minimist", (), "package-lock.json", version, ()))
         findings = findings_to_fix(job, before)
         choices = {
-            one.package: Choice(goes_to[one.version], "Because.", "registry") for one in findings
+            each.package: Choice(goes_to[each.version], "Because.", "registry") for each in findings
         }
         plan = plan_fixes(before, findings_of_job(job, findings, choices), choices, REGISTRIES)
         fixed = exposed(dependency("minimist", "1.2.6", "package-lock.json"), old)

@@ -54,12 +54,12 @@ def plan(
 
 
 def test_the_agents_definition_applies_by_default() -> None:
-    made = plan()
-    assert made.timeout_seconds == 600
-    assert made.network == AGENT.network
-    assert made.job_limit_nanousd == 5_000_000_000
-    assert made.checks == ()
-    assert not made.draft
+    result = plan()
+    assert result.timeout_seconds == 600
+    assert result.network == AGENT.network
+    assert result.job_limit_nanousd == 5_000_000_000
+    assert result.checks == ()
+    assert not result.draft
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_the_smallest_budget_applies() -> None:
 
 
 def test_a_repository_narrows_the_network_and_never_widens_it() -> None:
-    asked = 'network = ["packages.test", "api.example.com", "evil.org", "example.com.evil.org"]'
-    assert plan(asked).network == ("packages.test", "api.example.com")
+    network = 'network = ["packages.test", "api.example.com", "evil.org", "example.com.evil.org"]'
+    assert plan(network).network == ("packages.test", "api.example.com")
     assert plan("network = []").network == ()
-    assert plan(asked, agent={"network": ()}).network == ()
+    assert plan(network, agent={"network": ()}).network == ()
 
 
 def test_a_repositorys_check_is_added_to_the_operators() -> None:
-    made = plan('verify = "make test"', agent={"verify": ("lint",)})
-    assert [check.command for check in made.checks] == [("lint",), ("sh", "-c", "make test")]
+    result = plan('verify = "make test"', agent={"verify": ("lint",)})
+    assert [check.command for check in result.checks] == [("lint",), ("sh", "-c", "make test")]
 
 
 def test_a_repositorys_check_gets_no_extra_files() -> None:
@@ -100,9 +100,9 @@ def test_a_repositorys_check_gets_no_extra_files() -> None:
 
 def test_a_repository_cannot_disable_the_operators_check_or_its_effect() -> None:
     operator = {"verify": ("lint",), "on_verify_failure": "fail"}
-    made = plan('verify = []\non_verify_failure = "draft"', agent=operator)
-    assert [check.command for check in made.checks] == [("lint",)]
-    assert made.on_verify_failure == "fail"
+    result = plan('verify = []\non_verify_failure = "draft"', agent=operator)
+    assert [check.command for check in result.checks] == [("lint",)]
+    assert result.on_verify_failure == "fail"
 
 
 def test_a_repository_sets_the_effect_of_its_own_check() -> None:

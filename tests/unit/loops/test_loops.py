@@ -1,4 +1,4 @@
-"""Loops end when they are told to, whatever the one cancellation meets."""
+"""Loops stop when asked to, even if a cancellation is lost or hidden by an error."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from agentjobs.loops import loop
 
 
 class FailsWhenStopped:
-    """Its tidying up raises, and that hides the cancellation."""
+    """Its cleanup raises an error that hides the cancellation."""
 
     name = "fails"
 
@@ -41,40 +41,42 @@ class LosesACancellation:
             await asyncio.Event().wait()
 
 
-async def stopped(one: FailsWhenStopped | LosesACancellation) -> None:
+async def run_and_stop(stubborn: FailsWhenStopped | LosesACancellation) -> None:
     until = asyncio.Event()
-    running = asyncio.create_task(loop.run_loops([one], until))
-    await one.began.wait()
+    running = asyncio.create_task(loop.run_loops([stubborn], until))
+    await stubborn.began.wait()
     until.set()
     await asyncio.wait_for(running, 30)
 
 
 def test_a_loop_that_fails_while_it_is_stopped_is_not_started_again() -> None:
     failing = FailsWhenStopped()
-    asyncio.run(stopped(failing))
+    asyncio.run(run_and_stop(failing))
     assert failing.starts == 1
 
 
-def test_a_loop_that_lost_its_cancellation_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_ignores_a_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loop, "_CANCEL_AGAIN_SECONDS", 0.01)
-    asyncio.run(stopped(LosesACancellation()))
+    asyncio.run(run_and_stop(LosesACancellation()))
 
 
-def test_a_service_says_where_its_tasks_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_service_logs_where_its_tasks_wait(caplog: pytest.LogCaptureFixture) -> None:
     async def waiting() -> None:
         await asyncio.Event().wait()
 
-    async def asked() -> None:
-        task = asyncio.create_task(waiting(), name="the one that waits")
+    async def log_while_waiting() -> None:
+        task = asyncio.create_task(waiting(), name="waiting task")
         await asyncio.sleep(0)
         log_tasks()
         task.cancel()
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(asked())
-    told = [record.__dict__["fields"] for record in caplog.records]
-    (found,) = [one for one in told if one["task"] == "the one that waits"]
-    assert [place.rpartition(":")[0].rpartition(".")[2] for place in found["waits_in"]] == [
+        asyncio.run(log_while_waiting())
+    entries = [record.__dict__["fields"] for record in caplog.records]
+    (entry,) = [each for each in entries if each["task"] == "waiting task"]
+    assert [frame.rpartition(":")[0].rpartition(".")[2] for frame in entry["waits_in"]] == [
         "waiting",
         "wait",
     ]

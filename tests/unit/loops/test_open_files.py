@@ -1,9 +1,9 @@
-"""How many files a worker may hold open."""
+"""The limit on open files of a worker."""
 
 import subprocess
 import sys
 
-# In a process of its own: a limit is that of all who run here.
+# In a separate process, because limits apply to the whole process.
 _WORKER = """
 import resource
 from agentjobs.loops.open_files import raise_open_files_limit
@@ -15,7 +15,7 @@ for soft, most in [(256, hard), (256, 512), (512, 512)]:
 """
 
 
-def test_a_worker_may_hold_as_many_files_open_as_it_wants_or_the_machine_lets_it() -> None:
+def test_a_worker_raises_its_open_file_limit_up_to_the_hard_limit() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WORKER], capture_output=True, text=True, check=True
     )
