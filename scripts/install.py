@@ -1,6 +1,6 @@
-"""Makes a virtual environment from a lock file and puts this project into it, if it is for it.
+"""Creates a virtual environment from a lock file and installs this project into it.
 
-Runs under the system's Python before anything is installed, so it uses the standard library only.
+Runs with the system's Python before anything is installed, so it uses only the standard library.
 """
 
 import ast
@@ -24,7 +24,7 @@ def main(venv: str, lock: str, *options: str) -> None:
     python = str(environment / "bin" / "python")
     lock_path = PROJECT / lock
     with_project = WITHOUT_PROJECT not in options
-    # A package may be wanted for its data alone.
+    # Some packages are installed only for their data.
     flags = [option for option in options if option == "--no-deps"]
     uv = find_uv(python, lock_path)
     if uv:
@@ -36,32 +36,32 @@ def main(venv: str, lock: str, *options: str) -> None:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     installer = [*pip, *flags]
     if not install(installer, lock_path, dict(os.environ), with_project):
-        sys.exit(f"install: {lock} could not be installed; the lines above say why")
+        sys.exit(f"install: {lock} could not be installed; see the messages above")
 
 
 def make_environment(environment: Path) -> None:
     if sys.version_info < OLDEST_PYTHON:
-        wanted = ".".join(map(str, OLDEST_PYTHON))
+        required = ".".join(map(str, OLDEST_PYTHON))
         sys.exit(
-            f"install: {sys.executable} is Python {sys.version.split()[0]}, but {wanted} or newer "
-            "is needed. Name one: make PYTHON=/path/to/python3.11 …"
+            f"install: {sys.executable} is Python {sys.version.split()[0]}, but {required} or "
+            "newer is required. Choose another one: make PYTHON=/path/to/python3.11 …"
         )
     if works(environment / "bin" / "python"):
         return
     try:
-        import ensurepip  # noqa: F401, PLC0415 - only asks whether Debian split it off
+        import ensurepip  # noqa: F401, PLC0415 - Debian packages it separately
         import venv  # noqa: PLC0415 - Debian ships Python without it
     except ImportError:
         version = "{}.{}".format(*sys.version_info)
         sys.exit(
-            "install: this Python cannot make virtual environments. Type this, then run make "
-            f"again:\n\n  sudo apt-get install -y python{version}-venv"
+            "install: this Python cannot create virtual environments. Run this command, then run "
+            f"make again:\n\n  sudo apt-get install -y python{version}-venv"
         )
     venv.create(environment, clear=environment.exists(), with_pip=True)
 
 
 def works(python: Path) -> bool:
-    """False also for an environment whose Python was removed or upgraded since."""
+    """False if the environment is missing, or if its Python was removed or upgraded."""
     try:
         return (
             subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
@@ -71,57 +71,62 @@ def works(python: Path) -> bool:
 
 
 def find_uv(python: str, lock: Path) -> Command | None:
-    """The locked uv, installed by pip, which knows how this machine reaches packages.
+    """The locked uv, installed by pip, which is configured for this machine's package index.
 
-    For a lock without one, that of the Python this runs under.
+    For a lock file without uv, the one of the running Python.
     """
     block = re.search(r"^uv==(\S+).*?(?=^\S)", lock.read_text() + "\n#", re.MULTILINE | re.DOTALL)
     if not block:
-        own = [sys.executable, "-m", "uv"]
-        has_one = subprocess.run([*own, "--version"], capture_output=True).returncode == 0
-        return own if has_one else None
+        running = [sys.executable, "-m", "uv"]
+        is_installed = subprocess.run([*running, "--version"], capture_output=True).returncode == 0
+        return running if is_installed else None
     locked = [python, "-m", "uv"]
-    asked = subprocess.run([*locked, "--version"], capture_output=True, text=True)
-    if asked.stdout.split()[1:2] == [block[1]]:
+    version = subprocess.run([*locked, "--version"], capture_output=True, text=True)
+    if version.stdout.split()[1:2] == [block[1]]:
         return locked
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(block[0])
         requirements.flush()
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        done = subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", requirements.name])
-    return locked if done.returncode == 0 else None
+        process = subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", requirements.name])
+    return locked if process.returncode == 0 else None
 
 
 def install(installer: Command, lock: Path, environ: dict[str, str], with_project: bool) -> bool:
     locked = [*installer, "--require-hashes", "-r", str(lock)]
-    # The build backend is in the lock, so building needs neither isolation nor a network.
+    # The lock file contains the build backend, so building needs neither isolation nor a network.
     project = [*installer, "--no-deps", "--no-build-isolation", "--editable", str(PROJECT)]
     steps = (locked, project) if with_project else (locked,)
     return all(subprocess.run(step, env=environ).returncode == 0 for step in steps)
 
 
 def pip_settings(python: str) -> dict[str, str]:
-    """What pip would use: the environment over `[install]` over `[global]` of its files."""
-    asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True)
-    found: dict[str, dict[str, str]] = {}
-    for line in asked.stdout.splitlines():
+    """pip's settings: the environment overrides `[install]`, which overrides `[global]`."""
+    command = [python, "-m", "pip", "config", "list"]
+    process = subprocess.run(command, capture_output=True, text=True)
+    sections: dict[str, dict[str, str]] = {}
+    for line in process.stdout.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.rpartition(".")
-        found.setdefault(section, {})[key] = str(ast.literal_eval(value))
-    return {**found.get("global", {}), **found.get("install", {}), **found.get(":env:", {})}
+        sections.setdefault(section, {})[key] = str(ast.literal_eval(value))
+    return {
+        **sections.get("global", {}),
+        **sections.get("install", {}),
+        **sections.get(":env:", {}),
+    }
 
 
 def uv_settings(pip: dict[str, str]) -> dict[str, str]:
-    """uv reads none of pip's settings; these are the ones that decide where packages come from."""
-    several = {key: " ".join(pip.get(key, "").split()) for key in ("extra-index-url", "find-links")}
+    """uv does not read pip's settings; these determine where packages come from."""
+    lists = {key: " ".join(pip.get(key, "").split()) for key in ("extra-index-url", "find-links")}
     settings = {
         "UV_DEFAULT_INDEX": pip.get("index-url", ""),
-        "UV_INDEX": several["extra-index-url"],
-        "UV_FIND_LINKS": several["find-links"].replace(" ", ","),
+        "UV_INDEX": lists["extra-index-url"],
+        "UV_FIND_LINKS": lists["find-links"].replace(" ", ","),
         "UV_NO_INDEX": "1" if pip.get("no-index", "") in ("1", "true", "yes", "on") else "",
         "UV_INSECURE_HOST": pip.get("trusted-host", ""),
         "SSL_CERT_FILE": pip.get("cert", ""),
-        # pip looks at every index for a version; the hashes decide which file is the right one.
+        # Like pip, uv searches every index; the hashes determine the right file.
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
     return {name: value for name, value in settings.items() if value}

@@ -1,4 +1,4 @@
-"""Rewrites the lock files with the locked uv, asking the package index that pip is set up for."""
+"""Updates the lock files with the locked uv from the package index that pip is configured for."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ OUTPUT_AGENTS = ("--output-file", "requirements-agents.lock")
 
 def main() -> None:
     pip = install.pip_settings(sys.executable)
-    # An extra index may hold the files of one platform only; a lock needs the hashes of all.
+    # An extra index may contain the files of only one platform; a lock file needs all hashes.
     settings = install.uv_settings({key: pip[key] for key in ("index-url", "cert") if key in pip})
     project = ("pyproject.toml",)
     for arguments in (
         (*project, "--group", "build", *OUTPUT),
-        # What runs in production is what the tests ran on.
+        # Tests run with the same versions as production.
         (*project, "--group", "dev", "--constraints", "requirements.lock", *OUTPUT_DEV),
-        # Nothing of the service's own: an agent never sees the service's environment.
+        # Without the project: agents do not share the service's environment.
         ("--group", "agents", *OUTPUT_AGENTS),
     ):
         subprocess.run(
