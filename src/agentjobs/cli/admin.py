@@ -1,4 +1,4 @@
-"""Opens the store for one administrative command, beside a running service or without one."""
+"""Opens the store for an administrative command, whether or not the service is running."""
 
 import asyncio
 import getpass
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from agentjobs.cli.output import remark
+from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.organizations.audit import Actor
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_NAME_LENGTH = 100
+_MAX_NAME_LENGTH = 100
 
 
 class Admin(NamedTuple):
-    """What an administrative command works with."""
+    """The context of an administrative command."""
 
     db: "Database"
     settings: "Settings"
@@ -48,14 +48,14 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
     plans = Plans(settings.plans)
     is_new = not settings.database_url and not (settings.data_path / "agentjobs.db").exists()
     if not settings.database_url:
-        # The database lies in the data directory; nobody else may read what is kept there.
+        # The data directory holds the database, so only its owner may read it.
         settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(settings.effective_database_url, migrate=True)
     if is_new:
-        # Said, because a mistyped --data-dir looks like a service that lost everything.
-        remark(f"Made a new store in {settings.data_dir}")
+        # A mistyped --data-dir would otherwise look like lost data.
+        print_note(f"Created a new store in {settings.data_dir}")
     try:
-        # So that a key can be made before the service was ever started.
+        # Keys can be created before the service first starts.
         await ensure_default(db, plans)
         with acting_as(operator()):
             return await work(Admin(db, settings, plans))
@@ -64,21 +64,23 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
 
 
 def operator() -> "Actor":
-    """Who typed the command, as far as this machine knows: for the audit log, not for a check."""
+    """The user who runs the command, for the audit log only."""
     from agentjobs.organizations.audit import Actor
 
-    return Actor("operator", _login_name(), address=_plain(socket.gethostname()) or "unknown host")
+    return Actor(
+        "operator", _login_name(), address=_printable(socket.gethostname()) or "unknown host"
+    )
 
 
 def _login_name() -> str:
     try:
         name = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
-        # A container's user need have no name.
+        # A container's user may have no name.
         name = ""
-    return _plain(name) or f"uid {os.getuid()}"
+    return _printable(name) or f"uid {os.getuid()}"
 
 
-def _plain(text: str) -> str:
-    """Nothing, if it is what no store or page would take."""
-    return text[:_MOST_NAME_LENGTH] if text.isprintable() else ""
+def _printable(text: str) -> str:
+    """The empty string if the text is not printable."""
+    return text[:_MAX_NAME_LENGTH] if text.isprintable() else ""

@@ -1,4 +1,4 @@
-"""`agentjobs agents`: the agent types that the settings enable, and whether they can run here."""
+"""`agentjobs agents`: the configured agent types, and whether they can run on this machine."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, load_settings, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer_json, answer_table
+from agentjobs.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from agentjobs.agents.definitions import Agent
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 NOT_READY = 1
 
-agents = typer.Typer(no_args_is_help=True, help="Agent types.")
+agents = typer.Typer(no_args_is_help=True, help="List and check agent types.")
 
 
 @agents.callback()
-def agents_noun() -> None:
-    """Agent types."""
+def agents_group() -> None:
+    """List and check agent types."""
 
 
 @agents.command("list")
 def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
-    """List the agent types: those built in, and those of agentjobs.toml."""
+    """List the built-in agent types and those defined in agentjobs.toml."""
     settings = load_settings(data_dir)
     from agentjobs.agents.catalog import build_catalog
 
-    found = sorted(build_catalog(settings).all(), key=lambda agent: agent.id)
+    catalog = sorted(build_catalog(settings).all(), key=lambda agent: agent.id)
     if json:
-        answer_json(
+        print_json(
             {
                 "agents": [
                     {
@@ -44,27 +44,27 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
                         "model_api": None if agent.model is None else agent.model.api,
                         "model": None if agent.model is None else agent.model.name or None,
                     }
-                    for agent in found
+                    for agent in catalog
                 ]
             }
         )
         return
-    answer_table(
+    print_table(
         ("id", "name", "plan", "timeout"),
         [
             (agent.id, agent.name, agent.plan_required, f"{agent.timeout_seconds} s")
-            for agent in found
+            for agent in catalog
         ],
     )
 
 
 @agents.command("doctor")
-def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
-    """Say for each agent type whether this machine can run it for an organization, and what to do.
+def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+    """Check whether each agent type can run on this machine for an organization.
 
-    Exits with 1 if one is not ready.
+    Exits with 1 if an agent type is not ready.
     """
-    # First, so that a fault in the file is told without making a store.
+    # First, so that an error in agentjobs.toml does not create a store.
     settings = load_settings(data_dir)
     from agentjobs.agents.catalog import build_catalog
 
@@ -73,25 +73,27 @@ def examine_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
     async def work(admin: Admin) -> list[dict[str, Any]]:
         from agentjobs.agents.readiness import check_readiness
 
-        found = []
+        findings = []
         for agent in sorted(catalog.all(), key=lambda agent: agent.id):
-            seen = await check_readiness(agent, in_sandbox=settings.has_sandbox)
-            found.append(_finding(agent, seen, await _why_no_key(admin, agent, org)))
-        return found
+            readiness = await check_readiness(agent, in_sandbox=settings.has_sandbox)
+            findings.append(
+                _finding(agent, readiness, await _missing_key_reason(admin, agent, org))
+            )
+        return findings
 
-    found = with_store(data_dir, work)
+    findings = with_store(data_dir, work)
     if json:
-        answer_json({"agents": found})
+        print_json({"agents": findings})
     else:
         columns = ("id", "installed", "version", "key", "key_present", "ready", "to_do")
-        rows = [[each[column] for column in columns] for each in found]
-        answer_table([column.replace("_", " ") for column in columns], rows)
-    if not all(each["ready"] for each in found):
+        rows = [[each[column] for column in columns] for each in findings]
+        print_table([column.replace("_", " ") for column in columns], rows)
+    if not all(each["ready"] for each in findings):
         raise typer.Exit(NOT_READY)
 
 
-async def _why_no_key(admin: Admin, agent: "Agent", org: str) -> str | None:
-    """None when it needs none, or has one that opens here."""
+async def _missing_key_reason(admin: Admin, agent: "Agent", org: str) -> str | None:
+    """None if the agent needs no key, or its key can be read."""
     from agentjobs.organizations.organizations import find_organization
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.organizations.secrets import open_secret
@@ -106,18 +108,20 @@ async def _why_no_key(admin: Admin, agent: "Agent", org: str) -> str | None:
             return None
     except Problem as problem:
         return problem.message
-    return f"store its key: `agentjobs secrets set {name} --org {org}`"
+    return f"set its key: `agentjobs secrets set {name} --org {org}`"
 
 
-def _finding(agent: "Agent", seen: "Readiness", why_no_key: str | None) -> dict[str, Any]:
+def _finding(
+    agent: "Agent", readiness: "Readiness", missing_key_reason: str | None
+) -> dict[str, Any]:
     key = None if agent.model is None else agent.model.secret
-    steps = [step for step in (seen.reason, why_no_key) if step]
+    steps = [step for step in (readiness.reason, missing_key_reason) if step]
     return {
         "id": agent.id,
-        "installed": seen.installed,
-        "version": seen.version,
+        "installed": readiness.installed,
+        "version": readiness.version,
         "key": key,
-        "key_present": None if key is None else why_no_key is None,
+        "key_present": None if key is None else missing_key_reason is None,
         "ready": not steps,
         "to_do": "; ".join(steps) or None,
     }

@@ -1,35 +1,37 @@
-"""Reads a token or a private key for a command: never an argument, which every user of the machine
-sees and shells keep."""
+"""Reads a token or a private key from standard input or a prompt.
+
+Never from an argument, which other users can see and shells keep in their history.
+"""
 
 import sys
 from pathlib import Path
 
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 STANDARD_INPUT = "-"
 
 
-def read_token(asked_for: str) -> str:
-    """From standard input, or asked for without an echo; empty if there is none."""
+def read_token(prompt: str) -> str:
+    """From standard input, or prompted for without echo; empty if there is none."""
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
-        return _ask(asked_for)
-    return sys.stdin.buffer.read(_MOST_BYTES).decode().strip()
+        return _prompt(prompt)
+    return sys.stdin.buffer.read(_MAX_BYTES).decode().strip()
 
 
 def read_private_key(path: str) -> str:
     if path != STANDARD_INPUT:
         with Path(path).open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+            return file.read(_MAX_BYTES).decode("utf-8", "replace")
     if sys.stdin is None:
         return ""
-    return sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", "replace")
+    return sys.stdin.buffer.read(_MAX_BYTES).decode("utf-8", "replace")
 
 
-def _ask(asked_for: str) -> str:
+def _prompt(prompt: str) -> str:
     import getpass
 
     try:
-        return getpass.getpass(f"{asked_for}: ").strip()
+        return getpass.getpass(f"{prompt}: ").strip()
     except EOFError:
         return ""

@@ -1,4 +1,4 @@
-"""Turns what went wrong into the one line a person reads; a traceback is only shown on request."""
+"""Reports an error as one line on stderr; a traceback only on request."""
 
 import errno
 import os
@@ -7,11 +7,11 @@ import traceback
 
 import typer
 
-from agentjobs.cli.output import on_one_line
+from agentjobs.cli.output import escape_line
 
 FAILED = 2
 TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
-# By name: what was never imported cannot have been raised, and importing it would take time.
+# By name, because importing these classes would slow every command down.
 EXPECTED = frozenset(
     {
         "agentjobs.problems.Problem",
@@ -25,30 +25,30 @@ EXPECTED = frozenset(
 
 
 def report(error: BaseException) -> int:
-    """Print the line on stderr and say which exit code to leave with."""
+    """Prints the error on stderr and returns the exit code."""
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     if type(error).__name__ == "NoArgsIsHelpError":
-        # A noun without a verb: the help is the answer, on as many lines as it takes.
+        # A noun without a verb prints its help.
         print(error, file=sys.stderr, flush=True)
         return FAILED
-    line = on_one_line(" ".join(describe(_first_cause(error)).split()))
+    line = escape_line(" ".join(describe(_first_cause(error)).split()))
     print(f"agentjobs: {line}", file=sys.stderr, flush=True)
     return FAILED
 
 
 def describe(error: BaseException) -> str:
     if isinstance(error, typer.TyperException):
-        return _usage(error)
+        return _describe_usage_error(error)
     if is_expected(error):
         return str(error)
     if isinstance(error, OSError):
-        return _operating_system(error)
+        return _describe_os_error(error)
     if isinstance(error, UnicodeError):
-        return "something that was given is not valid UTF-8"
+        return "the input is not valid UTF-8"
     return (
         f"unexpected {type(error).__name__}: {error}; this is a bug, please report it "
-        f"({TRACEBACK_VARIABLE}=1 shows where it happened)"
+        f"(set {TRACEBACK_VARIABLE}=1 for a traceback)"
     )
 
 
@@ -57,16 +57,16 @@ def is_expected(error: BaseException) -> bool:
     return not kinds.isdisjoint(EXPECTED)
 
 
-def _usage(error: typer.TyperException) -> str:
+def _describe_usage_error(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context is not None else ""
     return error.format_message() + hint
 
 
-def _operating_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        return f"{reason}; choose another with --port"
+        return f"{reason}; choose another port with --port"
     return f"{error.filename}: {reason}" if error.filename else reason
 
 

@@ -1,4 +1,4 @@
-"""`agentjobs jobs`: a client of the HTTP interface. Knows an address and a key, no store."""
+"""`agentjobs jobs`: a client of the HTTP API. Needs a URL and an API key, but no store."""
 
 import sys
 from collections.abc import Sequence
@@ -8,64 +8,71 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs_client import Client, Job, JobReceipt
 
 jobs = typer.Typer(
     no_args_is_help=True,
-    help="Jobs, over HTTP: set AGENTJOBS_URL and AGENTJOBS_API_KEY.",
+    help="Create and inspect jobs over HTTP.\n\nReads AGENTJOBS_URL and AGENTJOBS_API_KEY.",
 )
 
 JobId = Annotated[str, typer.Argument(metavar="JOB")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 1 unless it completed.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until the job finishes; exit 1 unless it completed.")
+]
 
-# Read as text even where the value looks like a number: `--set title=42`.
+# Always text, even if the value looks like a number: `--set title=42`.
 TEXT_OVERRIDES = frozenset({"prompt", "base_branch", "title", "auto_trigger_on_cve_severity"})
 JOB_FAILED = 1
 
 
 @jobs.command("create")
 def create_job(
-    repo: Annotated[str, typer.Option("--repo", metavar="OWNER/NAME")],
-    agent: Annotated[str, typer.Option("--agent", metavar="AGENT")],
+    repo: Annotated[
+        str, typer.Option("--repo", metavar="OWNER/NAME", help="Repository to work on.")
+    ],
+    agent: Annotated[str, typer.Option("--agent", metavar="AGENT", help="Agent type to run.")],
     ticket: Annotated[
-        str | None, typer.Option("--ticket", metavar="ID", help="A ticket of an external tracker.")
+        str | None, typer.Option("--ticket", metavar="ID", help="Ticket in an external tracker.")
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A config_override: JSON where it is valid JSON, else text. Repeatable.",
+            help="Set a config_override key, as JSON or else as text. Repeatable.",
         ),
     ] = None,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Create a job and print its identifier (with --wait, its pull request's address)."""
+    """Create a job and print its id, or with --wait the URL of its pull request."""
     override = config_override(overrides or [])
     with _client() as client:
         receipt = client.create_job(repo, agent, ticket_id=ticket, config_override=override)
-        _answer_receipt(client, receipt, wait, json)
+        _print_receipt(client, receipt, wait, json)
 
 
 @jobs.command("follow-up")
 def follow_up_job(
     job_id: JobId,
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What to do now.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="Instructions for the agent.")],
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="Another than the job's.")
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Agent type (default: the job's)."),
     ] = None,
     timeout_seconds: Annotated[
-        int | None, typer.Option("--timeout-seconds", metavar="SECONDS")
+        int | None, typer.Option("--timeout-seconds", metavar="SECONDS", help="Time limit.")
     ] = None,
-    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", metavar="USD")] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option("--max-cost-usd", metavar="USD", help="Cost limit.")
+    ] = None,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Go on with the pull request of a completed job; print the new job's identifier."""
+    """Start a follow-up on the pull request of a completed job and print the new job's id."""
     with _client() as client:
         receipt = client.follow_up(
             job_id,
@@ -74,84 +81,90 @@ def follow_up_job(
             timeout_seconds=timeout_seconds,
             max_cost_usd=max_cost_usd,
         )
-        _answer_receipt(client, receipt, wait, json)
+        _print_receipt(client, receipt, wait, json)
 
 
 @jobs.command("show")
 def show_job(job_id: JobId, json: Json = False) -> None:
-    """Show a job."""
+    """Show the details of a job."""
     with _client() as client:
         job = client.job(job_id)
     if json:
-        answer_json(job)
+        print_json(job)
     else:
-        answer("\n".join(f"{name}: {value}" for name, value in _facts(job)))
+        print_result("\n".join(f"{name}: {value}" for name, value in _details(job)))
 
 
 @jobs.command("list")
 def list_jobs(
-    status: Annotated[str | None, typer.Option("--status", metavar="STATUS")] = None,
-    repo: Annotated[str | None, typer.Option("--repo", metavar="OWNER/NAME")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Filter by status.")
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option("--repo", metavar="OWNER/NAME", help="Filter by repository.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Filter by agent type.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")] = 20,
     json: Json = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     with _client() as client:
-        found = list(islice(client.jobs(status=status, repo=repo, agent=agent), limit))
+        listed = list(islice(client.jobs(status=status, repo=repo, agent=agent), limit))
     if json:
-        answer_json({"jobs": found})
+        print_json({"jobs": listed})
         return
-    answer_table(
+    print_table(
         ("job", "status", "repo", "agent", "created", "result"),
         [
             (job.job_id, job.status, job.repo, job.agent, job.created_at, _result(job))
-            for job in found
+            for job in listed
         ],
     )
 
 
 @jobs.command("cancel")
 def cancel_job(job_id: JobId, json: Json = False) -> None:
-    """Cancel a job that is not finished."""
+    """Cancel a queued or running job."""
     with _client() as client:
         job = client.cancel(job_id)
     if json:
-        answer_json(job)
+        print_json(job)
     else:
-        answer(job.job_id)
-        remark(f"{job.job_id} is {job.status}")
+        print_result(job.job_id)
+        print_note(f"{job.job_id} is {job.status}")
 
 
 @jobs.command("prompt")
 def show_prompt(job_id: JobId, json: Json = False) -> None:
-    """Print what the agent was told."""
+    """Print the prompt the agent received."""
     with _client() as client:
         prompt = client.prompt(job_id)
     if json:
-        answer_json({"job_id": job_id, "prompt": prompt})
+        print_json({"job_id": job_id, "prompt": prompt})
     elif prompt is None:
-        remark(f"The agent of {job_id} was not started yet")
+        print_note(f"The agent of {job_id} has not started yet")
     else:
-        answer(prompt)
+        print_result(prompt)
 
 
 @jobs.command("logs")
 def show_logs(
     job_id: JobId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is finished.")
+        bool, typer.Option("--follow", "-f", help="Stream the log until the job finishes.")
     ] = False,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Begin every line with its time (UTC).")
+        bool, typer.Option("--timestamps", "-t", help="Prefix each line with its time (UTC).")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print what the agent wrote."""
+    """Print the log of a job."""
     with _client() as client:
         pieces = client.logs(job_id, follow=follow, timestamps=timestamps)
         if json:
-            answer_json({"job_id": job_id, "log": "".join(pieces)})
+            print_json({"job_id": job_id, "log": "".join(pieces)})
             return
         for text in pieces:
             sys.stdout.write(text)
@@ -159,7 +172,7 @@ def show_logs(
 
 
 def config_override(pairs: Sequence[str]) -> dict[str, Any] | None:
-    """From `key=value` words; None when there are none."""
+    """From KEY=VALUE arguments; None if there are none."""
     override: dict[str, Any] = {}
     for pair in pairs:
         key, separator, text = pair.partition("=")
@@ -184,48 +197,48 @@ def _client() -> "Client":
     return Client.from_environment()
 
 
-def _answer_receipt(client: "Client", receipt: "JobReceipt", wait: bool, json: bool) -> None:
+def _print_receipt(client: "Client", receipt: "JobReceipt", wait: bool, json: bool) -> None:
     if wait:
-        remark(f"{receipt.job_id} is {receipt.status}")
-        _answer_finished(_follow_status(client, receipt), json)
+        print_note(f"{receipt.job_id} is {receipt.status}")
+        _print_finished(_wait_until_finished(client, receipt), json)
     elif json:
-        answer_json(receipt)
+        print_json(receipt)
     else:
-        answer(receipt.job_id)
+        print_result(receipt.job_id)
 
 
-def _follow_status(client: "Client", receipt: "JobReceipt") -> "Job":
-    """The finished job; each of its states is told on the way."""
+def _wait_until_finished(client: "Client", receipt: "JobReceipt") -> "Job":
+    """Reports each status change and returns the finished job."""
     status = receipt.status
     for job in client.watch(receipt.job_id):
         if job.status != status:
             status = job.status
-            remark(f"{job.job_id} is {status}")
+            print_note(f"{job.job_id} is {status}")
     return job
 
 
-def _answer_finished(job: "Job", json: bool) -> None:
+def _print_finished(job: "Job", json: bool) -> None:
     if json:
-        answer_json(job)
+        print_json(job)
     elif job.pr_url:
-        answer(job.pr_url)
+        print_result(job.pr_url)
     if job.status != "completed":
         reason = f"{job.error.code}: {job.error.message}" if job.error else "no reason given"
-        remark(f"{job.job_id} did not complete: {reason}")
+        print_note(f"{job.job_id} did not complete: {reason}")
         raise typer.Exit(JOB_FAILED)
 
 
-def _facts(job: "Job") -> list[tuple[str, Any]]:
+def _details(job: "Job") -> list[tuple[str, Any]]:
     import msgspec
 
-    facts = msgspec.structs.asdict(job)
+    details = msgspec.structs.asdict(job)
     if job.error:
-        facts["error"] = f"{job.error.code}: {job.error.message}"
+        details["error"] = f"{job.error.code}: {job.error.message}"
     if job.usage:
-        facts["usage"] = _inline(job.usage)
+        details["usage"] = _inline(job.usage)
     if job.verification:
-        facts["verification"] = _inline(job.verification)
-    return [(name, value) for name, value in facts.items() if value is not None]
+        details["verification"] = _inline(job.verification)
+    return [(name, value) for name, value in details.items() if value is not None]
 
 
 def _inline(values: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`agentjobs keys`: API keys. A new key is printed once, alone on stdout, and never again."""
+"""`agentjobs keys`: API keys. A new key is printed once, alone on stdout."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,12 +7,12 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
 
 if TYPE_CHECKING:
     from agentjobs.organizations.api_keys import ApiKey, CreatedKey
 
-keys = typer.Typer(no_args_is_help=True, help="API keys of an organization.")
+keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
 
 TABLE = ("id", "name", "key", "scope", "git write", "created", "last used", "expires", "revoked")
 FIELDS = ("id", "name", "hint", "scope", "git_write")
@@ -22,20 +22,23 @@ TIMES = ("created_at", "last_used_at", "expires_at", "revoked_at")
 @keys.command("create")
 def create_key(
     org: Org = DEFAULT_ORG,
-    name: Annotated[str, typer.Option("--name", help="What the key is for.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", help="Name that says what the key is used for.")
+    ] = "",
     expires_days: Annotated[
-        int | None, typer.Option("--expires-days", help="Days until it expires (default: never).")
+        int | None,
+        typer.Option("--expires-days", help="Expire after this many days (default: never)."),
     ] = None,
     scope: Annotated[
-        str, typer.Option("--scope", metavar="read|jobs", help="read: GET requests only.")
+        str, typer.Option("--scope", metavar="read|jobs", help="read allows GET requests only.")
     ] = "jobs",
     git_write: Annotated[
-        bool, typer.Option("--git-write", help="May push to repositories kept by the service.")
+        bool, typer.Option("--git-write", help="Allow pushing to local repositories.")
     ] = False,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Create a key and print it, this once."""
+    """Create an API key. It is printed only once."""
 
     async def work(admin: Admin) -> "CreatedKey":
         from agentjobs.organizations import api_keys
@@ -53,46 +56,48 @@ def create_key(
 
     def show() -> None:
         if json:
-            answer_json({"key": created.key, **_document(created.record)})
+            print_json({"key": created.key, **_document(created.record)})
             return
-        remark(f"{created.record.id}, an API key of {org}. It is shown this once; keep it safe.")
-        answer(created.key)
+        print_note(
+            f"Created {created.record.id} for {org}. Store the key now: it is not shown again."
+        )
+        print_result(created.key)
 
-    if reason := why_not_shown(show):
-        _take_back(data_dir, org, created.record.id, reason)
+    if reason := print_secret(show):
+        _revoke_unprinted(data_dir, org, created.record.id, reason)
 
 
 @keys.command("list")
 def list_keys(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
-    """List the keys of an organization, without the keys themselves."""
+    """List the API keys of an organization, without their values."""
 
     async def work(admin: Admin) -> "list[ApiKey]":
         from agentjobs.organizations import api_keys
 
         return await api_keys.list_keys(admin.db, org)
 
-    found = [_document(key) for key in with_store(data_dir, work)]
+    documents = [_document(key) for key in with_store(data_dir, work)]
     if json:
-        answer_json({"keys": found})
+        print_json({"keys": documents})
         return
-    answer_table(TABLE, [[each[field] for field in (*FIELDS, *TIMES)] for each in found])
+    print_table(TABLE, [[each[field] for field in (*FIELDS, *TIMES)] for each in documents])
 
 
 @keys.command("revoke")
 def revoke_key(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its identifier, or the key itself.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or the key itself.")],
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Revoke a key; it is refused everywhere within a second."""
+    """Revoke an API key. Requests with it fail within a second."""
 
     revoked = _revoke(data_dir, org, key)
     if json:
-        answer_json(_document(revoked))
+        print_json(_document(revoked))
         return
-    answer(revoked.id)
-    remark(f"{revoked.id} ({revoked.name}) is revoked.")
+    print_result(revoked.id)
+    print_note(f"Revoked {revoked.id} ({revoked.name}).")
 
 
 def _revoke(data_dir: Path | None, org: str, key: str) -> "ApiKey":
@@ -104,14 +109,13 @@ def _revoke(data_dir: Path | None, org: str, key: str) -> "ApiKey":
     return with_store(data_dir, work)
 
 
-def _take_back(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
+def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
     from agentjobs.problems import Problem
 
     _revoke(data_dir, org, key_id)
     raise Problem(
         "key_not_shown",
-        f"The key could not be written: {reason}. Nobody would know it, so {key_id} is revoked; "
-        "create another.",
+        f"The key could not be printed: {reason}. {key_id} was revoked; create another key.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The command `agentjobs`: gathers the nouns, and lets no failure out as a traceback."""
+"""The command `agentjobs`: assembles the subcommands and reports errors without a traceback."""
 
 import io
 import os
@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-# These modules add verbs to a noun of another module; importing them registers the verbs.
-from agentjobs.cli import failures, graph  # noqa: F401 - see above
+from agentjobs.cli import failures
 from agentjobs.cli.advisories.commands import advisories
 from agentjobs.cli.agents import agents
 from agentjobs.cli.backup.commands import backup, migrate
 from agentjobs.cli.demo.command import demo
 from agentjobs.cli.doctor.command import doctor
-from agentjobs.cli.forges import repos as forge_repos  # noqa: F401 - see above
-from agentjobs.cli.forges import secrets as forge_secrets  # noqa: F401 - see above
-from agentjobs.cli.forges.commands import forges
+from agentjobs.cli.forges import forges
 from agentjobs.cli.jobs import jobs
 from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
@@ -25,15 +22,12 @@ from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
 from agentjobs.cli.services import serve, up, worker
 from agentjobs.cli.trackers.commands import trackers
-from agentjobs.cli.users import access  # noqa: F401 - see above
-from agentjobs.cli.users.commands import users
-from agentjobs.cli.webhooks import deliveries, ping  # noqa: F401 - see above
-from agentjobs.cli.webhooks import secrets as webhook_secrets  # noqa: F401 - see above
-from agentjobs.cli.webhooks.commands import webhooks
+from agentjobs.cli.users import users
+from agentjobs.cli.webhooks import webhooks
 
 app = typer.Typer(
     name="agentjobs",
-    help="A self-hosted Agent Job Service: coding agents in a sandbox, real pull requests.",
+    help="Run coding agents in a sandbox and get pull requests.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -61,8 +55,8 @@ for command in (doctor, migrate, backup):
     app.command()(command)
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         print(f"agentjobs {version('agentjobs')}")
@@ -73,30 +67,32 @@ def show_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=show_version, is_eager=True),
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """A self-hosted Agent Job Service: coding agents in a sandbox, real pull requests."""
+    """Run coding agents in a sandbox and get pull requests."""
 
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A file name or a diff may hold what the terminal's encoding cannot show.
+            # File names and diffs may contain characters the terminal cannot encode.
             stream.reconfigure(errors="backslashreplace")
     try:
-        refuse_broken_words(sys.argv[1:])
+        check_encoding(sys.argv[1:])
         exit_code = app(standalone_mode=False)
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:  # noqa: BLE001 - the outermost edge
+    except Exception as error:  # noqa: BLE001 - reports every error
         exit_code = failures.report(error)
-        drop_what_cannot_be_written()
+        discard_unwritable_output()
     sys.exit(exit_code)
 
 
-def refuse_broken_words(arguments: list[str]) -> None:
-    """No name, address or text of the service is other than UTF-8, and no store would take it."""
+def check_encoding(arguments: list[str]) -> None:
+    """The service and its database accept only valid UTF-8."""
     for argument in arguments:
         try:
             argument.encode()
@@ -105,10 +101,10 @@ def refuse_broken_words(arguments: list[str]) -> None:
             raise typer.BadParameter(reason) from None
 
 
-def drop_what_cannot_be_written() -> None:
-    """Or it would be tried again at the end of the process, and complained of once more."""
+def discard_unwritable_output() -> None:
+    """Otherwise Python flushes again at exit, and prints a second error."""
     try:
-        # None: it was closed before the process began.
+        # None if it was closed before the process started.
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that a flag means the same everywhere."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,28 +10,30 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="Where the service keeps its data (or AGENTJOBS_DATA_DIR).",
+        help="Data directory of the service (or set AGENTJOBS_DATA_DIR).",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
-Org = Annotated[str, typer.Option("--org", metavar="NAME", help="The organization.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Org = Annotated[str, typer.Option("--org", metavar="NAME", help="Organization.")]
 Host = Annotated[
     str | None,
     typer.Option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1)."),
 ]
 Port = Annotated[
     int | None,
-    typer.Option("--port", help="Port to listen on (default 8080; 0 takes a free one)."),
+    typer.Option("--port", help="Port to listen on (default 8080; 0 picks a free port)."),
 ]
 Slots = Annotated[
     int | None,
-    typer.Option("--slots", min=1, help="Jobs to run at once (default: the number of cores)."),
+    typer.Option(
+        "--slots", min=1, help="Number of concurrent jobs (default: the number of cores)."
+    ),
 ]
 Severity = Annotated[
     str | None,
     typer.Argument(
         metavar="[SEVERITY]",
-        help="low, medium, high, critical, none, or default to leave it to what stands above.",
+        help="low, medium, high, critical, none, or default to inherit the setting.",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""`agentjobs orgs`: the organizations, the plan each is on, and what each may spend."""
+"""`agentjobs orgs`: organizations, their plans and budgets."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,13 +6,13 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DataDir, Json, Severity
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.organizations.budgets import Budget
     from agentjobs.organizations.organizations import Organization
 
-orgs = typer.Typer(no_args_is_help=True, help="Organizations, their plans and budgets.")
+orgs = typer.Typer(no_args_is_help=True, help="Manage organizations, plans and budgets.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 def create_org(
     name: Name,
     plan: Annotated[
-        str | None, typer.Option("--plan", metavar="PLAN", help="Default: the lowest plan.")
+        str | None, typer.Option("--plan", metavar="PLAN", help="Plan (default: the lowest).")
     ] = None,
     data_dir: DataDir = None,
     json: Json = False,
@@ -33,30 +33,30 @@ def create_org(
 
         return await create_organization(admin.db, admin.plans, name, plan or admin.plans.names[0])
 
-    _answer(with_store(data_dir, work), json)
+    _print_organization(with_store(data_dir, work), json)
 
 
 @orgs.command("list")
 def list_orgs(data_dir: DataDir = None, json: Json = False) -> None:
-    """List the organizations."""
+    """List organizations."""
 
     async def work(admin: Admin) -> "list[tuple[Organization, Budget]]":
         from agentjobs.organizations.budgets import list_budgets
         from agentjobs.organizations.organizations import list_organizations
 
-        found = await list_organizations(admin.db)
+        organizations = await list_organizations(admin.db)
         budgets = await list_budgets(admin.db)
-        return [(each, budgets[each.id]) for each in found]
+        return [(each, budgets[each.id]) for each in organizations]
 
-    found = with_store(data_dir, work)
+    rows = with_store(data_dir, work)
     if json:
-        answer_json({"orgs": [{**_document(org), **_amounts(budget)} for org, budget in found]})
+        print_json({"orgs": [{**_document(org), **_amounts(budget)} for org, budget in rows]})
         return
-    answer_table(
+    print_table(
         ("name", "plan", "USD per day", "USD per job", "created"),
         [
-            (org.name, org.plan, *_amounts_as_text(budget), _document(org)["created_at"])
-            for org, budget in found
+            (org.name, org.plan, *_amount_texts(budget), _document(org)["created_at"])
+            for org, budget in rows
         ],
     )
 
@@ -75,7 +75,7 @@ def set_org_plan(
 
         return await set_plan(admin.db, admin.plans, name, plan)
 
-    _answer(with_store(data_dir, work), json)
+    _print_organization(with_store(data_dir, work), json)
 
 
 @orgs.command("set-budget")
@@ -83,17 +83,17 @@ def set_org_budget(
     name: Name,
     per_day: Annotated[
         str | None,
-        typer.Option("--per-day", metavar="USD|none", help="For all its jobs in a day (UTC)."),
+        typer.Option("--per-day", metavar="USD|none", help="Limit for all jobs of a day (UTC)."),
     ] = None,
     per_job: Annotated[
-        str | None, typer.Option("--per-job", metavar="USD|none", help="For each of its jobs.")
+        str | None, typer.Option("--per-job", metavar="USD|none", help="Limit for each job.")
     ] = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Limit what an organization's agents may spend on models."""
+    """Limit the model cost of an organization."""
     if per_day is None and per_job is None:
-        raise typer.BadParameter("give --per-day, --per-job or both")
+        raise typer.BadParameter("specify --per-day, --per-job or both")
 
     async def work(admin: Admin) -> "Budget":
         from agentjobs.organizations.budgets import set_budget
@@ -102,18 +102,18 @@ def set_org_budget(
 
     budget = with_store(data_dir, work)
     if json:
-        answer_json({"name": name, **_amounts(budget)})
+        print_json({"name": name, **_amounts(budget)})
         return
-    answer(name)
-    day, job = (text or "no limit" for text in _amounts_as_text(budget))
-    remark(f"{name} may spend, in US dollars: per day {day}, per job {job}.")
+    print_result(name)
+    day, job = (text or "no limit" for text in _amount_texts(budget))
+    print_note(f"Budget of {name} in US dollars: {day} per day, {job} per job.")
 
 
 @orgs.command("auto-trigger")
 def set_auto_trigger(
     name: Name, severity: Severity = None, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Show or set the default severity from which on a vulnerability starts a job by itself."""
+    """Show or set the default severity at which vulnerabilities start jobs automatically."""
 
     async def work(admin: Admin) -> str | None:
         from agentjobs.organizations.organizations import find_organization
@@ -130,10 +130,10 @@ def set_auto_trigger(
 
     level = with_store(data_dir, work)
     if json:
-        answer_json({"name": name, "auto_trigger_on_cve_severity": level})
+        print_json({"name": name, "auto_trigger_on_cve_severity": level})
         return
-    answer(level or "none")
-    remark(f"It holds for the repositories of {name} that do not say otherwise.")
+    print_result(level or "none")
+    print_note(f"This applies to repositories of {name} without a setting of their own.")
 
 
 def _amounts(budget: "Budget") -> dict[str, float | None]:
@@ -145,18 +145,18 @@ def _amounts(budget: "Budget") -> dict[str, float | None]:
     }
 
 
-def _amounts_as_text(budget: "Budget") -> tuple[str | None, str | None]:
+def _amount_texts(budget: "Budget") -> tuple[str | None, str | None]:
     from agentjobs.organizations.budgets import usd_text
 
     return usd_text(budget.daily_nanousd), usd_text(budget.job_nanousd)
 
 
-def _answer(organization: "Organization", json: bool) -> None:
+def _print_organization(organization: "Organization", json: bool) -> None:
     if json:
-        answer_json(_document(organization))
+        print_json(_document(organization))
         return
-    answer(organization.name)
-    remark(f"{organization.name} is on the plan {organization.plan}.")
+    print_result(organization.name)
+    print_note(f"{organization.name} is on the plan {organization.plan}.")
 
 
 def _document(organization: "Organization") -> dict[str, Any]:

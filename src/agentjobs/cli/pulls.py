@@ -6,13 +6,13 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, on_one_line, remark
+from agentjobs.cli.output import escape_line, print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.problems import Problem
     from agentjobs.pulls.pulls import Pull
 
-pulls = typer.Typer(no_args_is_help=True, help="Pull requests.")
+pulls = typer.Typer(no_args_is_help=True, help="Work with pull requests.")
 
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="The repository, OWNER/NAME.")]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The pull request's number.")]
@@ -41,10 +41,10 @@ def list_pulls(
 
     documents = with_store(data_dir, work)
     if json:
-        answer_json({"pulls": documents})
+        print_json({"pulls": documents})
         return
     columns = ("repo", "number", "state", "draft", "title", "created_at")
-    answer_table(columns, [[document[column] for column in columns] for document in documents])
+    print_table(columns, [[document[column] for column in columns] for document in documents])
 
 
 @pulls.command("show")
@@ -68,18 +68,18 @@ def show_pull(
 
     document, patch = with_store(data_dir, work)
     if json:
-        answer_json({**document, "diff": patch})
+        print_json({**document, "diff": patch})
         return
     state = f"{document['state']}, draft" if document["draft"] else document["state"]
-    answer(f"#{number} {on_one_line(document['title'])} ({state})")
-    answer(f"{document['head_branch']} -> {document['base_branch']}\n")
+    print_result(f"#{number} {escape_line(document['title'])} ({state})")
+    print_result(f"{document['head_branch']} -> {document['base_branch']}\n")
     if document["body"].strip():
-        answer(f"{document['body'].strip()}\n")
+        print_result(f"{document['body'].strip()}\n")
     if patch is None:
-        answer(document["url"])
-        remark("See its platform for the diff.")
+        print_result(document["url"])
+        print_note("See its platform for the diff.")
         return
-    answer(patch.rstrip("\n"))
+    print_result(patch.rstrip("\n"))
 
 
 @pulls.command("merge")
@@ -108,10 +108,10 @@ def merge_pull(
         _answer_conflict(problem, json)
         raise typer.Exit(CONFLICT) from None
     if json:
-        answer_json(document)
+        print_json(document)
         return
-    answer(document["merge_commit"])
-    remark(f"{repo}#{number} is merged into {document['base_branch']}.")
+    print_result(document["merge_commit"])
+    print_note(f"{repo}#{number} is merged into {document['base_branch']}.")
 
 
 @pulls.command("close")
@@ -156,21 +156,21 @@ def _answer_conflict(problem: "Problem", json: bool) -> None:
     files = list(details.get("files", []))
     if json:
         error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
-        answer_json({"error": error})
+        print_json({"error": error})
     else:
         for file in files:
-            answer(on_one_line(file))
-    remark(f"agentjobs: {on_one_line(problem.message)}")
+            print_result(escape_line(file))
+    print_note(f"agentjobs: {escape_line(problem.message)}")
 
 
 def _answer_changed(document: dict[str, Any], json: bool) -> None:
     if json:
-        answer_json(document)
+        print_json(document)
         return
-    answer(document["url"])
+    print_result(document["url"])
     kind = "a draft" if document["draft"] else "ready for review"
     state = kind if document["state"] == "open" else document["state"]
-    remark(f"{document['repo']}#{document['number']} is {state}.")
+    print_note(f"{document['repo']}#{document['number']} is {state}.")
 
 
 def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`agentjobs secrets`: keys of model providers and the like. A value comes in, and never out."""
+"""`agentjobs secrets`: secrets such as model API keys. Values are never printed."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,21 +7,21 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.organizations.secrets import Secret
 
-secrets = typer.Typer(no_args_is_help=True, help="Secrets of an organization, sealed at rest.")
+secrets = typer.Typer(no_args_is_help=True, help="Manage secrets, encrypted at rest.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as ANTHROPIC_API_KEY.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name, such as ANTHROPIC_API_KEY.")]
 
 
 @secrets.command("set")
 def set_secret(
     name: Name, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Store a secret; its value is read from standard input, or asked for without an echo."""
+    """Set a secret. Reads the value from standard input, or prompts for it."""
     value = _read_value(name)
 
     async def work(admin: Admin) -> "Secret":
@@ -31,18 +31,18 @@ def set_secret(
         keys = SealingKeys.load(admin.settings)
         secret = await stored.set_secret(admin.db, keys, org, name, value)
         if keys.created_key_file:
-            remark(
-                f"Made the key that seals secrets: {keys.path}. Backups leave it out, so keep a "
-                "copy elsewhere; a worker on another machine needs the same one."
+            print_note(
+                f"Created the encryption key {keys.path}. Backups do not include it: keep a copy "
+                "elsewhere. Workers on other machines need the same key."
             )
         return secret
 
     secret = with_store(data_dir, work)
     if json:
-        answer_json(_document(secret))
+        print_json(_document(secret))
         return
-    answer(secret.name)
-    remark(f"{secret.name} of {org} is stored, sealed with key {secret.key_id}.")
+    print_result(secret.name)
+    print_note(f"Set {secret.name} of {org}, encrypted with key {secret.key_id}.")
 
 
 @secrets.command("list")
@@ -54,12 +54,12 @@ def list_secrets(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
 
         return await stored.list_secrets(admin.db, org)
 
-    found = [_document(secret) for secret in with_store(data_dir, work)]
+    documents = [_document(secret) for secret in with_store(data_dir, work)]
     if json:
-        answer_json({"secrets": found})
+        print_json({"secrets": documents})
         return
-    answer_table(
-        ("name", "sealed with", "created", "updated"), [[*each.values()] for each in found]
+    print_table(
+        ("name", "sealed with", "created", "updated"), [[*each.values()] for each in documents]
     )
 
 
@@ -67,7 +67,7 @@ def list_secrets(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
 def remove_secret(
     name: Name, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Remove a secret; jobs that start from now on do not get it."""
+    """Remove a secret. Jobs that start afterwards do not receive it."""
 
     async def work(admin: Admin) -> None:
         from agentjobs.organizations import secrets as stored
@@ -76,26 +76,26 @@ def remove_secret(
 
     with_store(data_dir, work)
     if json:
-        answer_json({"name": name, "removed": True})
+        print_json({"name": name, "removed": True})
         return
-    answer(name)
-    remark(f"{name} of {org} is removed.")
+    print_result(name)
+    print_note(f"Removed {name} of {org}.")
 
 
 def _read_value(name: str) -> str:
-    """Never an argument: arguments are seen by every user of the machine, and kept by shells."""
+    """Not from an argument, which other users can see and shells keep in their history."""
     from agentjobs.organizations.secrets import MAX_VALUE_BYTES
 
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
-        return _ask(name)
-    # A little more than is allowed, so that too much is refused and not cut.
+        return _prompt(name)
+    # Slightly more than allowed, so that a longer value fails instead of being cut.
     data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
     return data.decode().removesuffix("\n").removesuffix("\r")
 
 
-def _ask(name: str) -> str:
+def _prompt(name: str) -> str:
     import getpass
 
     try:

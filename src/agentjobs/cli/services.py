@@ -1,4 +1,4 @@
-"""`up`, `serve` and `worker`: the long-running commands. What they run is wired in `app`."""
+"""`up`, `serve` and `worker`: the long-running commands. `app` assembles what they run."""
 
 import gc
 from collections.abc import Coroutine
@@ -6,43 +6,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.options import DataDir, Host, Port, Slots
-from agentjobs.cli.output import answer, remark
+from agentjobs.cli.output import print_note, print_result
 
 if TYPE_CHECKING:
     from agentjobs.settings import Settings
 
 
 def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
-    """Run the whole service, API and worker, in one process."""
+    """Run the API and a worker in one process."""
     settings = _load(data_dir, host=host, port=port)
     from agentjobs.app.services import run_up
 
-    def ready(base_url: str, sign_in_link: str | None) -> None:
-        answer(base_url)
+    def print_addresses(base_url: str, sign_in_link: str | None) -> None:
+        print_result(base_url)
         if sign_in_link is not None:
-            answer(sign_in_link)
-            remark("Open the second address in a browser: it signs you in once, for 10 minutes.")
+            print_result(sign_in_link)
+            print_note(
+                "Open the second URL in a browser to sign in. It works once, within 10 minutes."
+            )
         else:
-            remark("To sign in to the dashboard: agentjobs users sign-in-link E-MAIL")
-        remark(f"Make a key with: agentjobs keys create --data-dir {settings.data_dir}")
+            print_note("To sign in to the dashboard, run: agentjobs users sign-in-link EMAIL")
+        print_note(
+            f"To create an API key, run: agentjobs keys create --data-dir {settings.data_dir}"
+        )
 
-    _run(run_up(settings, on_ready=ready))
+    _run(run_up(settings, on_ready=print_addresses))
 
 
 def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
-    """Run the API; its jobs are run by `agentjobs worker`, here or on other machines."""
+    """Run the API without a worker."""
     settings = _load(data_dir, host=host, port=port)
     _require_public_url(settings)
     from agentjobs.app.services import run_serve
 
-    _run(run_serve(settings, on_ready=lambda base_url, _: answer(base_url)))
+    _run(run_serve(settings, on_ready=lambda base_url, _: print_result(base_url)))
 
 
 def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
-    """Run the jobs that `agentjobs serve` accepted into the same store."""
+    """Run jobs from the store of `agentjobs serve`."""
     settings = _load(data_dir, slots=slots)
     _require_public_url(settings)
-    _require_public_url_elsewhere(settings)
+    _require_public_url_for_remote_store(settings)
     from agentjobs.app.services import run_worker
 
     _run(run_worker(settings))
@@ -51,8 +55,7 @@ def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
 def _load(data_dir: Path | None, **flags: Any) -> "Settings":
     from agentjobs.settings import load
 
-    # A tenth of the start is the collector, which finds nothing in what is loaded and kept. The
-    # service enables it again.
+    # Garbage collection takes a tenth of the startup time. The service enables it again.
     gc.disable()
     return load(data_dir=None if data_dir is None else str(data_dir), **flags)
 
@@ -62,13 +65,13 @@ def _require_public_url(settings: "Settings") -> None:
 
     if not settings.public_url and not is_loopback(settings.host):
         raise SettingsError(
-            "set AGENTJOBS_PUBLIC_URL to the address by which users reach the service: "
-            f"{settings.host} is no address a link can be made from"
+            "set AGENTJOBS_PUBLIC_URL to the URL of the service: "
+            f"links cannot be made from {settings.host}"
         )
 
 
-def _require_public_url_elsewhere(settings: "Settings") -> None:
-    """A worker on another machine would look for the service, and its repositories, on its own."""
+def _require_public_url_for_remote_store(settings: "Settings") -> None:
+    """Otherwise a worker on another machine would look for the service on its own host."""
     url = settings.effective_database_url
     if settings.public_url or url.startswith("sqlite:"):
         return
@@ -77,8 +80,8 @@ def _require_public_url_elsewhere(settings: "Settings") -> None:
 
     if not is_local_address(url):
         raise SettingsError(
-            "set AGENTJOBS_PUBLIC_URL to the address by which this worker reaches `agentjobs serve`"
-            ": the database is on another host, so the service need not be on this one"
+            "set AGENTJOBS_PUBLIC_URL to the URL at which this worker reaches `agentjobs serve`: "
+            "the database is on another host, so the service may be, too"
         )
 
 

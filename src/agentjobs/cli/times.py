@@ -1,4 +1,4 @@
-"""A moment as a person types it: ISO 8601, or how long ago it was."""
+"""Parses times typed by a user: ISO 8601, or an age such as 2h."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,21 +9,21 @@ _AGE = re.compile(r"([0-9]{1,9})([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-TIME_HELP = "ISO 8601 (UTC unless it says otherwise), or an age such as 90s, 15m, 2h, 7d."
+TIME_HELP = "ISO 8601 (UTC by default) or an age such as 90s, 15m, 2h, 7d."
 
 
-def moment_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since the epoch, and never before it."""
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since the epoch; 0 for earlier times."""
     age = _AGE.fullmatch(text.strip())
-    at = _iso_ms(text.strip()) if age is None else now_ms - int(age[1]) * _UNIT_MS[age[2]]
+    at = _parse_iso_ms(text.strip()) if age is None else now_ms - int(age[1]) * _UNIT_MS[age[2]]
     return max(at, 0)
 
 
-def _iso_ms(text: str) -> int:
+def _parse_iso_ms(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise Problem("invalid_time", f"{text!r} is not a time. Use {TIME_HELP}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(milliseconds=1)

@@ -48,7 +48,7 @@ def test_the_doctor_names_what_an_agent_lacks_and_fails(agentjobs, claude):
         "key": "ANTHROPIC_API_KEY",
         "key_present": False,
         "ready": False,
-        "to_do": "store its key: `agentjobs secrets set ANTHROPIC_API_KEY --org default`",
+        "to_do": "set its key: `agentjobs secrets set ANTHROPIC_API_KEY --org default`",
     }
 
 

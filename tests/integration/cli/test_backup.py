@@ -113,7 +113,7 @@ def test_a_damaged_repository_makes_no_backup(tmp_path, agentjobs, repository):
     refused = agentjobs("backup", str(tmp_path / "backup"))
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.count("\n") == 1
-    assert "is not complete" in refused.err
+    assert "is incomplete" in refused.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "shop"]
 
 

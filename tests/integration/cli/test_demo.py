@@ -56,7 +56,7 @@ def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(plac
     assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", out)
     assert "diff --git a/shop/cart.py b/shop/cart.py" in out
     assert "-import os, sys" in out
-    told = re.findall(r"^  (\S+) +dlv_\w+  signature good$", out, re.MULTILINE)
+    told = re.findall(r"^  (\S+) +dlv_\w+  signature valid$", out, re.MULTILINE)
     assert told == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
     assert err == ""
     assert services_in(place) == []

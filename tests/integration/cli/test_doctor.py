@@ -37,7 +37,7 @@ def test_a_machine_that_is_well_gets_a_clean_bill(agentjobs: CommandLine) -> Non
 
 def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) -> None:
     told = agentjobs("doctor").out
-    assert "limits are kept by" in told
+    assert "limits are enforced by" in told
     assert "system calls: filter for" in told
     assert not (agentjobs.data_dir / "agentjobs.db").exists()
 
@@ -84,8 +84,8 @@ def test_a_webhook_whose_secret_is_locked_is_noticed(agentjobs: CommandLine) -> 
     assert added.exit_code == 0, added.err
     answer = owner("doctor")
     assert answer.exit_code == 0
-    assert "1 endpoints, whose secrets open" in answer.out
-    assert "may reach 10.1.0.0/16" in answer.out
+    assert "1 endpoints, all secrets readable" in answer.out
+    assert "can reach 10.1.0.0/16" in answer.out
     locked = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=other)("doctor", "--json")
     assert "The secret of whk_" in problems(locked)
 

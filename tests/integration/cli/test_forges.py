@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.cli.doctor.forges import look_at_forges
+from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
@@ -144,7 +144,7 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         assert listed["error"]
         settings = load(forges.command_line.settings)
         db = await open_database(settings.effective_database_url, migrate=False)
-        ((subject, state, words),) = await look_at_forges(settings, db)
+        ((subject, state, words),) = await check_forges(settings, db)
         assert (subject, state) == ("forges", "problem")
         assert server.url in words
         refused = await forges("rotate-token", "gitea", typed="worse")
@@ -152,7 +152,7 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         replaced = await forges("rotate-token", "gitea", typed="a-newer-token\n")
         assert (replaced.exit_code, replaced.out) == (0, "gitea\n")
         assert (await forges("check", "gitea")).exit_code == 0
-        ((_, state, _),) = await look_at_forges(settings, db)
+        ((_, state, _),) = await check_forges(settings, db)
         assert state == "ok"
         await db.close()
         assert "a-newer-token" not in forges.everything_said
@@ -261,19 +261,19 @@ async def test_the_doctor_looks_at_trackers_too(
         await forges("list")
         settings = load(forges.command_line.settings)
         db = await open_database(settings.effective_database_url, migrate=False)
-        assert [state for _, state, _ in await look_at_forges(settings, db)] == ["note"]
+        assert [state for _, state, _ in await check_forges(settings, db)] == ["note"]
         for name, token in (("good", jira.token), ("bad", "wrong-token-1")):
             new = NewTracker(
                 kind="jira", name=name, url=jira.url, token=token, flavour="data-center"
             )
             await add_tracker(db, SealingKeys.load(settings), "default", new)
-        found = await look_at_forges(settings, db)
+        found = await check_forges(settings, db)
         assert [(subject, state) for subject, state, _ in found] == [
             ("trackers", "ok"),
             ("trackers", "problem"),
         ]
         other = load({**forges.command_line.settings, "AGENTJOBS_ENCRYPTION_KEY": "ab" * 32})
         (settings.data_path / "encryption.key").unlink()
-        locked = await look_at_forges(other, db)
+        locked = await check_forges(other, db)
         assert all("is locked" in words for _, _, words in locked)
         await db.close()

@@ -177,7 +177,7 @@ def test_a_new_secret_that_could_not_be_printed_stays_pending(agentjobs, listed,
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_an_api_key_that_could_not_be_printed_is_revoked(agentjobs, unheard, options):
     fault = unheard("keys", "create", *options)
-    assert "is revoked; create another" in fault
+    assert "was revoked; create another" in fault
     (key,) = agentjobs("keys", "list", "--json").document["keys"]
     assert key["id"] in fault
     assert key["revoked_at"] is not None

@@ -8,9 +8,9 @@ import pytest
 import typer
 
 from agentjobs.cli import failures
-from agentjobs.cli.jobs import _facts, config_override
+from agentjobs.cli.jobs import _details, config_override
 from agentjobs.cli.main import main
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.pulls import _answer_conflict
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
@@ -45,14 +45,17 @@ def agentjobs(monkeypatch, capsys):
         (SettingsError("port must be\nbetween 0 and 65535"), "port must be between 0 and 65535"),
         (StoreUnavailable("the disk is full"), "the disk is full"),
         (ApiError(404, "job_not_found", "No such job."), "No such job. (job_not_found)"),
-        (OSError(errno.EADDRINUSE, "Address in use"), "Address in use; choose another with --port"),
+        (
+            OSError(errno.EADDRINUSE, "Address in use"),
+            "Address in use; choose another port with --port",
+        ),
         (
             OSError(errno.ENOSPC, "No space left on device", "/data"),
             "/data: No space left on device",
         ),
         (
             UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),
-            "something that was given is not valid UTF-8",
+            "the input is not valid UTF-8",
         ),
         (ExceptionGroup("tasks", [Problem("x", "The first one.")]), "The first one."),
     ],
@@ -205,7 +208,7 @@ def test_an_override_that_is_no_pair_is_refused(word):
 
 
 def test_a_table_for_a_pipe_is_tab_separated_and_never_wrapped(capsys):
-    answer_table(("name", "draft", "error"), [("n" * 200, True, None), ("a\tb\nc", False, "e")])
+    print_table(("name", "draft", "error"), [("n" * 200, True, None), ("a\tb\nc", False, "e")])
     assert capsys.readouterr().out.splitlines() == [
         "name\tdraft\terror",
         f"{'n' * 200}\tyes\t-",
@@ -216,14 +219,14 @@ def test_a_table_for_a_pipe_is_tab_separated_and_never_wrapped(capsys):
 def test_a_table_for_a_terminal_shows_markup_as_it_is(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    answer_table(("title",), [("[bold]not bold[/bold]",)])
+    print_table(("title",), [("[bold]not bold[/bold]",)])
     assert "[bold]not bold[/bold]" in capsys.readouterr().out
 
 
 def test_a_table_too_wide_for_the_terminal_breaks_no_identifier(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
-    answer_table(("id", "name"), [("key_" + "0" * 26, "a name that is quite long")])
+    print_table(("id", "name"), [("key_" + "0" * 26, "a name that is quite long")])
     assert capsys.readouterr().out.splitlines() == [
         "id    key_" + "0" * 26,
         "name  a name that is quite long",
@@ -234,7 +237,7 @@ def test_a_table_too_wide_for_the_terminal_breaks_no_identifier(capsys, monkeypa
 def test_json_is_one_document(capsys):
     import json
 
-    answer_json({"keys": ["a", None]})
+    print_json({"keys": ["a", None]})
     assert json.loads(capsys.readouterr().out) == {"keys": ["a", None]}
 
 
@@ -245,22 +248,22 @@ HARMLESS = "a\\x1b]0;owned\\x07\\x9b2J\\r\\x7f\tb\nc"
 def test_escape_sequences_reach_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    answer(HOSTILE)
-    remark(HOSTILE)
+    print_result(HOSTILE)
+    print_note(HOSTILE)
     captured = capsys.readouterr()
     assert captured.out == captured.err == f"{HARMLESS}\n"
 
     monkeypatch.setenv("COLUMNS", "60")
-    answer_table(("title",), [("x\x1b[2J",)])
+    print_table(("title",), [("x\x1b[2J",)])
     assert "x\\x1b[2J" in capsys.readouterr().out
 
 
 def test_what_goes_to_a_program_is_left_as_it_is(capsys):
     import json
 
-    answer(HOSTILE)
+    print_result(HOSTILE)
     assert capsys.readouterr().out == f"{HOSTILE}\n"
-    answer_json({"title": HOSTILE})
+    print_json({"title": HOSTILE})
     out = capsys.readouterr().out
     assert json.loads(out) == {"title": HOSTILE}
     assert out.replace("\n", "").isprintable()
@@ -283,6 +286,6 @@ def test_what_a_job_used_and_its_check_read_as_words():
         usage={"requests": 2, "cost_usd": 0.5},
         verification={"command": "make test", "passed": True, "output": "", "stopped_by": None},
     )
-    facts = dict(_facts(job))
+    facts = dict(_details(job))
     assert facts["usage"] == "requests 2, cost_usd 0.5"
     assert facts["verification"] == "command make test, passed True"

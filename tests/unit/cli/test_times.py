@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.cli.times import moment_ms
+from agentjobs.cli.times import parse_time_ms
 from agentjobs.problems import Problem
 
 NOW = 1_763_200_000_000
@@ -14,7 +14,7 @@ NEW_YEAR = 1_735_689_600_000
     [("90s", 90_000), ("15m", 900_000), ("2h", 7_200_000), ("7d", 604_800_000), (" 0s ", 0)],
 )
 def test_an_age_is_so_long_ago(text: str, ago_ms: int) -> None:
-    assert moment_ms(text, NOW) == NOW - ago_ms
+    assert parse_time_ms(text, NOW) == NOW - ago_ms
 
 
 @pytest.mark.parametrize(
@@ -31,16 +31,16 @@ def test_an_age_is_so_long_ago(text: str, ago_ms: int) -> None:
     ],
 )
 def test_a_time_without_a_zone_is_utc(text: str) -> None:
-    assert moment_ms(text, NOW) == NEW_YEAR
+    assert parse_time_ms(text, NOW) == NEW_YEAR
 
 
 def test_milliseconds_count() -> None:
-    assert moment_ms("2025-01-01T00:00:00.987654Z", NOW) == NEW_YEAR + 987
+    assert parse_time_ms("2025-01-01T00:00:00.987654Z", NOW) == NEW_YEAR + 987
 
 
 @pytest.mark.parametrize("text", ["999999999d", "1960-05-05", "0001-01-01T00:00+14:00"])
 def test_what_lies_before_everything_is_the_beginning(text: str) -> None:
-    assert moment_ms(text, NOW) == 0
+    assert parse_time_ms(text, NOW) == 0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_lies_before_everything_is_the_beginning(text: str) -> None:
 )
 def test_anything_else_is_refused_with_the_forms_there_are(text: str) -> None:
     with pytest.raises(Problem) as refused:
-        moment_ms(text, NOW)
+        parse_time_ms(text, NOW)
     assert refused.value.code == "invalid_time"
     assert "15m" in refused.value.message
     assert "ISO 8601" in refused.value.message

@@ -17,14 +17,16 @@ from agentjobs.cli.advisories.text import (
     result_document,
 )
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import answer_json, answer_table, on_one_line, remark
+from agentjobs.cli.output import escape_line, print_json, print_note, print_table
 
 if TYPE_CHECKING:
     from agentjobs.advisories.feeds import Feed
     from agentjobs.advisories.sources.source import Source
     from agentjobs.settings import Settings
 
-advisories = typer.Typer(no_args_is_help=True, help="Known vulnerabilities of packages (OSV).")
+advisories = typer.Typer(
+    no_args_is_help=True, help="Manage advisories about vulnerabilities (OSV)."
+)
 
 HOW_TO_CONFIGURE = (
     "No source of advisories is configured, so nothing is matched. Set AGENTJOBS_ADVISORIES_SOURCE "
@@ -56,17 +58,17 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
 
     done = with_store(data_dir, work)
     if json:
-        answer_json({"feeds": done})
+        print_json({"feeds": done})
     else:
         columns = ("ecosystem", "result", "changed", "removed", "records")
-        answer_table(columns, [[feed.get(name) for name in columns] for feed in done])
+        print_table(columns, [[feed.get(name) for name in columns] for feed in done])
     if any(feed["result"] == "failed" for feed in done):
         raise typer.Exit(1)
     if not any(feed["records"] for feed in done):
         from agentjobs.advisories.sources import redact_source
 
         source = redact_source(settings.advisories_source)
-        remark(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
+        print_note(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
         raise typer.Exit(1)
 
 
@@ -86,14 +88,14 @@ def show_status(data_dir: DataDir = None, json: Json = False) -> None:
         from agentjobs.advisories.sources import redact_source
 
         source = redact_source(settings.advisories_source)
-        answer_json({"source": source or None, "feeds": documents})
+        print_json({"source": source or None, "feeds": documents})
     else:
         columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
-        answer_table(columns, [[feed[name] for name in columns] for feed in documents])
+        print_table(columns, [[feed[name] for name in columns] for feed in documents])
         for feed in feeds:
             _tell_warnings(feed.ecosystem, feed.warnings)
     if not settings.advisories_source:
-        remark(HOW_TO_CONFIGURE)
+        print_note(HOW_TO_CONFIGURE)
 
 
 @advisories.command("search")
@@ -129,15 +131,15 @@ def search_advisories(
     found = with_store(data_dir, work)
     documents, more = found[:limit], len(found) > limit
     if json:
-        answer_json({"advisories": documents})
+        print_json({"advisories": documents})
     else:
         columns = ("id", "severity", "packages", "aliases", "summary")
-        answer_table(columns, [[cell(one[name]) for name in columns] for one in documents])
+        print_table(columns, [[cell(one[name]) for name in columns] for one in documents])
     if more:
         wider = f"add `--limit {min(2 * limit, _MOST)}`, or " if limit < _MOST else ""
-        remark(f"There are more: {wider}be more precise.")
+        print_note(f"There are more: {wider}be more precise.")
     if not documents and not load_settings(data_dir).advisories_source:
-        remark(HOW_TO_CONFIGURE)
+        print_note(HOW_TO_CONFIGURE)
 
 
 @asynccontextmanager
@@ -166,7 +168,7 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     is_told = False
     while (feed := await claim_feed(admin.db, ecosystem)) is None:
         if not is_told:
-            remark(f"{ecosystem}: a running service is at it; waiting for it")
+            print_note(f"{ecosystem}: a running service is at it; waiting for it")
             is_told = True
         await asyncio.sleep(_BUSY_SECONDS)
     progress = _Progress(ecosystem)
@@ -174,8 +176,8 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     try:
         result = await sync_claimed(admin.db, feed, source, hours, progress.note)
     except (SourceError, ClaimLost) as error:
-        reason = on_one_line(str(error) or "another process took it over")
-        remark(f"{ecosystem}: not refreshed: {reason}")
+        reason = escape_line(str(error) or "another process took it over")
+        print_note(f"{ecosystem}: not refreshed: {reason}")
         return {
             "ecosystem": ecosystem,
             "result": "failed",
@@ -199,11 +201,11 @@ class _Progress:
         if time.monotonic() - self._last >= _PROGRESS_SECONDS and sys.stderr is not None:
             self._last = time.monotonic()
             of_all = "" if total is None else f" of {total}"
-            remark(f"{self._ecosystem}: {done}{of_all} records")
+            print_note(f"{self._ecosystem}: {done}{of_all} records")
 
 
 def _tell_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
     for warning in warnings[:_SHOWN_WARNINGS]:
-        remark(f"{ecosystem}: {on_one_line(warning.path)}: {on_one_line(warning.reason)}")
+        print_note(f"{ecosystem}: {escape_line(warning.path)}: {escape_line(warning.reason)}")
     if len(warnings) > _SHOWN_WARNINGS:
-        remark(f"{ecosystem}: and {len(warnings) - _SHOWN_WARNINGS} more warnings")
+        print_note(f"{ecosystem}: and {len(warnings) - _SHOWN_WARNINGS} more warnings")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from agentjobs.cli.output import on_one_line
+from agentjobs.cli.output import escape_line
 
 if TYPE_CHECKING:
     from agentjobs.advisories.feeds import Feed
@@ -79,7 +79,7 @@ def cell(value: Any) -> Any:
     if isinstance(value, list):
         names = [f"{one['ecosystem']}/{one['name']}" for one in value]
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return ", ".join(value) if isinstance(value, tuple) else on_one_line(str(value))
+    return ", ".join(value) if isinstance(value, tuple) else escape_line(str(value))
 
 
 def known_ecosystem(name: str) -> str:

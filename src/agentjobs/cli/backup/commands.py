@@ -1,4 +1,4 @@
-"""`migrate` and `backup`: what an operator does to the store as a whole."""
+"""`migrate` and `backup`: commands for the whole store."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,31 +7,31 @@ import typer
 
 from agentjobs.cli.admin import Admin, load_settings, with_store
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import answer, answer_json, remark
+from agentjobs.cli.output import print_json, print_note, print_result
 
 
 def migrate(data_dir: DataDir = None, json: Json = False) -> None:
-    """Bring the database to the schema of this program."""
+    """Migrate the database to the current schema."""
 
     async def work(admin: Admin) -> str:
         return admin.db.engine
 
     engine = with_store(data_dir, work)
     if json:
-        answer_json({"engine": engine, "current": True})
+        print_json({"engine": engine, "current": True})
     else:
-        remark(f"The {engine} database has the current schema.")
+        print_note(f"The {engine} database has the current schema.")
 
 
 def backup(
     target: Annotated[
         Path | None,
-        typer.Argument(metavar="[TARGET]", help="A new directory (default: named by the time)."),
+        typer.Argument(metavar="[TARGET]", help="New directory (default: agentjobs-backup-TIME)."),
     ] = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Copy the database and the repositories into a new directory; the service may run."""
+    """Back up the database and the repositories. The service can keep running."""
     import asyncio
     from datetime import UTC, datetime
 
@@ -40,8 +40,11 @@ def backup(
     settings = load_settings(data_dir)
     directory = target or Path(f"agentjobs-backup-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     asyncio.run(copy.backup(settings, directory.absolute()))
-    remark("The encryption key is not in the backup: keep it apart, or what it protects is lost.")
+    print_note(
+        "The backup does not include the encryption key. Back it up separately: secrets cannot be "
+        "recovered without it."
+    )
     if json:
-        answer_json({"path": str(directory.absolute()), "encryption_key": "left out"})
+        print_json({"path": str(directory.absolute()), "encryption_key": "left out"})
     else:
-        answer(str(directory.absolute()))
+        print_result(str(directory.absolute()))

@@ -1,6 +1,6 @@
-"""Fills a backup: the database, the repositories of the platform `local`, the settings file.
+"""Writes a backup: the database, the repositories of the platform `local`, the settings file.
 
-Copies no encryption key, on purpose: a backup that somebody finds must not open what it holds.
+Leaves out the encryption key, so that a stolen backup reveals no secrets.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ SETTINGS_FILE = "agentjobs.toml"
 
 
 async def backup(settings: Settings, target: Path) -> None:
-    """Fill `target`, which must not exist yet; it appears complete or not at all."""
+    """Creates `target`, which must not exist, atomically."""
     url, data_dir = settings.effective_database_url, settings.data_path
-    with _appearing(target) as directory:
+    with _atomic_directory(target) as directory:
         require_database_file(url)
-        await _refuse_without_the_repositories(url, data_dir)
-        # The database first: what its rows name in the repositories is there by then.
+        await _require_repositories(url, data_dir)
+        # The database first, so that the repositories contain every commit it names.
         await asyncio.to_thread(copy_database, url, directory)
         await _copy_repositories(data_dir, directory)
         settings_file = data_dir / SETTINGS_FILE
@@ -35,9 +35,9 @@ async def backup(settings: Settings, target: Path) -> None:
 
 
 @contextmanager
-def _appearing(target: Path) -> Iterator[Path]:
+def _atomic_directory(target: Path) -> Iterator[Path]:
     if target.exists():
-        raise StoreError(f"{target} exists already; a backup is never written over something")
+        raise StoreError(f"{target} already exists; choose a new directory")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ def _appearing(target: Path) -> Iterator[Path]:
         raise
 
 
-async def _refuse_without_the_repositories(url: str, data_dir: Path) -> None:
+async def _require_repositories(url: str, data_dir: Path) -> None:
     missing = [
         full_name
         for repo_id, full_name in await _connected_repositories(url)
@@ -64,7 +64,7 @@ async def _refuse_without_the_repositories(url: str, data_dir: Path) -> None:
 
 
 async def _connected_repositories(url: str) -> list[tuple[str, str]]:
-    """Whatever the schema's age: a backup is what one makes before a migration."""
+    """Works with any schema version, because backups precede migrations."""
     db = await open_unchecked(url)
     try:
         if await current_revision(db) is None:
@@ -85,6 +85,6 @@ async def _copy_repositories(data_dir: Path, directory: Path) -> None:
     if not source.is_dir():
         return
     for repository in sorted(source.iterdir()):
-        # Those that start with a dot are still coming in.
+        # Names with a leading dot are incomplete imports.
         if repository.is_dir() and not repository.name.startswith("."):
             await copy_repository(repository, target / repository.name)

@@ -1,20 +1,25 @@
-"""`agentjobs demo`: the whole way of a job, on a service and a repository made for the occasion."""
+"""`agentjobs demo`: runs a job from start to pull request on a temporary service."""
 
 import sys
 
 
 def demo() -> None:
-    """Start a service, run a job on a sample repository and show its pull request."""
+    """Run a sample job on a temporary service.
+
+    Starts a service, runs a job on a sample repository and shows its pull request.
+    """
     import asyncio
     import tempfile
     from pathlib import Path
 
     from agentjobs.cli.demo.screen import screen_for
-    from agentjobs.cli.demo.story import tell
+    from agentjobs.cli.demo.steps import run_demo
 
-    on_a_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     with (
-        tempfile.TemporaryDirectory(prefix="agentjobs-demo-", ignore_cleanup_errors=True) as place,
-        screen_for(on_a_terminal) as screen,
+        tempfile.TemporaryDirectory(
+            prefix="agentjobs-demo-", ignore_cleanup_errors=True
+        ) as directory,
+        screen_for(is_interactive) as screen,
     ):
-        asyncio.run(tell(Path(place), screen, stay_open=on_a_terminal))
+        asyncio.run(run_demo(Path(directory), screen, stay_open=is_interactive))

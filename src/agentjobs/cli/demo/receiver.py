@@ -1,4 +1,4 @@
-"""The demo's receiver of webhooks: what a user's own program does with a delivery."""
+"""The demo's webhook receiver."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,12 +10,12 @@ from agentjobs.cli.demo.service import DemoFailed
 from agentjobs_client import ClientError, InvalidSignature, WebhookEvent, verify_webhook
 
 _PATH = "/webhooks"
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 _SHUTDOWN_SECONDS = 1.0
 
 
 class Receiver:
-    """Takes what is signed with `secret`, which is known only once its address is."""
+    """Verifies deliveries with `secret`, which is set after the endpoint was added."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -34,14 +34,14 @@ class Receiver:
     async def next_event(self) -> WebhookEvent:
         received = await self._received.get()
         if isinstance(received, ClientError):
-            raise DemoFailed(f"a webhook was not good: {received}")
+            raise DemoFailed(f"received an invalid webhook: {received}")
         return received
 
 
 @asynccontextmanager
 async def running_receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    application = web.Application(client_max_size=_MOST_BYTES)
+    application = web.Application(client_max_size=_MAX_BYTES)
     application.router.add_post(_PATH, receiver.receive)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()

@@ -1,4 +1,4 @@
-"""The demo's repository: a small Python project that a linter has something to say about."""
+"""The demo's repository: a small Python project with lint problems."""
 
 from pathlib import Path
 

@@ -1,13 +1,13 @@
-"""What the demo shows: plain lines, or on a terminal the same with colours and a spinner.
+"""The demo's output: plain lines, or colours and a spinner on a terminal.
 
-Addresses and keys go past Rich, which would wrap them.
+URLs and keys bypass Rich, which would wrap them.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from agentjobs.cli.output import answer
+from agentjobs.cli.output import print_result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 class Screen(Protocol):
     def step(self, text: str) -> None:
-        """The beginning of something new."""
+        """The heading of a new step."""
 
     def plain(self, text: str) -> None:
-        """Something to copy."""
+        """Text to copy."""
 
     def status(self, text: str) -> None:
-        """What is going on until the next step."""
+        """Progress until the next step."""
 
     def log(self, text: str) -> None:
-        """A whole line the agent wrote."""
+        """A line of the agent's log."""
 
     def text(self, text: str) -> None:
-        """Something to read."""
+        """Text to read."""
 
     def diff(self, text: str) -> None: ...
 
 
 class PlainScreen:
     def step(self, text: str) -> None:
-        answer(f"\n{text}")
+        print_result(f"\n{text}")
 
     def plain(self, text: str) -> None:
-        answer(f"  {text}")
+        print_result(f"  {text}")
 
     def status(self, text: str) -> None:
-        answer(f"  {text}")
+        print_result(f"  {text}")
 
     def log(self, text: str) -> None:
-        answer(f"  | {text}")
+        print_result(f"  | {text}")
 
     def text(self, text: str) -> None:
-        answer(text)
+        print_result(text)
 
     def diff(self, text: str) -> None:
-        answer(text)
+        print_result(text)
 
 
 class RichScreen:
@@ -67,7 +67,7 @@ class RichScreen:
 
     def plain(self, text: str) -> None:
         self._spinner.stop()
-        answer(f"  {text}")
+        print_result(f"  {text}")
 
     def status(self, text: str) -> None:
         self._spinner.update(text)
@@ -88,8 +88,8 @@ class RichScreen:
 
 
 @contextmanager
-def screen_for(on_a_terminal: bool) -> Iterator[Screen]:
-    if not on_a_terminal:
+def screen_for(is_interactive: bool) -> Iterator[Screen]:
+    if not is_interactive:
         yield PlainScreen()
         return
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""The demo's service: a real `agentjobs up` in a process of its own, and commands beside it."""
+"""The demo's service: `agentjobs up` in a child process, and commands on its store."""
 
 import asyncio
 import os
@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentjobs.cli.output import remark
+from agentjobs.cli.output import print_note
 from agentjobs.problems import Problem
 
 _PROGRAM = (sys.executable, "-m", "agentjobs.cli.main")
 _START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
-_COMPLAINTS = 5
-_SERIOUS = re.compile(r'"level":"(?:warning|error|critical)"')
+_SHOWN_LOG_LINES = 5
+_WARNING_OR_WORSE = re.compile(r'"level":"(?:warning|error|critical)"')
 
 
 class DemoFailed(Problem):
-    """Something did not work that always should."""
+    """A step of the demo failed."""
 
     def __init__(self, message: str) -> None:
         super().__init__("demo_failed", message)
@@ -31,7 +31,7 @@ class DemoService:
         self.base_url = base_url
 
     async def command(self, *arguments: str) -> str:
-        """Run an administrative command on the service's store; what it answered."""
+        """Runs an administrative command on the service's store and returns its output."""
         process = await asyncio.create_subprocess_exec(
             *_PROGRAM,
             *arguments,
@@ -41,10 +41,10 @@ class DemoService:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        answered, remarks = await process.communicate()
+        output, errors = await process.communicate()
         if process.returncode != 0:
-            raise DemoFailed(f"`agentjobs {' '.join(arguments)}`: {remarks.decode().strip()}")
-        return answered.decode("utf-8", "replace").strip("\n")
+            raise DemoFailed(f"`agentjobs {' '.join(arguments)}`: {errors.decode().strip()}")
+        return output.decode("utf-8", "replace").strip("\n")
 
 
 @asynccontextmanager
@@ -61,14 +61,14 @@ async def running_service(data_dir: Path) -> AsyncIterator[DemoService]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=log_file,
-            # Ctrl-C is for the demo, which then stops the service in good order.
+            # Ctrl-C reaches only the demo, which then stops the service.
             start_new_session=True,
         )
     try:
         yield DemoService(data_dir, await _base_url(process))
     except Exception:
-        for line in _complaints(log):
-            remark(line)
+        for line in _errors_in_log(log):
+            print_note(line)
         raise
     finally:
         await _stop(process)
@@ -86,11 +86,13 @@ async def _base_url(process: asyncio.subprocess.Process) -> str:
     return line.decode().strip()
 
 
-def _complaints(log: Path) -> list[str]:
-    """The last warnings and errors of the service; its log is gone with the demo."""
+def _errors_in_log(log: Path) -> list[str]:
+    """The last warnings and errors of the service, whose log is deleted with the demo."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    told = [line for line in lines if line.startswith("agentjobs: ") or _SERIOUS.search(line)]
-    return told[-_COMPLAINTS:]
+    errors = [
+        line for line in lines if line.startswith("agentjobs: ") or _WARNING_OR_WORSE.search(line)
+    ]
+    return errors[-_SHOWN_LOG_LINES:]
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
@@ -106,5 +108,5 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without the settings of another service, such as the operator's real one."""
+    """Without the settings of another service."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AGENTJOBS_")}

@@ -1,4 +1,4 @@
-"""`agentjobs doctor`: whether this machine can run the service and its agents, and what to do."""
+"""`agentjobs doctor`: checks whether this machine can run the service and its agents."""
 
 import asyncio
 import shutil
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentjobs.cli.admin import load_settings
-from agentjobs.cli.doctor.forges import look_at_forges
+from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import answer, answer_json
+from agentjobs.cli.output import print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,121 +17,123 @@ if TYPE_CHECKING:
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
 
-NOT_WELL = 1
-_LEAST_FREE_BYTES = 2 * 1024**3
+HAS_PROBLEMS = 1
+_MIN_FREE_BYTES = 2 * 1024**3
 _GIB = 1024**3
 # A pull request is merged with `git merge-tree --write-tree`.
-_OLDEST_GIT = (2, 38)
+_MIN_GIT_VERSION = (2, 38)
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
-# What was looked at, "ok", "note" or "problem", and the words.
+# Subject, state ("ok", "note" or "problem") and message.
 Finding = tuple[str, str, str]
 
 
 def doctor(data_dir: DataDir = None, json: Json = False) -> None:
-    """Look at store, git, sandbox, secrets, platforms, agents and workers; exit 1 for a problem."""
+    """Check this installation for problems; exit 1 if there are any."""
     settings = load_settings(data_dir)
-    findings = asyncio.run(_examine(settings))
+    findings = asyncio.run(_check_all(settings))
     if json:
         document: list[dict[str, Any]] = [
             {"subject": subject, "state": state, "message": message}
             for subject, state, message in findings
         ]
-        answer_json({"findings": document})
+        print_json({"findings": document})
     else:
         width = max(len(subject) for subject, _, _ in findings)
         for subject, state, message in findings:
-            answer(f"{_MARKS[state]}  {subject:<{width}}  {message}")
+            print_result(f"{_MARKS[state]}  {subject:<{width}}  {message}")
     if any(state == "problem" for _, state, _ in findings):
-        raise typer.Exit(NOT_WELL)
+        raise typer.Exit(HAS_PROBLEMS)
 
 
-async def _examine(settings: "Settings") -> list[Finding]:
+async def _check_all(settings: "Settings") -> list[Finding]:
     return [
-        *_look_at_disk(settings),
-        *await _look_at_git(),
-        *await _look_at_sandbox(settings),
-        *_look_at_outside(settings),
-        *[finding async for finding in _look_at_store(settings)],
-        *await _look_at_agents(settings),
+        *_check_disk(settings),
+        *await _check_git(),
+        *await _check_sandbox(settings),
+        *_check_network_settings(settings),
+        *[finding async for finding in _check_store(settings)],
+        *await _check_agents(settings),
     ]
 
 
-def _look_at_disk(settings: "Settings") -> list[Finding]:
+def _check_disk(settings: "Settings") -> list[Finding]:
     directory = settings.data_path
     while not directory.exists():
         directory = directory.parent
     free = shutil.disk_usage(directory).free
-    words = f"{free / _GIB:.1f} GiB are free at {settings.data_dir}"
-    if free < _LEAST_FREE_BYTES:
-        return [("disk", "problem", f"{words}: make room, or lower cache_max_bytes")]
-    return [("disk", "ok", words)]
+    text = f"{free / _GIB:.1f} GiB free at {settings.data_dir}"
+    if free < _MIN_FREE_BYTES:
+        return [("disk", "problem", f"{text}: free some space, or lower cache_max_bytes")]
+    return [("disk", "ok", text)]
 
 
-async def _look_at_git() -> list[Finding]:
+async def _check_git() -> list[Finding]:
     from agentjobs.git.process import GitError, git
 
     try:
-        said = (await git("--version")).stdout.decode().split()[2]
+        installed = (await git("--version")).stdout.decode().split()[2]
     except (GitError, OSError):
-        return [("git", "problem", "git does not run: `sudo apt-get install -y git`")]
-    version = tuple(int(part) for part in said.split(".")[:2] if part.isdecimal())
-    if version < _OLDEST_GIT:
-        return [("git", "problem", f"git {said} cannot merge pull requests: 2.38 or newer can")]
-    return [("git", "ok", f"git {said}")]
+        return [("git", "problem", "git is not installed: `sudo apt-get install -y git`")]
+    version = tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal())
+    if version < _MIN_GIT_VERSION:
+        return [
+            ("git", "problem", f"git {installed} cannot merge pull requests; install 2.38 or newer")
+        ]
+    return [("git", "ok", f"git {installed}")]
 
 
-async def _look_at_sandbox(settings: "Settings") -> list[Finding]:
+async def _check_sandbox(settings: "Settings") -> list[Finding]:
     from agentjobs.sandbox.description import describe_sandbox
 
-    facts = await describe_sandbox(settings)
-    found: list[Finding] = [
-        ("sandbox", "ok", f"{facts.kind} {facts.version}".strip()),
-        ("sandbox", "ok", f"agents run as {facts.runs_as}"),
-        ("sandbox", "ok", f"system calls: {facts.seccomp}"),
-        ("sandbox", "ok", f"limits are kept by {facts.limits}"),
+    description = await describe_sandbox(settings)
+    findings: list[Finding] = [
+        ("sandbox", "ok", f"{description.kind} {description.version}".strip()),
+        ("sandbox", "ok", f"agents run as {description.runs_as}"),
+        ("sandbox", "ok", f"system calls: {description.seccomp}"),
+        ("sandbox", "ok", f"limits are enforced by {description.limits}"),
     ]
-    found += [("sandbox", "note", note) for note in facts.notes]
-    return found + [("sandbox", "problem", problem) for problem in facts.problems]
+    findings += [("sandbox", "note", note) for note in description.notes]
+    return findings + [("sandbox", "problem", problem) for problem in description.problems]
 
 
-def _look_at_outside(settings: "Settings") -> list[Finding]:
-    """The settings that are read only when a worker starts."""
+def _check_network_settings(settings: "Settings") -> list[Finding]:
+    """Settings that are otherwise read only when a worker starts."""
     from agentjobs.gateway.prices import load_prices
     from agentjobs.outbound.guard.addresses import AllowList
     from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
     from agentjobs.webhooks.allowed_addresses import effective_allow_list
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         AllowList.parse(settings.egress_allow)
     except ValueError as error:
-        found.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
+        findings.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
     try:
         effective_allow_list(settings, is_laptop=False)
     except SettingsError as error:
-        found.append(("webhooks", "problem", str(error)))
+        findings.append(("webhooks", "problem", str(error)))
     try:
         load_tls_context(settings.ca_file)
     except ValueError as error:
-        found.append(("network", "problem", str(error)))
+        findings.append(("network", "problem", str(error)))
     try:
         load_prices(settings)
     except SettingsError as error:
-        found.append(("prices", "problem", str(error)))
-    if settings.egress_allow and not found:
-        found.append(("network", "note", f"agents may reach {', '.join(settings.egress_allow)}"))
-    return found
+        findings.append(("prices", "problem", str(error)))
+    if settings.egress_allow and not findings:
+        findings.append(("network", "note", f"agents can reach {', '.join(settings.egress_allow)}"))
+    return findings
 
 
-async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
+async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
     from agentjobs.store.database import StoreError
     from agentjobs.store.opening import open_database
 
     path = settings.data_path / "agentjobs.db"
     if not settings.database_url and not path.exists():
-        yield "store", "note", f"there is none at {path} yet: the first command makes it"
+        yield "store", "note", f"{path} does not exist yet; the first command creates it"
         return
     try:
         db = await open_database(settings.effective_database_url, migrate=False)
@@ -142,10 +144,10 @@ async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
         await db.ping()
         yield "store", "ok", f"{db.engine}, schema current"
         for finding in [
-            *await _look_at_secrets(settings, db),
-            *await _look_at_webhooks(settings, db),
-            *await look_at_forges(settings, db),
-            *await _look_at_workers(db),
+            *await _check_secrets(settings, db),
+            *await _check_webhooks(settings, db),
+            *await check_forges(settings, db),
+            *await _check_workers(db),
         ]:
             yield finding
     except StoreError as error:
@@ -154,7 +156,7 @@ async def _look_at_store(settings: "Settings") -> "AsyncIterator[Finding]":
         await db.close()
 
 
-async def _look_at_secrets(settings: "Settings", db: "Database") -> list[Finding]:
+async def _check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.organizations.secrets import check_secrets
     from agentjobs.problems import Problem
@@ -163,59 +165,65 @@ async def _look_at_secrets(settings: "Settings", db: "Database") -> list[Finding
         number = await check_secrets(db, SealingKeys.load(settings))
     except Problem as problem:
         return [("secrets", "problem", problem.message)]
-    return [("secrets", "ok", f"{number} stored, all open with the key at hand")]
+    return [("secrets", "ok", f"{number} stored, all readable with the current key")]
 
 
-async def _look_at_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
+async def _check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.problems import Problem
     from agentjobs.settings import SettingsError
     from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
     from agentjobs.webhooks.secret_rotation import check_endpoint_secrets
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         allowed = await load_allow_list(db, settings)
     except SettingsError:
-        # Told where the settings are looked at.
-        return found
+        # Reported with the settings.
+        return findings
     if allowed.networks:
         networks = ", ".join(map(str, allowed.networks))
-        found.append(("webhooks", "note", f"may reach {networks} ({SETTING}, or a laptop's own)"))
+        findings.append(
+            (
+                "webhooks",
+                "note",
+                f"can reach {networks} ({SETTING}, or loopback for `agentjobs up`)",
+            )
+        )
     try:
         number = await check_endpoint_secrets(db, SealingKeys.load(settings))
     except Problem as problem:
-        return [*found, ("webhooks", "problem", problem.message)]
-    return [*found, ("webhooks", "ok", f"{number} endpoints, whose secrets open")]
+        return [*findings, ("webhooks", "problem", problem.message)]
+    return [*findings, ("webhooks", "ok", f"{number} endpoints, all secrets readable")]
 
 
-async def _look_at_workers(db: "Database") -> list[Finding]:
+async def _check_workers(db: "Database") -> list[Finding]:
     from agentjobs.clock import iso_utc
     from agentjobs.jobs.queue.leases import list_workers
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for worker, seen_at in await list_workers(db):
-        seen = f"{worker.hostname}, {worker.slots} slots, last seen {iso_utc(seen_at)}"
-        found.append(("workers", "ok", seen))
+        state = f"{worker.hostname}, {worker.slots} slots, last seen {iso_utc(seen_at)}"
+        findings.append(("workers", "ok", state))
         for agent, reason in worker.unready.items():
-            found.append(("workers", "note", f"{worker.hostname} cannot run {agent}: {reason}"))
-    if not found:
-        return [("workers", "note", "none is running: start `agentjobs up` or `agentjobs worker`")]
-    return found
+            findings.append(("workers", "note", f"{worker.hostname} cannot run {agent}: {reason}"))
+    if not findings:
+        return [("workers", "note", "none is running; start `agentjobs up` or `agentjobs worker`")]
+    return findings
 
 
-async def _look_at_agents(settings: "Settings") -> list[Finding]:
+async def _check_agents(settings: "Settings") -> list[Finding]:
     from agentjobs.agents.catalog import build_catalog
     from agentjobs.agents.readiness import check_readiness
 
     in_sandbox = settings.has_sandbox
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for agent in build_catalog(settings).all():
-        seen = await check_readiness(agent, in_sandbox=in_sandbox)
-        version = f" {seen.version}" if seen.version else ""
-        words = f"{agent.id}{version}"
-        if seen.reason is None:
-            found.append(("agents", "ok", f"{words} can run here"))
+        readiness = await check_readiness(agent, in_sandbox=in_sandbox)
+        version = f" {readiness.version}" if readiness.version else ""
+        text = f"{agent.id}{version}"
+        if readiness.reason is None:
+            findings.append(("agents", "ok", f"{text} is ready"))
         else:
-            found.append(("agents", "problem", f"{words}: {seen.reason}"))
-    return found
+            findings.append(("agents", "problem", f"{text}: {readiness.reason}"))
+    return findings

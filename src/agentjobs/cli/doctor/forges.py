@@ -1,4 +1,4 @@
-"""The doctor looks at connections and trackers: do their secrets open here, are they accepted."""
+"""`agentjobs doctor`: checks the credentials of platform connections and trackers."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,22 +18,22 @@ _RETRY_SECONDS = 10.0
 Finding = tuple[str, str, str]
 
 
-async def look_at_forges(settings: "Settings", db: "Database") -> list[Finding]:
+async def check_forges(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.connections.connections import list_all_connections
     from agentjobs.problems import Problem
     from agentjobs.settings import SettingsError
 
     connections = await list_all_connections(db)
-    trackers = await _with_tokens(db)
+    trackers = await _list_jira_trackers(db)
     if not connections and not trackers:
-        return [("forges", "note", "no platform is connected: `agentjobs forges add`")]
+        return [("forges", "note", "no platform is connected; add one with `agentjobs forges add`")]
     try:
-        return await _look_at_all(settings, db, connections, trackers)
+        return await _check_all(settings, db, connections, trackers)
     except (Problem, SettingsError) as error:
         return [("forges", "problem", str(error))]
 
 
-async def _look_at_all(
+async def _check_all(
     settings: "Settings",
     db: "Database",
     connections: "list[Connection]",
@@ -46,12 +46,12 @@ async def _look_at_all(
     async with session_of(settings) as session:
         platforms = platforms_of(db, settings, session, certificates_of(settings))
         return await asyncio.gather(
-            *(_look_at_forge(db, keys, platforms, one) for one in connections),
-            *(_look_at_tracker(db, keys, session, one) for one in trackers),
+            *(_check_forge(db, keys, platforms, connection) for connection in connections),
+            *(_check_tracker(db, keys, session, tracker) for tracker in trackers),
         )
 
 
-async def _look_at_forge(
+async def _check_forge(
     db: "Database", keys: "SealingKeys", platforms: "Platforms", connection: "Connection"
 ) -> Finding:
     from agentjobs.connections.connections import open_hook_secret
@@ -59,29 +59,29 @@ async def _look_at_forge(
     from agentjobs.forges.protocol import ForgeError
     from agentjobs.problems import Problem
 
-    words = f"{connection.name} at {connection.url}"
+    name = f"{connection.name} at {connection.url}"
     try:
         platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
         account = await platform.check()
         await open_hook_secret(db, keys, connection.id)
     except (ForgeError, Problem) as error:
-        return "forges", "problem", f"{words}: {error}"
+        return "forges", "problem", f"{name}: {error}"
     if account.missing:
-        return "forges", "problem", f"{words} lacks permissions: {'; '.join(account.missing)}"
-    return "forges", "ok", f"{words} is accepted as {account.login}"
+        return "forges", "problem", f"{name} lacks permissions: {'; '.join(account.missing)}"
+    return "forges", "ok", f"{name}: signed in as {account.login}"
 
 
-async def _with_tokens(db: "Database") -> "list[ConfiguredTracker]":
-    """Of every organization; issues are read by the connections."""
+async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":
+    """The Jira trackers of all organizations. Issue trackers use the connections."""
     from agentjobs.organizations.organizations import list_organizations
     from agentjobs.tickets.trackers import trackers_of
 
     owners = await list_organizations(db)
-    found = [tracker for owner in owners for tracker in await trackers_of(db, owner.id)]
-    return [tracker for tracker in found if tracker.kind == "jira"]
+    trackers = [tracker for owner in owners for tracker in await trackers_of(db, owner.id)]
+    return [tracker for tracker in trackers if tracker.kind == "jira"]
 
 
-async def _look_at_tracker(
+async def _check_tracker(
     db: "Database",
     keys: "SealingKeys",
     session: "aiohttp.ClientSession",
@@ -93,12 +93,12 @@ async def _look_at_tracker(
     from agentjobs.tickets.resolve import jira_tracker
     from agentjobs.tickets.trackers import open_tracker
 
-    words = f"{tracker.name} at {tracker.url}"
+    name = f"{tracker.name} at {tracker.url}"
     try:
         opened = await open_tracker(db, keys, tracker.id)
         if opened is None:
-            return "trackers", "note", f"{words} was removed meanwhile"
+            return "trackers", "note", f"{name} was just removed"
         account = await jira_tracker(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
     except (ForgeError, Problem) as error:
-        return "trackers", "problem", f"{words}: {error}"
-    return "trackers", "ok", f"{words} is accepted as {account}"
+        return "trackers", "problem", f"{name}: {error}"
+    return "trackers", "ok", f"{name}: signed in as {account}"

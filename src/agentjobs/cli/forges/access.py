@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from agentjobs.cli.output import remark
+from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.connections.adapters import Platforms
@@ -27,4 +27,4 @@ async def open_platforms(db: "Database", settings: "Settings") -> "AsyncIterator
 def interactive_retries() -> "RetryBudget":
     from agentjobs.forges.http.client import RetryBudget
 
-    return RetryBudget(_RETRY_SECONDS, remark)
+    return RetryBudget(_RETRY_SECONDS, print_note)

@@ -17,7 +17,7 @@ from agentjobs.cli.forges.text import (
     print_account,
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentjobs.forges.connection import Connection
     from agentjobs.organizations.sealing import SealingKeys
 
-forges = typer.Typer(no_args_is_help=True, help="Connections to GitHub, GitLab and Gitea.")
+forges = typer.Typer(no_args_is_help=True, help="Manage connections to GitHub, GitLab and Gitea.")
 
 NOT_ACCEPTED = 1
 
@@ -98,7 +98,7 @@ def add_connection(
         announce_new_key(keys)
         _show_added(verified, public_url, org, json=json)
 
-    if reason := why_not_shown(show):
+    if reason := print_secret(show):
         _undo_add(data_dir, org, verified.added.connection, reason)
 
 
@@ -113,9 +113,9 @@ def list_connections(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Jso
 
     connections = with_store(data_dir, work)
     if json:
-        answer_json({"forges": [document(connection) for connection in connections]})
+        print_json({"forges": [document(connection) for connection in connections]})
         return
-    answer_table(TABLE, [line(connection) for connection in connections])
+    print_table(TABLE, [line(connection) for connection in connections])
 
 
 @forges.command("show")
@@ -139,9 +139,9 @@ def show_connection(
         "connected_repositories": number,
     }
     if json:
-        answer_json(fields)
+        print_json(fields)
         return
-    answer_table(("field", "value"), [*fields.items()])
+    print_table(("field", "value"), [*fields.items()])
 
 
 @forges.command("check")
@@ -164,9 +164,9 @@ def check_connection(
 
     connection, account, lacks_permission = with_store(data_dir, work)
     if json:
-        answer_json({"name": connection.name, **account})
+        print_json({"name": connection.name, **account})
     else:
-        answer(str(account["login"]))
+        print_result(str(account["login"]))
     if lacks_permission:
         raise typer.Exit(NOT_ACCEPTED)
 
@@ -178,10 +178,10 @@ def remove_connection(
     """Remove a connection with its credential; no repository may be connected through it."""
     removed = _remove(data_dir, org, name)
     if json:
-        answer_json({"name": removed.name, "removed": True})
+        print_json({"name": removed.name, "removed": True})
         return
-    answer(removed.name)
-    remark(f"{removed.name} is removed; revoke its credential on {removed.url}.")
+    print_result(removed.name)
+    print_note(f"{removed.name} is removed; revoke its credential on {removed.url}.")
 
 
 def _remove(data_dir: Path | None, org: str, name: str) -> "Connection":
@@ -212,7 +212,7 @@ def _show_added(verified: "VerifiedConnection", public_url: str, org: str, *, js
     connection, hook_secret = verified.added
     hook_url = hook_address(public_url, connection)
     if json:
-        answer_json(
+        print_json(
             {
                 "hook_secret": hook_secret,
                 "hook_url": hook_url,
@@ -222,12 +222,12 @@ def _show_added(verified: "VerifiedConnection", public_url: str, org: str, *, js
         )
         return
     print_account(connection, verified.account)
-    remark(f"List its repositories: agentjobs forges repos {connection.name} --org {org}")
-    remark(
+    print_note(f"List its repositories: agentjobs forges repos {connection.name} --org {org}")
+    print_note(
         f"To sync changes immediately, add a webhook with content type JSON to {hook_url} and the "
         "following secret, which is shown only once. Without it, the platform is polled."
     )
-    answer(hook_secret)
+    print_result(hook_secret)
 
 
 def _undo_add(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:

@@ -8,7 +8,7 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.forges.commands import ConnectionName, forges
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.connections.repositories import AvailableRepository, ConnectResult
@@ -30,9 +30,9 @@ def list_available(
 
     repos = with_store(data_dir, work)
     if json:
-        answer_json({"repos": [_available_document(repo) for repo in repos]})
+        print_json({"repos": [_available_document(repo) for repo in repos]})
         return
-    answer_table(("name", "branch", "state"), [_available_line(repo) for repo in repos])
+    print_table(("name", "branch", "state"), [_available_line(repo) for repo in repos])
 
 
 @forges.command("connect")
@@ -61,7 +61,7 @@ def connect_repos(
 
     results = with_store(data_dir, work)
     if json:
-        answer_json({"repos": [_result_document(result) for result in results]})
+        print_json({"repos": [_result_document(result) for result in results]})
     else:
         _print_results(results)
     if not every and any(result.problem for result in results):
@@ -71,11 +71,11 @@ def connect_repos(
 def _print_results(results: "list[ConnectResult]") -> None:
     for result in results:
         if result.problem is None:
-            answer(result.full_name)
+            print_result(result.full_name)
         else:
-            remark(f"{result.full_name} is not connected: {result.problem.message}")
+            print_note(f"{result.full_name} is not connected: {result.problem.message}")
     if any(result.problem is None for result in results):
-        remark("Repositories accept jobs once a running service has fetched and indexed them.")
+        print_note("Repositories accept jobs once a running service has fetched and indexed them.")
 
 
 def _result_document(result: "ConnectResult") -> dict[str, Any]:

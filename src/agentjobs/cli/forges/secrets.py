@@ -13,7 +13,7 @@ from agentjobs.cli.forges.commands import (
 )
 from agentjobs.cli.forges.text import document, print_account
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def rotate_token(
 
     replaced = with_store(data_dir, work)
     if json:
-        answer_json(document(replaced))
+        print_json(document(replaced))
         return
-    answer(replaced.name)
-    remark(f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}.")
+    print_result(replaced.name)
+    print_note(f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}.")
 
 
 @forges.command("rotate-hook-secret")
@@ -65,13 +65,13 @@ def rotate_hook_secret(
 
     def show() -> None:
         if json:
-            answer_json({"name": name, "hook_secret": secret})
+            print_json({"name": name, "hook_secret": secret})
             return
-        remark(
+        print_note(
             f"Webhooks of {name} are refused until the platform has this secret, which is shown "
             "only once."
         )
-        answer(secret)
+        print_result(secret)
 
-    if reason := why_not_shown(show):
+    if reason := print_secret(show):
         fail_unseen(f"The new secret could not be printed: {reason}. Rotate it again.")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agentjobs.cli.output import remark
+from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.forges.connection import Connection
@@ -42,14 +42,14 @@ def account_document(account: "Account") -> dict[str, Any]:
 
 
 def print_account(connection: "Connection", account: "Account") -> None:
-    remark(f"{connection.name} is {account.login} on {connection.url}.")
+    print_note(f"{connection.name} is {account.login} on {connection.url}.")
     if not account.is_own:
-        remark(
+        print_note(
             f"{account.login} may be a person's account, in whose name pull requests are opened. "
             "Prefer an app, a bot, or an account that only this service uses."
         )
     for permission in account.missing:
-        remark(f"Warning: missing permission: {permission}")
+        print_note(f"Warning: missing permission: {permission}")
 
 
 def hook_address(public_url: str, connection: "Connection") -> str:

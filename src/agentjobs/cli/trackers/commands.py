@@ -9,7 +9,7 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.credential_input import read_token
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.trackers.text import TABLE, document, line
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.tickets.trackers import ConfiguredTracker
 
-trackers = typer.Typer(no_args_is_help=True, help="Where tickets are looked up: issues and Jira.")
+trackers = typer.Typer(no_args_is_help=True, help="Manage ticket trackers (issues and Jira).")
 add = typer.Typer(no_args_is_help=True, help="Add a tracker.")
 trackers.add_typer(add, name="add")
 
@@ -115,9 +115,9 @@ def list_trackers(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json =
 
     configured = with_store(data_dir, work)
     if json:
-        answer_json({"trackers": [document(tracker) for tracker in configured]})
+        print_json({"trackers": [document(tracker) for tracker in configured]})
         return
-    answer_table(TABLE, [line(tracker) for tracker in configured])
+    print_table(TABLE, [line(tracker) for tracker in configured])
 
 
 @trackers.command("check")
@@ -204,10 +204,10 @@ def remove_tracker(
 
     removed = with_store(data_dir, work)
     if json:
-        answer_json({"name": removed.name, "removed": True})
+        print_json({"name": removed.name, "removed": True})
         return
-    answer(removed.name)
-    remark(f"{removed.name} is removed.")
+    print_result(removed.name)
+    print_note(f"{removed.name} is removed.")
 
 
 WithSession = Callable[
@@ -234,7 +234,7 @@ def _answer(
 ) -> None:
     if json:
         known = {} if known_as is None else {"known_as": known_as}
-        answer_json({**document(tracker), **known})
+        print_json({**document(tracker), **known})
         return
-    answer(tracker.name)
-    remark(message)
+    print_result(tracker.name)
+    print_note(message)

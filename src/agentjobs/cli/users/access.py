@@ -1,6 +1,6 @@
-"""Verbs of `agentjobs users` that let somebody in: a password, an invitation, a sign-in link.
+"""`agentjobs users set-password`, `invite` and `sign-in-link`.
 
-A link is printed once, alone on stdout. A password comes in, and never out.
+A link is printed once, alone on stdout. Passwords are never printed.
 """
 
 import sys
@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
-from agentjobs.cli.users.commands import Email, Role, find, users
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret
+from agentjobs.cli.users.commands import Email, Role, require_user, users
 
 if TYPE_CHECKING:
     from agentjobs.organizations.invitations import Invitation
     from agentjobs.organizations.users import User
 
-# Passwords are counted in characters; none takes more bytes than this.
-_MOST_PASSWORD_BYTES = 8_192
+# More bytes than the longest password, whose limit is in characters.
+_MAX_PASSWORD_BYTES = 8_192
 
 
 @users.command("set-password")
 def set_user_password(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
-    """Set a password, read from standard input or asked for without an echo."""
+    """Set a password. Reads it from standard input, or prompts for it."""
     password = _read_password(email)
 
     async def work(admin: Admin) -> "User":
         from agentjobs.organizations.password_changes import set_password
 
-        user = await find(admin, email)
+        user = await require_user(admin, email)
         await set_password(admin.db, user.id, password)
         return user
 
     user = with_store(data_dir, work)
     if json:
-        answer_json({"email": user.email, "password_set": True})
+        print_json({"email": user.email, "password_set": True})
         return
-    answer(user.email)
-    remark(f"{user.email} has a new password, and is signed out everywhere.")
+    print_result(user.email)
+    print_note(f"Set the password of {user.email} and ended all sessions.")
 
 
 @users.command("invite")
@@ -47,7 +47,7 @@ def invite_user(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Invite somebody to an organization, and print the link, this once."""
+    """Invite a user to an organization. The link is printed only once."""
 
     async def work(admin: Admin) -> "tuple[Invitation, str, str]":
         from agentjobs.organizations.effective_settings import load_public_url
@@ -63,30 +63,30 @@ def invite_user(
 
     def show() -> None:
         if json:
-            answer_json({"link": link, **_invitation_document(invitation)})
+            print_json({"link": link, **_invitation_document(invitation)})
             return
-        remark(f"Give this link to {invitation.email} alone: it is valid for 7 days, once.")
-        answer(link)
+        print_note(f"Send this link to {invitation.email} only. It works once, within 7 days.")
+        print_result(link)
 
-    async def take_back(admin: Admin) -> None:
+    async def revoke(admin: Admin) -> None:
         from agentjobs.organizations.invitations import revoke_invitation
 
         await revoke_invitation(admin.db, invitation.organization_id, invitation.id)
 
-    if reason := why_not_shown(show):
-        with_store(data_dir, take_back)
-        raise _not_shown("invitation", reason)
+    if reason := print_secret(show):
+        with_store(data_dir, revoke)
+        raise _not_printed("invitation", reason)
 
 
 @users.command("sign-in-link")
-def make_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
-    """Print a link that signs somebody in, once, within 10 minutes."""
+def create_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
+    """Print a link that signs a user in. It works once, within 10 minutes."""
 
     async def work(admin: Admin) -> "tuple[User, str, str]":
         from agentjobs.organizations.effective_settings import load_public_url
         from agentjobs.organizations.sign_in_links import create_link
 
-        user = await find(admin, email)
+        user = await require_user(admin, email)
         token = await create_link(admin.db, user.id)
         return user, token, await load_public_url(admin.db, admin.settings)
 
@@ -95,50 +95,49 @@ def make_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = False
 
     def show() -> None:
         if json:
-            answer_json({"link": link, "email": user.email})
+            print_json({"link": link, "email": user.email})
             return
-        remark(f"This link signs in as {user.email}, once, within 10 minutes.")
-        answer(link)
+        print_note(f"This link signs in as {user.email}. It works once, within 10 minutes.")
+        print_result(link)
 
-    async def take_back(admin: Admin) -> None:
+    async def revoke(admin: Admin) -> None:
         from agentjobs.organizations.sign_in_links import revoke_link
 
         await revoke_link(admin.db, token)
 
-    if reason := why_not_shown(show):
-        with_store(data_dir, take_back)
-        raise _not_shown("link", reason)
+    if reason := print_secret(show):
+        with_store(data_dir, revoke)
+        raise _not_printed("link", reason)
 
 
-def _not_shown(what: str, reason: str) -> Exception:
+def _not_printed(kind: str, reason: str) -> Exception:
     from agentjobs.problems import Problem
 
     return Problem(
-        f"{what}_not_shown",
-        f"The {what} could not be written: {reason}. Nobody would know it, so it is taken back; "
-        "make another.",
+        f"{kind}_not_shown",
+        f"The {kind} could not be printed: {reason}. It was revoked; create another one.",
     )
 
 
 def _read_password(email: str) -> str:
-    """Never an argument: arguments are seen by every user of the machine, and kept by shells."""
+    """Not from an argument, which other users can see and shells keep in their history."""
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
-        return _ask_twice(email)
-    data = sys.stdin.buffer.read(_MOST_PASSWORD_BYTES)
+        return _prompt_twice(email)
+    data = sys.stdin.buffer.read(_MAX_PASSWORD_BYTES)
     return data.decode().removesuffix("\n").removesuffix("\r")
 
 
-def _ask_twice(email: str) -> str:
+def _prompt_twice(email: str) -> str:
     import getpass
 
     from agentjobs.problems import Problem
 
     try:
-        password = getpass.getpass(f"New password of {email}: ")
-        if getpass.getpass("The same again: ") != password:
-            raise Problem("passwords_differ", "These were two passwords; type the same one twice.")
+        password = getpass.getpass(f"New password for {email}: ")
+        if getpass.getpass("Repeat the password: ") != password:
+            raise Problem("passwords_differ", "The passwords do not match.")
     except EOFError:
         return ""
     return password

@@ -1,4 +1,4 @@
-"""`agentjobs users`: people, and what they are in an organization."""
+"""`agentjobs users`: users and their roles in organizations."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,17 +6,17 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.organizations.memberships import Membership
     from agentjobs.organizations.users import User
 
-users = typer.Typer(no_args_is_help=True, help="People, their roles, and how they sign in.")
+users = typer.Typer(no_args_is_help=True, help="Manage users, roles and sign-in.")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 _ROLES = "viewer|member|admin"
-Role = Annotated[str, typer.Option("--role", metavar=_ROLES, help="What they may do.")]
+Role = Annotated[str, typer.Option("--role", metavar=_ROLES, help="Role in the organization.")]
 
 
 @users.command("add")
@@ -24,11 +24,11 @@ def add_user(
     email: Email,
     role: Role = "member",
     org: Org = DEFAULT_ORG,
-    name: Annotated[str, typer.Option("--name", help="What they are called.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Display name.")] = "",
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Add somebody to an organization; who is in another one already is the same user."""
+    """Add a user to an organization, creating the account if necessary."""
 
     async def work(admin: Admin) -> "tuple[User, list[Membership], bool]":
         from agentjobs.organizations import users as stored
@@ -42,25 +42,25 @@ def add_user(
 
     user, memberships, existed = with_store(data_dir, work)
     if json:
-        answer_json({**_document(user, memberships), "existed": existed})
+        print_json({**_document(user, memberships), "existed": existed})
         return
-    answer(user.email)
-    remark(f"{user.email} is in {org} as {role}.")
+    print_result(user.email)
+    print_note(f"{user.email} is a member of {org} with the role {role}.")
     if existed:
-        _remark_account(user)
+        _warn_about_account(user)
     elif not (user.has_password or user.has_provider):
-        remark(f"They can sign in with a link: agentjobs users sign-in-link {user.email}")
+        print_note(f"To let them sign in, run: agentjobs users sign-in-link {user.email}")
 
 
 @users.command("list")
 def list_users(
     org: Annotated[
-        str | None, typer.Option("--org", metavar="NAME", help="Only who is in this one.")
+        str | None, typer.Option("--org", metavar="NAME", help="Only members of this organization.")
     ] = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """List people and the organizations they are in."""
+    """List users and their organizations."""
 
     async def work(admin: Admin) -> "list[tuple[User, list[Membership]]]":
         from agentjobs.organizations import users as stored
@@ -72,17 +72,17 @@ def list_users(
         memberships = await memberships_by_user(admin.db)
         return [(user, memberships.get(user.id, [])) for user in await stored.list_users(admin.db)]
 
-    found = [
+    listed = [
         (user, memberships)
         for user, memberships in with_store(data_dir, work)
         if org is None or org in {each.organization for each in memberships}
     ]
     if json:
-        answer_json({"users": [_document(*each) for each in found]})
+        print_json({"users": [_document(*each) for each in listed]})
         return
-    answer_table(
+    print_table(
         ("email", "name", "organizations", "password", "provider", "last sign-in", "created"),
-        [_cells(*each) for each in found],
+        [_cells(*each) for each in listed],
     )
 
 
@@ -94,75 +94,75 @@ def set_user_role(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Change what somebody may do in an organization."""
+    """Change the role of a user in an organization."""
 
     async def work(admin: Admin) -> "User":
         from agentjobs.organizations.memberships import set_role
         from agentjobs.organizations.organizations import find_organization
 
         owner = await find_organization(admin.db, org)
-        user = await find(admin, email)
+        user = await require_user(admin, email)
         await set_role(admin.db, owner.id, user.id, role)
         return user
 
     user = with_store(data_dir, work)
     if json:
-        answer_json({"email": user.email, "organization": org, "role": role})
+        print_json({"email": user.email, "organization": org, "role": role})
         return
-    answer(user.email)
-    remark(f"{user.email} is in {org} as {role}.")
+    print_result(user.email)
+    print_note(f"{user.email} is a member of {org} with the role {role}.")
 
 
 @users.command("remove")
 def remove_user(
     email: Email, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
-    """Remove somebody from an organization; they are signed out of it at once."""
+    """Remove a user from an organization and end their sessions."""
 
     async def work(admin: Admin) -> "User":
         from agentjobs.organizations.memberships import remove_member
         from agentjobs.organizations.organizations import find_organization
 
         owner = await find_organization(admin.db, org)
-        user = await find(admin, email)
+        user = await require_user(admin, email)
         await remove_member(admin.db, owner.id, user.id)
         return user
 
     user = with_store(data_dir, work)
     if json:
-        answer_json({"email": user.email, "organization": org, "removed": True})
+        print_json({"email": user.email, "organization": org, "removed": True})
         return
-    answer(user.email)
-    remark(f"{user.email} is no longer in {org}.")
+    print_result(user.email)
+    print_note(f"Removed {user.email} from {org}.")
 
 
-async def find(admin: Admin, email: str) -> "User":
+async def require_user(admin: Admin, email: str) -> "User":
     from agentjobs.organizations.users import find_user
     from agentjobs.problems import Problem
 
     user = await find_user(admin.db, email)
     if user is None:
-        reason = f"There is no user {email!r}; `agentjobs users list` shows those there are."
+        reason = f"There is no user {email!r}; `agentjobs users list` lists them."
         raise Problem("user_not_found", reason)
     return user
 
 
-def _remark_account(user: "User") -> None:
+def _warn_about_account(user: "User") -> None:
     from agentjobs.clock import iso_utc
 
-    remark(
-        f"{user.email} has an account already, since {iso_utc(user.created_at)}; if you do not "
-        "know who made it, set a new password (agentjobs users set-password) or send a sign-in "
+    print_note(
+        f"{user.email} already had an account, created {iso_utc(user.created_at)}. If you do not "
+        "know who created it, set a new password (agentjobs users set-password) or send a sign-in "
         "link (agentjobs users sign-in-link)."
     )
 
 
 def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:
     document = _document(user, memberships)
-    places = ", ".join(f"{each.organization} ({each.role})" for each in memberships)
-    ways = (user.has_password, user.has_provider)
+    organizations = ", ".join(f"{each.organization} ({each.role})" for each in memberships)
+    sign_in_methods = (user.has_password, user.has_provider)
     times = (document["last_sign_in_at"], document["created_at"])
-    return [user.email, user.name or None, places or None, *ways, *times]
+    return [user.email, user.name or None, organizations or None, *sign_in_methods, *times]
 
 
 def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:

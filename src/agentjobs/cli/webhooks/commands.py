@@ -8,7 +8,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark, why_not_shown
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
 from agentjobs.cli.webhooks.text import (
     ENDPOINT_COLUMNS,
     endpoint_document,
@@ -72,7 +72,7 @@ def add_endpoint(
         announce_new_key(keys)
         _show_created(created, json=json)
 
-    if reason := why_not_shown(show):
+    if reason := print_secret(show):
         _remove_again(data_dir, created.endpoint, reason)
 
 
@@ -87,9 +87,9 @@ def list_endpoints(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json 
 
     endpoints = with_store(data_dir, work)
     if json:
-        answer_json({"webhooks": [endpoint_document(endpoint) for endpoint in endpoints]})
+        print_json({"webhooks": [endpoint_document(endpoint) for endpoint in endpoints]})
         return
-    answer_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in endpoints])
+    print_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in endpoints])
 
 
 @webhooks.command("edit")
@@ -130,10 +130,10 @@ def edit_endpoint(
 
     changed, warning = with_store(data_dir, work)
     if json:
-        answer_json({**endpoint_document(changed), "warning": warning})
+        print_json({**endpoint_document(changed), "warning": warning})
         return
     if warning:
-        remark(f"Warning: {warning}")
+        print_note(f"Warning: {warning}")
     answer_changed(changed, f"now receives {events_text(changed)} at {changed.url}.", json=False)
 
 
@@ -173,7 +173,7 @@ def remove_endpoint(
 
     removed = change(data_dir, endpoints.remove_endpoint, org, endpoint)
     if json:
-        answer_json({"id": removed.id, "url": removed.url, "removed": True})
+        print_json({"id": removed.id, "url": removed.url, "removed": True})
         return
     answer_changed(removed, f"({removed.url}) was removed.", json=False)
 
@@ -192,10 +192,10 @@ def change(
 
 def answer_changed(endpoint: "Endpoint", what: str, *, json: bool) -> None:
     if json:
-        answer_json(endpoint_document(endpoint))
+        print_json(endpoint_document(endpoint))
         return
-    answer(endpoint.id)
-    remark(f"{endpoint.id} {what}")
+    print_result(endpoint.id)
+    print_note(f"{endpoint.id} {what}")
 
 
 def sealing_keys(admin: Admin) -> "SealingKeys":
@@ -206,7 +206,7 @@ def sealing_keys(admin: Admin) -> "SealingKeys":
 
 def announce_new_key(keys: "SealingKeys") -> None:
     if keys.created_key_file:
-        remark(
+        print_note(
             f"Created the key that encrypts secrets: {keys.path}. Backups do not include it, so "
             "keep a copy elsewhere. Senders on other machines need the same key."
         )
@@ -215,16 +215,16 @@ def announce_new_key(keys: "SealingKeys") -> None:
 def _show_created(created: "CreatedEndpoint", *, json: bool) -> None:
     endpoint, secret, warning = created
     if json:
-        answer_json({"secret": secret, **endpoint_document(endpoint), "warning": warning})
+        print_json({"secret": secret, **endpoint_document(endpoint), "warning": warning})
         return
     if warning:
-        remark(f"Warning: {warning}")
-    remark(
+        print_note(f"Warning: {warning}")
+    print_note(
         f"Added {endpoint.id} to {endpoint.organization} for {events_text(endpoint)}. Its secret "
         "is shown only once; the receiver verifies signatures with it."
     )
-    remark(f"To test it: agentjobs webhooks test {endpoint.id}{org_option(endpoint)}")
-    answer(secret)
+    print_note(f"To test it: agentjobs webhooks test {endpoint.id}{org_option(endpoint)}")
+    print_result(secret)
 
 
 def _remove_again(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None:

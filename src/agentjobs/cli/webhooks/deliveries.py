@@ -7,7 +7,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
 from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery
@@ -78,12 +78,12 @@ def list_deliveries(
 
     page = with_store(data_dir, work)
     if json:
-        answer_json([delivery_document(delivery) for delivery in page.deliveries])
+        print_json([delivery_document(delivery) for delivery in page.deliveries])
     else:
-        answer_table(COLUMNS, [_row(delivery) for delivery in page.deliveries])
+        print_table(COLUMNS, [_row(delivery) for delivery in page.deliveries])
     if page.has_more:
         last = page.deliveries[-1].id
-        remark(f"For the next page, add `--before {last}`.")
+        print_note(f"For the next page, add `--before {last}`.")
 
 
 @webhooks.command("show")
@@ -101,10 +101,10 @@ def show_delivery(
 
     detail = with_store(data_dir, work)
     if json:
-        answer_json(detail_document(detail))
+        print_json(detail_document(detail))
         return
     for line in format_delivery(detail):
-        answer(line)
+        print_result(line)
 
 
 @webhooks.command("redeliver")
@@ -145,10 +145,10 @@ def redeliver(
 
     done = with_store(data_dir, work)
     if json:
-        answer_json({"redelivered": done.count, "skipped": done.skipped})
+        print_json({"redelivered": done.count, "skipped": done.skipped})
         return
-    answer(str(done.count))
-    remark(f"{done.count} failed deliveries are due again.")
+    print_result(str(done.count))
+    print_note(f"{done.count} failed deliveries are due again.")
     if done.skipped:
         _report_skipped(done.skipped, org)
 
@@ -157,7 +157,7 @@ def _report_skipped(skipped: int, org: str) -> None:
     from agentjobs.webhooks.endpoints import org_flag
 
     flag = org_flag(org)
-    remark(
+    print_note(
         f"{skipped} were skipped because their endpoints are disabled or removed. "
         f"`agentjobs webhooks list{flag}` shows why; `agentjobs webhooks enable "
         f"ENDPOINT{flag}` enables one."
@@ -174,13 +174,13 @@ def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) ->
 
     with_store(data_dir, work)
     if json:
-        answer_json({"id": delivery, "status": "pending"})
+        print_json({"id": delivery, "status": "pending"})
         return
     from agentjobs.webhooks.endpoints import org_flag
 
-    answer(delivery)
+    print_result(delivery)
     command = f"agentjobs webhooks show {delivery}{org_flag(org)}"
-    remark(f"{delivery} is due again. `{command}` shows the result.")
+    print_note(f"{delivery} is due again. `{command}` shows the result.")
 
 
 async def _parse_filters(
@@ -191,12 +191,12 @@ async def _parse_filters(
     endpoint: str | None,
     since: str | None,
 ) -> "DeliveryFilter":
-    from agentjobs.cli.times import moment_ms
+    from agentjobs.cli.times import parse_time_ms
     from agentjobs.clock import now_ms
     from agentjobs.webhooks.log import DeliveryFilter, find_logged_endpoint
 
     # First, because it needs no query.
-    since_ms = None if since is None else moment_ms(since, now_ms())
+    since_ms = None if since is None else parse_time_ms(since, now_ms())
     endpoint_id = None
     if endpoint is not None:
         endpoint_id = await find_logged_endpoint(admin.db, owner, endpoint)

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, on_one_line, remark
+from agentjobs.cli.output import escape_line, print_json, print_note, print_result
 from agentjobs.cli.webhooks.commands import EndpointName, sealing_keys, webhooks
 from agentjobs.cli.webhooks.text import format_response, org_option
 
@@ -29,7 +29,7 @@ def ping_endpoint(
 
     pinged, delivery_id, attempt = with_store(data_dir, work)
     if json:
-        answer_json(_document(pinged, delivery_id, attempt))
+        print_json(_document(pinged, delivery_id, attempt))
     else:
         _print_result(pinged, delivery_id, attempt)
     if not attempt.succeeded:
@@ -68,9 +68,9 @@ def _print_result(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") ->
     from agentjobs.webhooks.endpoints import disabled_text
 
     if reason := disabled_text(endpoint):
-        remark(f"{endpoint.id} is disabled and receives only this ping: {reason}")
-    answer(on_one_line(_result(attempt)))
-    remark(f"For details: agentjobs webhooks show {delivery_id}{org_option(endpoint)}")
+        print_note(f"{endpoint.id} is disabled and receives only this ping: {reason}")
+    print_result(escape_line(_result(attempt)))
+    print_note(f"For details: agentjobs webhooks show {delivery_id}{org_option(endpoint)}")
 
 
 def _result(attempt: "Attempt") -> str:

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import answer, answer_json, remark, why_not_shown
+from agentjobs.cli.output import print_json, print_note, print_result, print_secret
 from agentjobs.cli.webhooks.commands import (
     EndpointName,
     announce_new_key,
@@ -53,12 +53,12 @@ def rotate_secret(
     def show() -> None:
         announce_new_key(keys)
         if json:
-            answer_json({"secret": secret, **endpoint_document(rotated)})
+            print_json({"secret": secret, **endpoint_document(rotated)})
             return
-        remark(_describe_rotation(rotated))
-        answer(secret)
+        print_note(_describe_rotation(rotated))
+        print_result(secret)
 
-    if reason := why_not_shown(show):
+    if reason := print_secret(show):
         raise _secret_not_shown(rotated, overlap_hours, reason)
 
 

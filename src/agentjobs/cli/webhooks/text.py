@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from agentjobs.cli.output import of_a_stranger, on_one_line
+from agentjobs.cli.output import escape_line, escape_text
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
@@ -109,7 +109,7 @@ def format_delivery(detail: "DeliveryDetail") -> Iterator[str]:
     delivery = detail.delivery
     fields = delivery_document(delivery)
     yield f"{delivery.id} {delivery.event} ({delivery.status})"
-    yield f"to {on_one_line(delivery.url)} ({delivery.endpoint_id})"
+    yield f"to {escape_line(delivery.url)} ({delivery.endpoint_id})"
     yield f"job {delivery.job_id}, event {delivery.event_id}, sequence {delivery.sequence}"
     yield f"created {fields['created_at']}"
     if fields["next_attempt_at"] is not None:
@@ -137,7 +137,7 @@ def _format_outcome(attempt: "Attempt") -> str:
     lines = [f"{iso_utc(attempt.at)}: {format_response(attempt)}"]
     if attempt.error_class is not None:
         lines.append(f"{attempt.error_class}: {attempt.error or ''}")
-    return "\n".join(on_one_line(line) for line in lines)
+    return "\n".join(escape_line(line) for line in lines)
 
 
 def _attempt_document(attempt: "AttemptSummary | Attempt") -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _attempt_document(attempt: "AttemptSummary | Attempt") -> dict[str, Any]:
 
 def _format_headers(headers: "Headers") -> Iterator[str]:
     for name, value in headers:
-        yield f"  {on_one_line(name)}: {on_one_line(value)}"
+        yield f"  {escape_line(name)}: {escape_line(value)}"
 
 
 def _body_fields(name: str, data: bytes) -> dict[str, str | None]:
@@ -162,6 +162,6 @@ def _body_text(data: bytes) -> str:
     if not data:
         return "(empty)"
     try:
-        return of_a_stranger(data.decode())
+        return escape_text(data.decode())
     except UnicodeDecodeError:
         return f"({len(data)} bytes of binary data; use --json for base64)"

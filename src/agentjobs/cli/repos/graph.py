@@ -10,8 +10,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Org
-from agentjobs.cli.output import remark
-from agentjobs.cli.repos import Name, repos
+from agentjobs.cli.output import print_note
+from agentjobs.cli.repos.commands import Name, repos
 
 if TYPE_CHECKING:
     from agentjobs.advisories.dependency_advisories import DependencyAdvisory
@@ -65,7 +65,7 @@ def show_graph(
         return
     with output.open("w", encoding="utf-8") as file:
         file.writelines(pieces)
-    remark(f"{output} describes {name} at {index.repo.indexed_commit}.")
+    print_note(f"{output} describes {name} at {index.repo.indexed_commit}.")
 
 
 async def _load(admin: Admin, org: str, name: str) -> Index:

@@ -6,13 +6,13 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
-from agentjobs.cli.output import answer, answer_json, answer_table, remark
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
 if TYPE_CHECKING:
     from agentjobs.repos.queries import RepoView
     from agentjobs.repos.thresholds import Thresholds
 
-repos = typer.Typer(no_args_is_help=True, help="Connected repositories.")
+repos = typer.Typer(no_args_is_help=True, help="Manage connected repositories.")
 
 Name = Annotated[str, typer.Argument(metavar="OWNER/NAME")]
 GlobPattern = Annotated[
@@ -50,10 +50,10 @@ def connect_repo(
 
     repo = with_store(data_dir, work)
     if json:
-        answer_json(repo)
+        print_json(repo)
         return
-    answer(repo.full_name)
-    remark(
+    print_result(repo.full_name)
+    print_note(
         f"{repo.full_name} is connected; it accepts jobs once the running service has indexed it."
     )
 
@@ -71,9 +71,9 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
 
     views = with_store(data_dir, work)
     if json:
-        answer_json({"repos": views})
+        print_json({"repos": views})
         return
-    answer_table(
+    print_table(
         ("name", "platform", "status", "lines", "branch", "error"),
         [
             (
@@ -150,10 +150,10 @@ def set_auto_trigger(
     thresholds = with_store(data_dir, work)
     effective = thresholds.effective
     if json:
-        answer_json({"effective": effective, "says": thresholds})
+        print_json({"effective": effective, "says": thresholds})
         return
-    answer(effective.level)
-    remark(f"{name}: {_SOURCE_TEXT[effective.source]}.")
+    print_result(effective.level)
+    print_note(f"{name}: {_SOURCE_TEXT[effective.source]}.")
 
 
 @repos.command("disconnect")
@@ -172,16 +172,16 @@ def disconnect_repo(
 
     repo = with_store(data_dir, work)
     if json:
-        answer_json(repo)
+        print_json(repo)
         return
-    answer(repo.full_name)
-    remark(f"{repo.full_name} is disconnected.")
+    print_result(repo.full_name)
+    print_note(f"{repo.full_name} is disconnected.")
 
 
 def _answer_unprotected_paths(repo: "RepoView", json: bool, message: str) -> None:
     if json:
-        answer_json(repo)
+        print_json(repo)
         return
     for pattern in repo.lifted_paths:
-        answer(pattern)
-    remark(message)
+        print_result(pattern)
+    print_note(message)

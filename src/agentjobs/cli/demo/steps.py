@@ -1,4 +1,4 @@
-"""The demo's story, step by step. Every step is what a user would do by hand."""
+"""The steps of the demo. Each is what a user would do by hand."""
 
 import asyncio
 import signal
@@ -18,7 +18,7 @@ from agentjobs_client import AsyncClient, Job
 AGENT = "lint-fixer"
 _READY_SECONDS = 30.0
 _DELIVERY_SECONDS = 30.0
-_LOOK_AGAIN_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class _Pull(msgspec.Struct):
@@ -27,47 +27,47 @@ class _Pull(msgspec.Struct):
     diff: str
 
 
-async def tell(place: Path, screen: Screen, *, stay_open: bool) -> None:
+async def run_demo(directory: Path, screen: Screen, *, stay_open: bool) -> None:
     stop = _stop_signal()
-    screen.step("A repository with lint problems")
-    await sample.make_repository(place / "shop")
-    screen.plain(str(place / "shop"))
+    screen.step("Create a repository with lint problems")
+    await sample.make_repository(directory / "shop")
+    screen.plain(str(directory / "shop"))
 
-    screen.step("A service: agentjobs up")
-    async with running_receiver() as receiver, running_service(place / "data") as service:
+    screen.step("Start the service: agentjobs up")
+    async with running_receiver() as receiver, running_service(directory / "data") as service:
         screen.plain(service.base_url)
-        told = asyncio.create_task(_with_service(service, receiver, place / "shop", screen))
-        await _first_of(told, stop)
+        steps = asyncio.create_task(_run_steps(service, receiver, directory / "shop", screen))
+        await _first_of(steps, stop)
         if stop.done():
             return
         if stay_open:
-            await _say_what_can_be_done(service, screen)
+            await _show_next_steps(service, screen)
             await stop
-            screen.step("Stopped; nothing of the demo is left behind")
+            screen.step("Stopped. All files of the demo were deleted")
 
 
-async def _with_service(
+async def _run_steps(
     service: DemoService, receiver: Receiver, repository: Path, screen: Screen
 ) -> None:
-    screen.step("A key: agentjobs keys create")
+    screen.step("Create an API key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
     screen.plain(key)
 
-    screen.step(f"A connected repository: agentjobs repos connect {repository.name}")
+    screen.step(f"Connect the repository: agentjobs repos connect {repository.name}")
     await service.command("repos", "connect", str(repository), f"--name={sample.FULL_NAME}")
     async with AsyncClient(service.base_url, key) as client:
         await _until_ready(client, screen)
 
-        screen.step(f"A webhook: agentjobs webhooks add {receiver.url}")
+        screen.step(f"Add a webhook: agentjobs webhooks add {receiver.url}")
         receiver.secret = await service.command("webhooks", "add", receiver.url)
         screen.plain(receiver.secret)
 
-        screen.step("A job: POST /v1/jobs")
+        screen.step("Create a job: POST /v1/jobs")
         screen.plain(f'{{"repo": "{sample.FULL_NAME}", "agent": "{AGENT}"}}')
-        asked_at = time.monotonic()
+        created_at = time.monotonic()
         receipt = await client.create_job(sample.FULL_NAME, AGENT)
         job = await _watch(client, receipt.job_id, screen)
-        seconds = time.monotonic() - asked_at
+        seconds = time.monotonic() - created_at
 
     if job.status != "completed" or job.pr_url is None:
         reason = f"{job.error.code}: {job.error.message}" if job.error else job.status
@@ -84,17 +84,17 @@ async def _until_ready(client: AsyncClient, screen: Screen) -> None:
             if repo.accepts_jobs:
                 screen.plain(f"{repo.full_name} is ready: {repo.line_count} lines")
                 return
-        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     raise DemoFailed(f"{sample.FULL_NAME} was not indexed within {_READY_SECONDS:g} s")
 
 
 async def _watch(client: AsyncClient, job_id: str, screen: Screen) -> Job:
-    """Its log and its states as they come; the job once it is finished."""
+    """Shows the log and status changes, and returns the finished job."""
     log = asyncio.create_task(_show_log(client, job_id, screen))
     try:
         async for job in client.watch(job_id):
             if job.finished:
-                # The last line of its log stands before the last word about it.
+                # Show the end of the log before the final status.
                 await log
             screen.status(f"{job_id} is {job.status}")
     finally:
@@ -113,17 +113,17 @@ async def _show_log(client: AsyncClient, job_id: str, screen: Screen) -> None:
 
 
 async def _show_deliveries(receiver: Receiver, screen: Screen) -> None:
-    screen.step("What the webhook's receiver got")
-    awaited = {"job.completed", "pr.review_requested"}
+    screen.step("Webhook deliveries")
+    expected = {"job.completed", "pr.review_requested"}
     try:
         async with asyncio.timeout(_DELIVERY_SECONDS):
-            while awaited:
+            while expected:
                 event = await receiver.next_event()
-                screen.plain(f"{event.event:<19}  {event.delivery_id}  signature good")
-                awaited.discard(event.event)
+                screen.plain(f"{event.event:<19}  {event.delivery_id}  signature valid")
+                expected.discard(event.event)
     except TimeoutError:
-        missing = " and ".join(sorted(awaited))
-        reason = f"no webhook told of {missing} within {_DELIVERY_SECONDS:g} s"
+        missing = " and ".join(sorted(expected))
+        reason = f"no webhook for {missing} arrived within {_DELIVERY_SECONDS:g} s"
         raise DemoFailed(reason) from None
 
 
@@ -131,43 +131,43 @@ async def _show_pull_request(
     service: DemoService, job: Job, seconds: float, screen: Screen
 ) -> None:
     number = str(job.pr_number)
-    shown = await service.command("pulls", "show", sample.FULL_NAME, number, "--json")
-    pull = msgspec.json.decode(shown, type=_Pull)
-    screen.step(f"A pull request, {seconds:.1f} s after it was asked for")
+    output = await service.command("pulls", "show", sample.FULL_NAME, number, "--json")
+    pull = msgspec.json.decode(output, type=_Pull)
+    screen.step(f"Pull request, opened {seconds:.1f} s after the job was created")
     screen.text(f"{pull.title}\n\n{pull.body.strip()}\n")
     screen.diff(pull.diff.rstrip("\n"))
-    screen.step("Its address")
+    screen.step("URL of the pull request")
     screen.plain(str(job.pr_url))
 
 
-async def _say_what_can_be_done(service: DemoService, screen: Screen) -> None:
-    screen.step("Open the dashboard (this link signs you in once, within 10 minutes)")
+async def _show_next_steps(service: DemoService, screen: Screen) -> None:
+    screen.step("Open the dashboard (this link works once, within 10 minutes)")
     screen.plain(await service.command("users", "sign-in-link", "admin@localhost"))
-    screen.step("Merge it")
-    where = f"--data-dir {service.data_dir}"
-    screen.plain(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {where}")
-    screen.step("The service stays open until you press Ctrl-C")
+    screen.step("Merge the pull request")
+    data_dir_option = f"--data-dir {service.data_dir}"
+    screen.plain(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {data_dir_option}")
+    screen.step("The service runs until you press Ctrl-C")
 
 
 def _stop_signal() -> "asyncio.Future[None]":
-    """Done at Ctrl-C and at SIGTERM, so that nothing we started is left running."""
+    """Done at Ctrl-C and SIGTERM, so that no process is left running."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
-    def ask() -> None:
+    def request_stop() -> None:
         if not stop.done():
             stop.set_result(None)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ask)
+        loop.add_signal_handler(number, request_stop)
     return stop
 
 
-async def _first_of(told: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
-    either: set[asyncio.Future[Any]] = {told, stop}
+async def _first_of(steps: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
+    either: set[asyncio.Future[Any]] = {steps, stop}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if told.done():
-        await told
+    if steps.done():
+        await steps
         return
-    told.cancel()
-    await asyncio.wait({told})
+    steps.cancel()
+    await asyncio.wait({steps})
