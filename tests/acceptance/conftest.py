@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_service import House, open_house
+from tests.support.hostile_service import HostileService, hostile_service
 from tests.support.service import Api, Service, StartService, sample_repository
 
 QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
@@ -55,9 +55,9 @@ def api(service: Service, key: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One `agentjobs up` for all hostile agents: what one breaks, the next would notice."""
-    with open_house(tmp_path_factory.mktemp("house")) as opened:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileService]:
+    """One `agentjobs up` for all hostile agents, so that each test detects earlier damage."""
+    with hostile_service(tmp_path_factory.mktemp("hostile")) as opened:
         yield opened
 
 

@@ -1,22 +1,22 @@
-"""Agents that take more than their share: processes, output, disk, memory, CPU time."""
+"""Agents that exceed their limits: processes, output, disk, memory, CPU time."""
 
 import pytest
 
 from tests.support.hostile_agents import LOG_BYTES
-from tests.support.hostile_service import House
+from tests.support.hostile_service import HostileService
 
 
-def test_the_looks_after_every_attempt_do_see_an_agent_that_lives(house: House) -> None:
-    job_id = house.start(shell="echo up; cd docs; exec env -i sleep 600")
-    house.heard(job_id, "up")
-    found = house.leftovers()
+def test_the_check_after_every_attempt_detects_a_running_agent(hostile: HostileService) -> None:
+    job_id = hostile.start(shell="echo up; cd docs; exec env -i sleep 600")
+    hostile.wait_for_output(job_id, "up")
+    found = hostile.leftovers()
     assert {entry.split()[0] for entry in found} == {"process", "directory"}
-    house.api.http.post(f"/jobs/{job_id}/cancel")
-    assert house.end(job_id).verdict == "cancelled"
+    hostile.api.http.post(f"/jobs/{job_id}/cancel")
+    assert hostile.end(job_id).outcome == "cancelled"
 
 
-def test_a_fork_bomb_meets_the_limit_and_the_clock(house: House) -> None:
-    ended = house.python(
+def test_a_fork_bomb_is_limited_and_ends_at_the_timeout(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         children = 0
         while True:
@@ -30,11 +30,11 @@ def test_a_fork_bomb_meets_the_limit_and_the_clock(house: House) -> None:
         agent="crowded",
         timeout_seconds=1,
     )
-    assert ended.verdict == "timeout"
+    assert ended.outcome == "timeout"
 
 
-def test_no_more_processes_than_allowed_and_those_left_do_not_fail_the_job(house: House) -> None:
-    ended = house.python(
+def test_exceeding_the_process_limit_does_not_fail_the_job(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         made = 0
         try:
@@ -49,76 +49,76 @@ def test_no_more_processes_than_allowed_and_those_left_do_not_fail_the_job(house
         """,
         agent="crowded",
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     made = next(line.split() for line in ended.log.splitlines() if line.startswith("made"))
     assert 8 <= int(made[1]) <= 40
     assert made[2] == "EAGAIN"
 
 
-def test_a_shells_fork_bomb_ends_nobody_but_itself(house: House) -> None:
-    ended = house.shell(
+def test_a_shells_fork_bomb_only_ends_itself(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "bomb() { bomb | bomb & }; bomb; sleep 600", agent="crowded", timeout_seconds=1
     )
-    assert ended.verdict in {"timeout", "agent_failed"}
+    assert ended.outcome in {"timeout", "agent_failed"}
 
 
 @pytest.mark.parametrize("flood", ["cat /dev/zero", "yes '[agentjobs] all is well'"])
-def test_endless_output_fills_the_log_and_nothing_else(house: House, flood: str) -> None:
-    job_id = house.start(shell=f"echo up; exec {flood}", timeout_seconds=1)
-    house.heard(job_id, "up")
-    assert house.api.http.get(f"{house.service.root_url}/readyz").status_code == 200
-    ended = house.end(job_id)
-    assert ended.verdict == "timeout"
+def test_endless_output_fills_the_log_and_nothing_else(hostile: HostileService, flood: str) -> None:
+    job_id = hostile.start(shell=f"echo up; exec {flood}", timeout_seconds=1)
+    hostile.wait_for_output(job_id, "up")
+    assert hostile.api.http.get(f"{hostile.service.root_url}/readyz").status_code == 200
+    ended = hostile.end(job_id)
+    assert ended.outcome == "timeout"
     assert len(ended.log) < LOG_BYTES + 64 * 1024
     last_lines = ended.log.splitlines()[-3:]
     assert last_lines[0].startswith("[agentjobs] the log is full")
     assert last_lines[-1] == "[agentjobs] failed: timeout"
 
 
-def test_a_full_log_does_not_fail_the_job(house: House) -> None:
-    ended = house.shell("yes | head -c 2000000; echo changed > edited.txt")
-    assert ended.verdict == "completed"
+def test_a_full_log_does_not_fail_the_job(hostile: HostileService) -> None:
+    ended = hostile.shell("yes | head -c 2000000; echo changed > edited.txt")
+    assert ended.outcome == "completed"
     assert "[agentjobs] opened pull request" in ended.log.splitlines()[-1]
 
 
-def test_a_sparse_file_of_ten_gigabytes_is_not_proposed(house: House) -> None:
-    ended = house.shell("truncate -s 10G big")
-    assert ended.verdict == "unsafe_change"
+def test_a_sparse_file_of_ten_gigabytes_is_refused(hostile: HostileService) -> None:
+    ended = hostile.shell("truncate -s 10G big")
+    assert ended.outcome == "unsafe_change"
     assert "big" in ended.message
 
 
-def test_a_sparse_file_above_the_limit_is_not_made(house: House) -> None:
-    ended = house.shell(
+def test_a_sparse_file_above_the_limit_is_not_created(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "truncate -s 10G big; test -s big || echo changed > edited.txt", agent="tight"
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert ended.branch.content("big") == b""
 
 
-def test_a_file_cannot_be_written_beyond_its_limit(house: House) -> None:
-    ended = house.shell("exec head -c 10G /dev/zero > big", agent="tight")
-    assert ended.verdict == "agent_failed"
+def test_a_file_cannot_be_written_beyond_its_limit(hostile: HostileService) -> None:
+    ended = hostile.shell("exec head -c 10G /dev/zero > big", agent="tight")
+    assert ended.outcome == "agent_failed"
     assert "exit code 153" in ended.message
 
 
-def test_many_files_cannot_fill_the_disk(house: House) -> None:
-    ended = house.shell(
+def test_many_files_cannot_fill_the_disk(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "while :; do n=$((n+1)); head -c 4M /dev/zero > big.$n; sync .; done", agent="tight"
     )
-    assert ended.verdict == "agent_failed"
+    assert ended.outcome == "agent_failed"
     assert ended.message == "The agent used more than 32 MiB in the workspace."
 
 
-def test_the_report_directory_is_part_of_the_workspace(house: House) -> None:
-    ended = house.shell(
+def test_the_report_directory_is_part_of_the_workspace(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "cd /run/agentjobs/report; while :; do n=$((n+1)); head -c 4M /dev/zero > $n; sync .; done",
         agent="tight",
     )
     assert ended.message == "The agent used more than 32 MiB in the workspace."
 
 
-def test_deleted_files_that_are_held_open_count_too(house: House) -> None:
-    ended = house.python(
+def test_deleted_files_that_are_held_open_count_too(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         held = []
         while True:
@@ -132,8 +132,8 @@ def test_deleted_files_that_are_held_open_count_too(house: House) -> None:
     assert ended.message == "The agent used more than 32 MiB in the workspace."
 
 
-def test_memory_is_counted_over_all_processes(house: House) -> None:
-    ended = house.python(
+def test_memory_is_counted_over_all_processes(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         for _ in range(3):
             os.fork()
@@ -144,17 +144,17 @@ def test_memory_is_counted_over_all_processes(house: House) -> None:
         """,
         agent="tight",
     )
-    assert ended.verdict == "agent_failed"
+    assert ended.outcome == "agent_failed"
     assert ended.message == "The agent used more than 64 MiB of memory."
 
 
-def test_a_greedy_process_does_not_take_the_machines_memory(house: House) -> None:
-    ended = house.python("hoard = []\nwhile True: hoard.append(b'x' * (1 << 22))", agent="tight")
+def test_a_greedy_process_does_not_take_the_machines_memory(hostile: HostileService) -> None:
+    ended = hostile.python("hoard = []\nwhile True: hoard.append(b'x' * (1 << 22))", agent="tight")
     assert ended.message == "The agent used more than 64 MiB of memory."
 
 
-def test_a_full_temporary_directory_is_the_agents_own_trouble(house: House) -> None:
-    ended = house.shell(
+def test_a_full_temporary_directory_only_affects_the_agent(hostile: HostileService) -> None:
+    ended = hostile.shell(
         """
         for place in /tmp "$HOME" /dev/shm; do
             head -c 1G /dev/zero > "$place/fill" || echo "$place is full"
@@ -163,27 +163,27 @@ def test_a_full_temporary_directory_is_the_agents_own_trouble(house: House) -> N
         """,
         agent="tight",
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert ended.log.count("is full") == 3
 
 
-def test_empty_files_without_end_are_memory_too(house: House) -> None:
-    ended = house.python(
+def test_endless_empty_files_count_as_memory(hostile: HostileService) -> None:
+    ended = hostile.python(
         "number = 0\nwhile True:\n    number += 1; os.mknod(f'/tmp/{number}')", agent="tight"
     )
     assert ended.message == "The agent used more than 64 MiB of memory."
 
 
-def test_cpu_time_is_counted_over_all_processes(house: House) -> None:
-    ended = house.shell(
+def test_cpu_time_is_counted_over_all_processes(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "for n in 1 2 3; do (while :; do :; done) & done; wait", agent="short-of-cpu"
     )
-    assert ended.verdict == "agent_failed"
+    assert ended.outcome == "agent_failed"
     assert ended.message == "The agent used more than 1 second of CPU time."
 
 
-def test_cpu_time_of_processes_that_are_gone_counts(house: House) -> None:
-    ended = house.shell(
+def test_cpu_time_of_ended_processes_counts(hostile: HostileService) -> None:
+    ended = hostile.shell(
         "while :; do timeout 0.3 sh -c 'while :; do :; done'; done", agent="short-of-cpu"
     )
     assert ended.message == "The agent used more than 1 second of CPU time."

@@ -1,36 +1,36 @@
-"""Agents that do not want to end, or want others to end."""
+"""Agents that resist being ended, or try to end others."""
 
-from tests.support.hostile_service import House
+from tests.support.hostile_service import HostileService
 
 STUBBORN = "trap '' TERM INT HUP QUIT USR1; echo up; while :; do sleep 600; done"
 
 
-def test_an_agent_that_stops_and_ignores_every_signal_is_ended_by_the_clock(house: House) -> None:
+def test_an_agent_that_ignores_every_signal_ends_at_the_timeout(hostile: HostileService) -> None:
     script = f"({STUBBORN}) & sleep 600 & kill -STOP $!; trap '' TERM HUP; kill -STOP $$"
-    ended = house.shell(script, timeout_seconds=1)
-    assert ended.verdict == "timeout"
+    ended = hostile.shell(script, timeout_seconds=1)
+    assert ended.outcome == "timeout"
     assert ended.message == "The agent did not finish within 1 seconds."
 
 
-def test_an_agent_that_ignores_every_signal_can_be_cancelled(house: House) -> None:
-    job_id = house.start(shell=f'(setsid sh -c "{STUBBORN}" &) ; {STUBBORN}')
-    house.heard(job_id, "up\nup")
-    assert house.api.http.post(f"/jobs/{job_id}/cancel").status_code == 202
-    ended = house.end(job_id)
-    assert (ended.job["status"], ended.verdict) == ("cancelled", "cancelled")
-    assert house.api.http.post(f"/jobs/{job_id}/cancel").status_code == 409
+def test_an_agent_that_ignores_every_signal_can_be_cancelled(hostile: HostileService) -> None:
+    job_id = hostile.start(shell=f'(setsid sh -c "{STUBBORN}" &) ; {STUBBORN}')
+    hostile.wait_for_output(job_id, "up\nup")
+    assert hostile.api.http.post(f"/jobs/{job_id}/cancel").status_code == 202
+    ended = hostile.end(job_id)
+    assert (ended.job["status"], ended.outcome) == ("cancelled", "cancelled")
+    assert hostile.api.http.post(f"/jobs/{job_id}/cancel").status_code == 409
 
 
-def test_a_fork_bomb_can_be_cancelled(house: House) -> None:
+def test_a_fork_bomb_can_be_cancelled(hostile: HostileService) -> None:
     script = "print('up', flush=True)\nwhile True:\n    try: os.fork()\n    except OSError: pass"
-    job_id = house.start("crowded", python=script)
-    house.heard(job_id, "up")
-    house.api.http.post(f"/jobs/{job_id}/cancel")
-    assert house.end(job_id).verdict == "cancelled"
+    job_id = hostile.start("crowded", python=script)
+    hostile.wait_for_output(job_id, "up")
+    hostile.api.http.post(f"/jobs/{job_id}/cancel")
+    assert hostile.end(job_id).outcome == "cancelled"
 
 
-def test_a_daemon_does_not_fail_the_job_and_does_not_outlive_it(house: House) -> None:
-    ended = house.python(
+def test_a_daemon_does_not_fail_the_job_and_does_not_outlive_it(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         if os.fork() == 0:
             os.setsid()
@@ -48,53 +48,53 @@ def test_a_daemon_does_not_fail_the_job_and_does_not_outlive_it(house: House) ->
             time.sleep(0.01)
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert b"daemon.txt" in ended.branch.files()
 
 
-def test_daemons_that_hold_the_output_open_do_not_hold_up_the_job(house: House) -> None:
-    ended = house.shell(
+def test_daemons_that_keep_the_output_open_do_not_delay_the_job(hostile: HostileService) -> None:
+    ended = hostile.shell(
         """
         nohup setsid sh -c 'while :; do echo still here; sleep 0.01; done' &
         (sleep 600 &)
         echo changed > edited.txt
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
 
 
-def test_an_agent_can_kill_only_its_own_processes(house: House) -> None:
-    ended = house.shell(
+def test_an_agent_can_kill_only_its_own_processes(hostile: HostileService) -> None:
+    ended = hostile.shell(
         """
         sleep 600 & sleep 600 &
         kill -9 -1; kill -9 1; kill -TERM 1; kill -STOP 1; kill -9 0 2>/dev/null
         """
     )
-    assert ended.verdict == "agent_failed"
-    ended = house.shell("sleep 600 & kill -9 -1; kill -9 1; kill -STOP 1; echo x > edited.txt")
-    assert ended.verdict == "completed"
+    assert ended.outcome == "agent_failed"
+    ended = hostile.shell("sleep 600 & kill -9 -1; kill -9 1; kill -STOP 1; echo x > edited.txt")
+    assert ended.outcome == "completed"
 
 
-def test_a_change_of_an_agent_that_fails_is_not_proposed(house: House) -> None:
-    ended = house.shell("echo changed > edited.txt; exit 255")
-    assert ended.verdict == "agent_failed"
+def test_changes_of_a_failed_agent_are_not_committed(hostile: HostileService) -> None:
+    ended = hostile.shell("echo changed > edited.txt; exit 255")
+    assert ended.outcome == "agent_failed"
     assert "exit code 255" in ended.message
     assert ended.pushed is None
 
 
-def test_an_agent_killed_by_itself_is_told_as_a_shell_does(house: House) -> None:
-    ended = house.shell("kill -SEGV $$")
-    assert ended.verdict == "agent_failed"
+def test_an_agent_that_kills_itself_is_reported_as_by_a_shell(hostile: HostileService) -> None:
+    ended = hostile.shell("kill -SEGV $$")
+    assert ended.outcome == "agent_failed"
     assert "exit code 139" in ended.message
 
 
-def test_two_hostile_agents_and_many_ordinary_ones_do_not_meet(house: House) -> None:
+def test_hostile_and_ordinary_agents_do_not_affect_each_other(hostile: HostileService) -> None:
     bomb = "while :; do sh -c 'sleep 1 &'; done"
-    bombs = [house.start("crowded", shell=bomb, timeout_seconds=1) for _ in range(2)]
-    others = [house.api.create("acme/shop", "ordinary") for _ in range(4)]
+    bombs = [hostile.start("crowded", shell=bomb, timeout_seconds=1) for _ in range(2)]
+    others = [hostile.api.create("acme/shop", "ordinary") for _ in range(4)]
     for job_id in bombs:
-        job = house.api.wait_status(job_id, "failed")
+        job = hostile.api.wait_status(job_id, "failed")
         assert job["error"]["code"] in {"timeout", "agent_failed"}
     for job_id in others:
-        house.api.wait_status(job_id, "completed")
-    house.check_unharmed()
+        hostile.api.wait_status(job_id, "completed")
+    hostile.check_unharmed()

@@ -1,13 +1,13 @@
-"""Agents that look for a way out: the network, the service, its store, other jobs, the kernel."""
+"""Agents that try to escape: to the network, the service, its store, other jobs, the kernel."""
 
 import platform
 import socket
 from urllib.parse import urlsplit
 
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.support.hostile_service import Ended, House
+from tests.support.hostile_service import FinishedJob, HostileService
 
-# Each of these would be a way out of a namespace, into another process, or into the kernel.
+# Each of these would lead out of a namespace, into another process, or into the kernel.
 CALLS = (
     *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "open_tree"),
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp"),
@@ -16,9 +16,9 @@ CALLS = (
 )
 
 
-def probed(ended: Ended, least: int) -> dict[str, str]:
-    """How each attempt was refused, by its name; none came through."""
-    assert ended.verdict == "completed", (ended.job, ended.log)
+def probed(ended: FinishedJob, least: int) -> dict[str, str]:
+    """How each attempt was refused, by name; none may succeed."""
+    assert ended.outcome == "completed", (ended.job, ended.log)
     lines = (line.partition(": ") for line in ended.log.splitlines())
     found = {name: text for name, _, text in lines if text.startswith(("refused", "REACHED"))}
     assert {name: text for name, text in found.items() if "REACHED" in text} == {}
@@ -26,14 +26,14 @@ def probed(ended: Ended, least: int) -> dict[str, str]:
     return found
 
 
-def port_of(house: House) -> int:
-    port = urlsplit(house.service.base_url).port
+def port_of(hostile: HostileService) -> int:
+    port = urlsplit(hostile.service.base_url).port
     assert port is not None
     return port
 
 
 def own_address() -> str:
-    """By which others on the network reach this machine; nothing is sent to find out."""
+    """The address of this machine on the network, found without sending anything."""
     with socket.socket(type=socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -42,8 +42,8 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def test_there_is_no_network_to_try(house: House) -> None:
-    ended = house.python(
+def test_there_is_no_network(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         def dial(host, port, family=socket.AF_INET):
             with socket.socket(family) as connection:
@@ -65,15 +65,15 @@ def test_there_is_no_network_to_try(house: House) -> None:
         print("interfaces", [name for _, name in socket.if_nameindex()])
         change()
         """,
-        port=port_of(house),
+        port=port_of(hostile),
         own=own_address(),
     )
     probed(ended, least=20)
     assert "interfaces ['lo']" in ended.log
 
 
-def test_an_allow_list_leads_nowhere_else(house: House) -> None:
-    ended = house.python(
+def test_an_allow_list_allows_no_other_host(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         proxy = os.environ["HTTPS_PROXY"].removeprefix("http://").rpartition(":")
 
@@ -101,7 +101,7 @@ def test_an_allow_list_leads_nowhere_else(house: House) -> None:
         change()
         """,
         agent="online",
-        port=port_of(house),
+        port=port_of(hostile),
     )
     found = probed(ended, least=20)
     assert found["CONNECT 169.254.169.254:81"] == "refused, status 403"
@@ -109,9 +109,9 @@ def test_an_allow_list_leads_nowhere_else(house: House) -> None:
     assert "AGENTJOBS_EGRESS_ALLOW" in ended.log
 
 
-def test_nothing_of_the_service_can_be_read(house: House) -> None:
-    assert house.service.process is not None
-    ended = house.python(
+def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
+    assert hostile.service.process is not None
+    ended = hostile.python(
         """
         home, pid = Path(given["data_dir"]), given["pid"]
         probe("its directory", lambda: os.listdir(home))
@@ -130,9 +130,9 @@ def test_nothing_of_the_service_can_be_read(house: House) -> None:
         print("descriptors:", sorted(set(os.listdir("/proc/self/fd")) - {"0", "1", "2"})[1:])
         change()
         """,
-        data_dir=str(house.service.data_dir),
-        outside=str(house.outside),
-        pid=house.service.process.pid,
+        data_dir=str(hostile.service.data_dir),
+        outside=str(hostile.outside),
+        pid=hostile.service.process.pid,
     )
     probed(ended, least=20)
     assert "the service: False" in ended.log
@@ -140,8 +140,8 @@ def test_nothing_of_the_service_can_be_read(house: House) -> None:
     assert "descriptors: []" in ended.log
 
 
-def test_nothing_of_the_machine_can_be_written(house: House) -> None:
-    ended = house.python(
+def test_nothing_of_the_machine_can_be_written(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         actor = sys.argv[0]
         for path in ("/x", "/usr/bin/x", "/usr/bin/env", "/bin/sh", "/lib/x", "/etc/passwd",
@@ -160,9 +160,9 @@ def test_nothing_of_the_machine_can_be_written(house: House) -> None:
     probed(ended, least=22)
 
 
-def test_the_kernel_is_not_at_its_service(house: House) -> None:
+def test_dangerous_kernel_features_are_refused(hostile: HostileService) -> None:
     numbers = ARCHITECTURES[platform.machine()].numbers
-    ended = house.python(
+    ended = hostile.python(
         """
         for name, number in given["calls"].items():
             first = 0x10000000 if name == "unshare" else 0
@@ -191,8 +191,8 @@ def test_the_kernel_is_not_at_its_service(house: House) -> None:
     assert "came through" not in ended.log
 
 
-def test_another_jobs_workspace_and_processes_are_out_of_reach(house: House) -> None:
-    quiet = house.start(
+def test_another_jobs_workspace_and_processes_are_invisible(hostile: HostileService) -> None:
+    quiet = hostile.start(
         python="""
 Path("of-another-job.txt").write_text("secret")
 for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
@@ -204,8 +204,8 @@ print("up", flush=True)
 os.execvp("sleep", ["sleep", "600"])
 """
     )
-    house.heard(quiet, "up")
-    nosy = house.start(
+    hostile.wait_for_output(quiet, "up")
+    nosy = hostile.start(
         python="""
 name = "of-another-job.txt"
 found = [top for top, _, files in os.walk("/") if name in files]
@@ -225,11 +225,11 @@ for pid in range(3, 2000):
 change()
 """
     )
-    job = house.api.wait_status(nosy, "completed", "failed")
-    log = house.api.log(nosy)
-    assert house.api.job(quiet)["status"] == "running"
-    house.api.http.post(f"/jobs/{quiet}/cancel")
-    house.end(quiet)
+    job = hostile.api.wait_status(nosy, "completed", "failed")
+    log = hostile.api.log(nosy)
+    assert hostile.api.job(quiet)["status"] == "running"
+    hostile.api.http.post(f"/jobs/{quiet}/cancel")
+    hostile.end(quiet)
     assert "found in []" in log
     assert "sleepers []" in log
-    probed(Ended(job, log, None), least=3)
+    probed(FinishedJob(job, log, None), least=3)

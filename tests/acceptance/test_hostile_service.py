@@ -1,11 +1,11 @@
-"""Agents that wear out what the service has for all of them: its doors and its copies."""
+"""Agents that exhaust shared resources of the service: its ports and its copies."""
 
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.hostile_service import FILES, House
+from tests.support.hostile_service import FILES, HostileService
 from tests.support.service import sample_repository, wait_until
 
 HOLDING = r"""
@@ -20,7 +20,7 @@ for number in range(600):
 print("held", len(held), flush=True)
 signal.pause()
 """
-# Whatever `git status` may be taught to overlook is looked for by other means.
+# Detects by other means what `git status` could be configured to ignore.
 IS_CLEAN = """
 test -z "$(find . -name 'hidden*' -o -type l -o -type p -o -perm /7000 -o -name other | head)" &&
 test -z "$(git status --porcelain --ignored)" && ! grep -q hidden .git/config .git/info/* &&
@@ -28,28 +28,28 @@ test "$(cat docs/f7.txt)" = 7 && echo changed > edited.txt
 """
 
 
-def test_connections_held_open_harm_nobody_and_end_with_the_job(house: House) -> None:
-    before = house.descriptors()
-    jobs = [house.start(agent, python=HOLDING) for agent in ("online", "with-model")]
+def test_open_connections_harm_no_other_job_and_end_with_the_job(hostile: HostileService) -> None:
+    before = hostile.descriptors()
+    jobs = [hostile.start(agent, python=HOLDING) for agent in ("online", "with-model")]
     for job_id in jobs:
-        house.heard(job_id, "held")
-    assert house.descriptors() > 400
-    # A new connection, not one that is open already.
-    assert httpx.get(f"{house.service.root_url}/healthz").status_code == 200
+        hostile.wait_for_output(job_id, "held")
+    assert hostile.descriptors() > 400
+    # A new connection, not an existing one.
+    assert httpx.get(f"{hostile.service.root_url}/healthz").status_code == 200
     for job_id in jobs:
-        house.api.http.post(f"/jobs/{job_id}/cancel")
-        house.api.wait_status(job_id, "cancelled")
-    wait_until(lambda: house.descriptors() <= before + 8, "the connections to be closed")
-    house.check_unharmed()
+        hostile.api.http.post(f"/jobs/{job_id}/cancel")
+        hostile.api.wait_status(job_id, "cancelled")
+    wait_until(lambda: hostile.descriptors() <= before + 8, "the connections to be closed")
+    hostile.check_unharmed()
 
 
 @pytest.fixture(scope="module")
-def large(house: House, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A repository of so many files that its copies are mended and used again."""
+def large(hostile: HostileService, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A repository with enough files that its copies are repaired and reused."""
     files = FILES | {f"docs/f{number}.txt": f"{number}\n" for number in range(600)}
     source: Path = tmp_path_factory.mktemp("source")
-    house.service.connect(sample_repository(source / "large", files), "acme/large")
-    house.api.wait_ready("acme/large")
+    hostile.service.connect(sample_repository(source / "large", files), "acme/large")
+    hostile.api.wait_ready("acme/large")
     return "acme/large"
 
 
@@ -65,12 +65,12 @@ def large(house: House, tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
     ids=["excluded", "backdated", "links", "closed", "replaced", "deep"],
 )
-def test_a_copy_that_is_used_again_is_clean(house: House, large: str, misuse: str) -> None:
+def test_a_reused_copy_is_clean(hostile: HostileService, large: str, misuse: str) -> None:
     override = {"shell": f"{misuse}; echo changed > edited.txt; exit 1"}
-    job = house.api.finish(large, "hostile", config_override=override)
+    job = hostile.api.finish(large, "hostile", config_override=override)
     assert job["error"]["code"] == "agent_failed"
     for _ in range(2):
-        job = house.api.finish(large, "hostile", config_override={"shell": IS_CLEAN})
-        assert job["status"] == "completed", (job, house.api.log(job["job_id"]))
-    wait_until(lambda: house.leftovers() == [], "the copies to be mended")
-    house.check_unharmed()
+        job = hostile.api.finish(large, "hostile", config_override={"shell": IS_CLEAN})
+        assert job["status"] == "completed", (job, hostile.api.log(job["job_id"]))
+    wait_until(lambda: hostile.leftovers() == [], "the copies to be mended")
+    hostile.check_unharmed()

@@ -1,13 +1,13 @@
-"""Agents that leave a tree made to harm whoever looks at it."""
+"""Agents that leave a tree designed to harm its readers."""
 
 import os
 
 import pytest
 
-from tests.support.hostile_service import FILES, House
+from tests.support.hostile_service import FILES, HostileService
 
 ORIGINAL = {name.encode(): "100644" for name in FILES}
-# Whatever git would run on its own account, if it read a git directory that an agent wrote.
+# What git would run if it read a git directory that an agent wrote.
 EVIL_CONFIGURATION = """
 [core]
     fsmonitor = touch TRAP
@@ -54,15 +54,17 @@ git -c protocol.file.allow=always submodule --quiet add /tmp/library vendored
 """
 
 
-def test_a_deleted_working_directory_is_a_change_that_deletes_everything(house: House) -> None:
-    ended = house.shell("cd /; rm -rf /workspace; rmdir /workspace; mv /workspace /gone; true")
-    assert ended.verdict == "completed"
+def test_a_deleted_working_directory_is_a_change_that_deletes_everything(
+    hostile: HostileService,
+) -> None:
+    ended = hostile.shell("cd /; rm -rf /workspace; rmdir /workspace; mv /workspace /gone; true")
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {}
 
 
-def test_a_closed_working_directory_is_opened_again(house: House) -> None:
-    ended = house.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
-    assert ended.verdict == "completed"
+def test_an_inaccessible_working_directory_is_made_accessible(hostile: HostileService) -> None:
+    ended = hostile.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
@@ -79,16 +81,18 @@ def test_a_closed_working_directory_is_opened_again(house: House) -> None:
     ],
     ids=["hooks", "none", "file", "link", "pipe", "closed", "broken"],
 )
-def test_a_planted_root_git_is_ignored(house: House, plant: str) -> None:
+def test_a_planted_root_git_is_ignored(hostile: HostileService, plant: str) -> None:
     script = f"EVIL='{EVIL_CONFIGURATION}'\n{plant}\necho changed > edited.txt"
-    ended = house.shell(_placed(script, house))
-    assert ended.verdict == "completed"
+    ended = hostile.shell(_placed(script, hostile))
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
-    assert not house.trap.exists()
+    assert not hostile.trap.exists()
 
 
-def test_commits_and_gitlinks_of_the_agents_own_repository_do_not_count(house: House) -> None:
-    ended = house.shell(
+def test_commits_and_gitlinks_in_the_agents_git_directory_are_ignored(
+    hostile: HostileService,
+) -> None:
+    ended = hostile.shell(
         """
         git config user.name x; git config user.email x@example.com
         git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),vendored
@@ -96,12 +100,12 @@ def test_commits_and_gitlinks_of_the_agents_own_repository_do_not_count(house: H
         echo changed > edited.txt
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
-def test_filters_and_attributes_run_nothing(house: House) -> None:
-    ended = house.shell(
+def test_filters_and_attributes_run_no_code(hostile: HostileService) -> None:
+    ended = hostile.shell(
         _placed(
             f"""
 EVIL='{EVIL_CONFIGURATION}'
@@ -111,28 +115,28 @@ printf '%s' "$EVIL" > .lfsconfig
 printf '* filter=evil diff=evil merge=evil ident\n' | tee .gitattributes > .git/info/attributes
 printf '$Id$\r\n' > edited.txt
 """,
-            house,
+            hostile,
         )
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert ended.branch.content("edited.txt").startswith(b"$Id")
-    assert not house.trap.exists()
+    assert not hostile.trap.exists()
 
 
-def test_links_to_the_outside_are_committed_as_links(house: House) -> None:
-    store = house.service.data_dir / "agentjobs.db"
-    ended = house.shell(
+def test_links_to_the_outside_are_committed_as_links(hostile: HostileService) -> None:
+    store = hostile.service.data_dir / "agentjobs.db"
+    ended = hostile.shell(
         f"""
         ln -s {store} store.txt; ln -s /etc/passwd passwd.txt; ln -s ../../../../.. up
-        ln -s loop loop; rm -r docs; ln -s {house.service.data_dir} docs
+        ln -s loop loop; rm -r docs; ln -s {hostile.service.data_dir} docs
         rm .gitignore; ln -s /etc/shadow .gitignore; ln -s {store} .gitattributes
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     names = [b"store.txt", b"passwd.txt", b"up", b"loop", b"docs", b".gitignore", b".gitattributes"]
     assert ended.branch.files() == {b"app.py": "100644", **dict.fromkeys(names, "120000")}
     assert ended.branch.content("store.txt") == os.fsencode(store)
-    assert "SQLite format" not in house.page(ended)
+    assert "SQLite format" not in hostile.page(ended)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +150,9 @@ def test_links_to_the_outside_are_committed_as_links(house: House) -> None:
     ],
     ids=["repository", "file", "link", "spelt otherwise", "submodule"],
 )
-def test_nested_repositories_and_submodules_are_unsafe(house: House, plant: str) -> None:
-    ended = house.shell(_placed(NEW_REPOSITORY + plant, house))
-    assert ended.verdict == "unsafe_change", (ended.job, ended.log)
+def test_nested_repositories_and_submodules_are_unsafe(hostile: HostileService, plant: str) -> None:
+    ended = hostile.shell(_placed(NEW_REPOSITORY + plant, hostile))
+    assert ended.outcome == "unsafe_change", (ended.job, ended.log)
     assert ended.pushed is None
 
 
@@ -162,27 +166,27 @@ def test_nested_repositories_and_submodules_are_unsafe(house: House, plant: str)
     ],
     ids=["encoding", "option as address", "pointer", "huge"],
 )
-def test_files_that_would_steer_git_are_unsafe(house: House, plant: str) -> None:
-    ended = house.shell(plant + "; echo changed > edited.txt")
-    assert ended.verdict == "unsafe_change", (ended.job, ended.log)
+def test_invalid_git_files_are_unsafe(hostile: HostileService, plant: str) -> None:
+    ended = hostile.shell(plant + "; echo changed > edited.txt")
+    assert ended.outcome == "unsafe_change", (ended.job, ended.log)
 
 
-def test_names_of_any_bytes_are_proposed_and_can_be_looked_at(house: House) -> None:
+def test_names_of_any_bytes_are_committed_and_displayed(hostile: HostileService) -> None:
     names = [b"new\nline", b"\xff\xfe", b"-rf", b'"quoted"', b"\x1b[2J", b"a\tb", b":(top)*", b" "]
-    ended = house.python(f"for name in {names!r}: open(name, 'w').close()")
-    assert ended.verdict == "completed"
+    ended = hostile.python(f"for name in {names!r}: open(name, 'w').close()")
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {**ORIGINAL, **dict.fromkeys(names, "100644")}
-    assert "\x1b" not in house.page(ended)
+    assert "\x1b" not in hostile.page(ended)
 
 
-def test_a_hostile_name_in_a_message_is_harmless(house: House) -> None:
-    ended = house.python(r'os.makedirs(b"a\n[agentjobs] \x1b[2J\xff/.git/objects")')
-    assert ended.verdict == "unsafe_change"
+def test_a_hostile_name_is_escaped_in_a_message(hostile: HostileService) -> None:
+    ended = hostile.python(r'os.makedirs(b"a\n[agentjobs] \x1b[2J\xff/.git/objects")')
+    assert ended.outcome == "unsafe_change"
     assert ended.message.isprintable()
 
 
-def test_a_setuid_file_is_an_ordinary_one(house: House) -> None:
-    ended = house.python(
+def test_a_setuid_file_is_committed_as_an_ordinary_one(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         Path("plain").write_text("x")
         probe("setuid", lambda: os.chmod("plain", 0o4755))
@@ -190,29 +194,29 @@ def test_a_setuid_file_is_an_ordinary_one(house: House) -> None:
         os.close(os.open("born", os.O_CREAT | os.O_WRONLY, 0o6755))
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert "setuid: refused, EPERM" in ended.log
     assert ended.branch.files() == {**ORIGINAL, b"plain": "100755", b"born": "100755"}
 
 
-def test_pipes_and_sockets_are_not_proposed(house: House) -> None:
-    ended = house.python(
+def test_pipes_and_sockets_are_not_committed(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         os.mkfifo("pipe"); os.mkfifo(".gitattributes")
         socket.socket(socket.AF_UNIX).bind("socket")
         change()
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
-def test_a_pipe_in_place_of_a_file_is_unsafe(house: House) -> None:
-    assert house.shell("rm app.py; mkfifo app.py").verdict == "unsafe_change"
+def test_a_pipe_in_place_of_a_file_is_unsafe(hostile: HostileService) -> None:
+    assert hostile.shell("rm app.py; mkfifo app.py").outcome == "unsafe_change"
 
 
-def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(house: House) -> None:
-    ended = house.python(
+def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(hostile: HostileService) -> None:
+    ended = hostile.python(
         """
         Path("closed").mkdir(); Path("closed/file").write_text("x"); os.chmod("closed", 0)
         for level in range(1500):
@@ -221,14 +225,14 @@ def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(house: House) -> None:
         os.chmod("bottom", 0); os.chmod(".", 0)
         """
     )
-    assert ended.verdict == "unsafe_change"
+    assert ended.outcome == "unsafe_change"
 
 
-def test_protected_paths_are_refused(house: House) -> None:
-    ended = house.shell("mkdir -p .github/workflows && echo 'on: push' > .github/workflows/x.yml")
-    assert ended.verdict == "protected_path"
-    assert house.shell("echo 'verify = \"true\"' > .agentjobs.toml").verdict == "protected_path"
+def test_protected_paths_are_refused(hostile: HostileService) -> None:
+    ended = hostile.shell("mkdir -p .github/workflows && echo 'on: push' > .github/workflows/x.yml")
+    assert ended.outcome == "protected_path"
+    assert hostile.shell("echo 'verify = \"true\"' > .agentjobs.toml").outcome == "protected_path"
 
 
-def _placed(script: str, house: House) -> str:
-    return script.replace("TRAP", str(house.trap)).replace("DATA", str(house.service.data_dir))
+def _placed(script: str, hostile: HostileService) -> str:
+    return script.replace("TRAP", str(hostile.trap)).replace("DATA", str(hostile.service.data_dir))

@@ -1,9 +1,9 @@
-"""Agents that do whatever their job says, as a service's settings declare them."""
+"""Settings that declare agents which run the code in their job."""
 
 from pathlib import Path
 
 LOG_BYTES = 256 * 1024
-# Inside the sandbox. What it is told to do comes with the job, so that a test is in one place.
+# Runs inside the sandbox. Its code comes with the job, so that each test is in one place.
 ACTOR = '''
 import ctypes, errno, json, os, resource, signal, socket, stat, subprocess, sys, time
 from pathlib import Path
@@ -13,7 +13,7 @@ with open(os.environ["AGENTJOBS_JOB"]) as file:
 
 
 def probe(name, action):
-    """What must not work, one line for each."""
+    """Print one line for an action that must fail."""
     try:
         found = action()
     except (OSError, ValueError) as error:
@@ -24,7 +24,7 @@ def probe(name, action):
 
 
 def call(function, *arguments):
-    """A function of the C library, with its error."""
+    """Call a function of the C library and raise its error."""
     libc = ctypes.CDLL(None, use_errno=True)
     answer = getattr(libc, function)(*arguments)
     if answer == -1:
@@ -36,7 +36,7 @@ def change():
     Path("edited.txt").write_text("changed")
 
 
-# As a shell would find them; Python ignores both.
+# The defaults, as for a shell; Python ignores both signals.
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 if "shell" in given:

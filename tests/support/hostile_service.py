@@ -1,7 +1,7 @@
-"""A running service whose agents do whatever their job says, and eyes for what they leave behind.
+"""A running service whose agents run the code in their job, and checks for what they leave.
 
-Every attempt ends with the same look: the service answers, an ordinary job completes, and nothing
-of the hostile one is left.
+Every attempt ends with the same check: the service responds, an ordinary job completes, and
+nothing of the hostile job is left.
 """
 
 import re
@@ -26,14 +26,14 @@ MODEL_KEY = "the-real-key-of-the-organization-0123456789"
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedJob:
     job: dict[str, Any]
     log: str
     pushed: "Branch | None"
 
     @property
-    def verdict(self) -> str:
-        """Its status, or the code of its failure."""
+    def outcome(self) -> str:
+        """The job's status, or its error code."""
         return str(self.job["error"]["code"] if self.job["error"] else self.job["status"])
 
     @property
@@ -48,15 +48,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class Branch:
-    """What was really pushed for a job, read from the platform's repository."""
+    """The pushed branch of a job, read from the platform's repository."""
 
     git_dir: Path
     name: str
 
     def files(self) -> dict[bytes, str]:
         """Modes by path."""
-        listed = self._git("ls-tree", "-r", "-z", "--full-tree", self.name)
-        records = [record.split(b"\t", 1) for record in listed.split(b"\0") if record]
+        listing = self._git("ls-tree", "-r", "-z", "--full-tree", self.name)
+        records = [record.split(b"\t", 1) for record in listing.split(b"\0") if record]
         return {path: description.split()[0].decode() for description, path in records}
 
     def content(self, path: str) -> bytes:
@@ -68,7 +68,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class House:
+class HostileService:
     service: Service
     api: Api
     outside: Path
@@ -78,35 +78,35 @@ class House:
 
     @property
     def trap(self) -> Path:
-        """Exists if something ran outside of the sandbox."""
+        """Exists if something ran outside the sandbox."""
         return self.outside / "trap"
 
-    def shell(self, script: str, agent: str = "hostile", **override: Any) -> Ended:
-        return self.end(self.start(agent, shell=_dedented(script), **override))
+    def shell(self, script: str, agent: str = "hostile", **override: Any) -> FinishedJob:
+        return self.end(self.start(agent, shell=_dedent(script), **override))
 
-    def python(self, script: str, agent: str = "hostile", **override: Any) -> Ended:
-        return self.end(self.start(agent, python=_dedented(script), **override))
+    def python(self, script: str, agent: str = "hostile", **override: Any) -> FinishedJob:
+        return self.end(self.start(agent, python=_dedent(script), **override))
 
     def start(self, agent: str = "hostile", **override: Any) -> str:
         return self.api.create(REPO, agent, config_override=override)
 
-    def heard(self, job_id: str, words: str) -> None:
-        wait_until(lambda: words in self.api.log(job_id), f"{words!r} in the log")
+    def wait_for_output(self, job_id: str, text: str) -> None:
+        wait_until(lambda: text in self.api.log(job_id), f"{text!r} in the log")
 
-    def end(self, job_id: str) -> Ended:
+    def end(self, job_id: str) -> FinishedJob:
         job = self.api.wait_status(job_id, "completed", "failed", "cancelled")
         self.check_unharmed()
         log = self.api.log(job_id)
         pushed = re.search(r"^\[agentjobs\] pushed \w+ to (\S+)$", log, re.MULTILINE)
-        return Ended(job, log, Branch(self.git_dir, pushed[1]) if pushed else None)
+        return FinishedJob(job, log, Branch(self.git_dir, pushed[1]) if pushed else None)
 
-    def page(self, ended: Ended) -> str:
+    def page(self, ended: FinishedJob) -> str:
         answer = self.api.http.get(ended.job["pr_url"])
         assert answer.status_code == 200, answer.text
         return answer.text
 
     def check_unharmed(self) -> None:
-        # At once, without waiting: a job is over when nothing of it is left.
+        # Without waiting: a job is over only when nothing of it is left.
         assert self.leftovers() == []
         assert self.api.http.get(f"{self.service.root_url}/healthz").status_code == 200
         job = self.api.finish(REPO, "ordinary")
@@ -114,7 +114,7 @@ class House:
         assert "Traceback" not in self.service.log()
 
     def descriptors(self) -> int:
-        """How many the service holds open."""
+        """The number of descriptors that the service has open."""
         assert self.service.process is not None
         return len(list(Path(f"/proc/{self.service.process.pid}/fd").iterdir()))
 
@@ -131,14 +131,14 @@ class House:
 
 
 @contextmanager
-def open_house(base: Path) -> Iterator[House]:
+def hostile_service(base: Path) -> Iterator[HostileService]:
     data_dir, outside, actor = base / "data", base / "outside", base / "actor.py"
     mark, uid_base = secrets.token_hex(8), 1_000_000 + 10 * secrets.randbelow(100_000)
     for directory in (data_dir, outside):
         directory.mkdir()
     actor.write_text(ACTOR)
     (data_dir / "agentjobs.toml").write_text(settings(actor, mark, uid_base))
-    # What the service makes for itself in a temporary directory has to be gone again, too.
+    # The service's own temporary files must be removed, too.
     environment = {"TMPDIR": str(outside), "OF_THE_SERVICE": f"only-{mark}"}
     service = Service(data_dir, environment)
     with few_open_files():
@@ -149,13 +149,13 @@ def open_house(base: Path) -> Iterator[House]:
     keep_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
     subprocess.run(keep_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
     (git_dir,) = (data_dir / "git").glob("*.git")
-    yield House(service, api, outside, git_dir, mark, uid_base)
+    yield HostileService(service, api, outside, git_dir, mark, uid_base)
     assert service.stop() == 0, service.log()
 
 
 @contextmanager
 def few_open_files() -> Iterator[None]:
-    """As in a shell, and less: whoever is started here has to ask for more."""
+    """Start with a low limit, so that the service has to raise it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
     try:
@@ -164,5 +164,5 @@ def few_open_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _dedented(script: str) -> str:
+def _dedent(script: str) -> str:
     return textwrap.dedent(script).strip()

@@ -1,4 +1,4 @@
-"""Projects with known vulnerabilities, locked by the real tools, and the way to registries."""
+"""Projects with known vulnerabilities, locked by the real tools, and registry settings."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _ADDRESS_MASKS = {socket.AF_INET: 32, socket.AF_INET6: 128}
 
 
 def service_environment() -> dict[str, str]:
-    """Advisories from the records of the tests; registries wherever their names lead to here."""
+    """Recorded advisories, and registries at the addresses they resolve to on this machine."""
     settings = Settings(data_dir="unused")
     hosts = {host for one in ("PyPI", "npm") for host in hosts_for(settings, one)}
     masks = {mask for host in hosts for mask in _masks(host.rpartition(":")[0])}
@@ -70,7 +70,7 @@ def compiled_requirements(directory: Path) -> None:
 
 
 def uv_project(directory: Path) -> None:
-    """urllib3 is what requests asks for."""
+    """requests requires urllib3."""
     project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
     write(directory, {"pyproject.toml": f'{project}dependencies = ["requests>=2.31"]\n'})
     _run(directory, UV, "lock", "--quiet", "--upgrade-package", "urllib3==2.0.5")
@@ -80,8 +80,8 @@ def poetry_project(directory: Path) -> None:
     project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
     exact = f'{project}dependencies = ["requests (==2.30.0)"]\n'
     write(directory, {"pyproject.toml": exact})
-    # Through the fixer's own starter, because it can be told the index without a trace: a mirror
-    # may speak another form of the index's protocol than Poetry expects of the public one.
+    # Uses the fixer's launcher, which sets the index without changing files: a mirror may use
+    # another form of the index's protocol than Poetry expects of the public one.
     starter = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
     told = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
     _run(directory, POETRY / "python", "-I", starter, "lock", "--no-interaction", **told)
@@ -113,7 +113,7 @@ def go_module(directory: Path) -> None:
 
 
 def maven_project(directory: Path) -> None:
-    """The version is a property, as it is in most projects."""
+    """The version is a property, as in most projects."""
     write(
         directory,
         {

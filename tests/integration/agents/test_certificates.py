@@ -35,7 +35,7 @@ def lookup(_host: str) -> list[str]:
 
 @dataclass
 class World:
-    room: SandboxHarness
+    harness: SandboxHarness
     egress: Egress
     url: str
     bundle: Path
@@ -45,10 +45,10 @@ class World:
             SandboxPort(number=port, protocol=protocol, environment=self._variables(port))
             for port, protocol in self.egress.ports.items()
         ]
-        task = self.room.task(
+        task = self.harness.task(
             *argv, ports=tuple(ports), hosts=self.egress.hosts, read_only=python_files()
         )
-        return await self.room.sandbox.run(with_certificates(task, bundle), self.room.receive)
+        return await self.harness.sandbox.run(with_certificates(task, bundle), self.harness.receive)
 
     def _variables(self, port: int) -> dict[str, str]:
         return dict(self.egress.environment) if port == PROXY_PORT else {}
@@ -63,10 +63,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             lambda _: None,
             lookup=lookup,
         )
-        room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
-        authority = server.write_authority(room.private / "authority.pem")
+        harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+        authority = server.write_authority(harness.private / "authority.pem")
         url = f"https://{HOST}:{server.https_port}/hello"
-        yield World(room, egress, url, create_bundle(authority, room.private))
+        yield World(harness, egress, url, create_bundle(authority, harness.private))
         await egress.close()
 
 

@@ -17,21 +17,21 @@ from tests.support.sandbox import SandboxHarness
 
 class Fixing:
     def __init__(self, base: Path) -> None:
-        self.room = SandboxHarness(BubblewrapSandbox(900_000), base)
-        self.tree = self.room.workspace
-        self.run_dir = self.room.private / "fixing"
+        self.harness = SandboxHarness(BubblewrapSandbox(900_000), base)
+        self.tree = self.harness.workspace
+        self.run_dir = self.harness.private / "fixing"
 
     def write(self, files: dict[str, str]) -> None:
         for name, content in files.items():
             path = self.tree / name
             path.parent.mkdir(exist_ok=True, parents=True)
             path.write_text(content)
-        owner = self.room.sandbox.owner_uid(0)
+        owner = self.harness.sandbox.owner_uid(0)
         if owner is not None:
             subprocess.run(["chown", "-hR", f"{owner}:{owner}", self.tree], check=True)
 
     async def run(self) -> tuple[SandboxReport, Report | None]:
-        agent = build_catalog(Settings(data_dir=str(self.room.private))).get("lint-fixer")
+        agent = build_catalog(Settings(data_dir=str(self.harness.private))).get("lint-fixer")
         assert agent is not None
         facts = JobDetails(
             job_id="job_1",
@@ -46,11 +46,11 @@ class Fixing:
             facts,
             workspace=self.tree,
             run_dir=self.run_dir,
-            owner_uid=self.room.sandbox.owner_uid(0),
+            owner_uid=self.harness.sandbox.owner_uid(0),
             timeout_seconds=60,
             slot=0,
         )
-        outcome = await self.room.sandbox.run(task, self.room.receive)
+        outcome = await self.harness.sandbox.run(task, self.harness.receive)
         return outcome, read_report(self.run_dir)
 
 
@@ -77,7 +77,7 @@ async def test_it_fixes_and_formats_and_reports_what_it_did(fixing: Fixing) -> N
     assert "- `pkg/a.py`" in report.body
     assert "- `F401`: 2" in report.body
     assert "fine.py" not in report.body
-    assert b"files changed: 1" in fixing.room.output
+    assert b"files changed: 1" in fixing.harness.output
 
 
 async def test_it_leaves_only_its_changes_in_the_tree(fixing: Fixing) -> None:
@@ -135,11 +135,11 @@ async def test_file_names_cannot_inject_markdown_into_the_pull_request(fixing: F
 
 async def test_the_service_itself_is_not_visible_to_it(fixing: Fixing) -> None:
     fixing.write({"a.py": "x  =  1\n"})
-    secret = fixing.room.private / "agentjobs.db"
+    secret = fixing.harness.private / "agentjobs.db"
     secret.write_text("secret")
-    agent = build_catalog(Settings(data_dir=str(fixing.room.private))).get("lint-fixer")
+    agent = build_catalog(Settings(data_dir=str(fixing.harness.private))).get("lint-fixer")
     assert agent is not None
-    report = await fixing.room.run(
+    report = await fixing.harness.run(
         agent.command[0],
         "-c",
         f"open({str(secret)!r})",

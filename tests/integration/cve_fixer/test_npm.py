@@ -136,7 +136,7 @@ def without_hashes(rows: list[str]) -> list[str]:
     return [row for row in rows if "integrity" not in row]
 
 
-def test_a_range_that_admits_the_version_leaves_package_json_alone(project: Project) -> None:
+def test_a_range_that_allows_the_version_is_not_changed(project: Project) -> None:
     asked = {"lodash": "^4.17.15", "async": "2.6.3"}
     project.manifest({"dependencies": asked})
     project.write(
@@ -186,7 +186,7 @@ def test_a_lock_file_of_npm_6_gets_an_exact_version_and_an_override(project: Pro
     assert "remove the entry from `overrides`" in report
 
 
-def test_only_the_copies_at_that_version_move_and_only_who_asks_for_them(project: Project) -> None:
+def test_only_copies_at_that_version_and_their_requirements_change(project: Project) -> None:
     project.manifest({"workspaces": ["packages/*"]})
     packages: dict[str, Any] = {"": {"name": "app", "workspaces": ["packages/*"]}}
     for name, spec in (("a", "^4.17.15"), ("b", "3.10.0")):
@@ -209,7 +209,7 @@ def test_only_the_copies_at_that_version_move_and_only_who_asks_for_them(project
     assert after["node_modules/lodash"] == packages["node_modules/lodash"]
 
 
-def test_a_version_that_is_not_published_changes_nothing(project: Project) -> None:
+def test_an_unpublished_version_changes_nothing(project: Project) -> None:
     project.manifest({"dependencies": {"lodash": "^4.17.15"}})
     entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
     root = {"name": "app", "dependencies": {"lodash": "^4.17.15"}}
@@ -279,7 +279,7 @@ def write_pnpm_project(project: Project) -> None:
     project.write("pnpm-lock.yaml", PNPM_LOCK)
 
 
-def test_pnpm_moves_what_is_admitted_and_overrides_what_is_not(project: Project) -> None:
+def test_pnpm_updates_allowed_versions_and_overrides_others(project: Project) -> None:
     write_pnpm_project(project)
     output = project.fix("pnpm-lock.yaml", LODASH, MINIMIST)
     assert output.endswith("fixed: 2, not fixed: 0\n"), output
@@ -300,7 +300,7 @@ def test_pnpm_moves_what_is_admitted_and_overrides_what_is_not(project: Project)
     assert "remove the override `mkdirp>minimist`" in project.report.read_text()
 
 
-async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry(
+async def test_npm_and_pnpm_work_in_the_sandbox_through_the_proxy(
     project: Project, tmp_path: Path
 ) -> None:
     write_pnpm_project(project)
@@ -308,15 +308,15 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
     project.manifest(root, "npm/package.json")
     entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
     project.write("npm/package-lock.json", package_lock({"": root, **entry}))
-    room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
-    hand_over(project, room)
+    harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    hand_over(project, harness)
     jobs = [job_of("npm/package-lock.json", LODASH), job_of("pnpm-lock.yaml", MINIMIST)]
     fixes = [fix for job in jobs for fix in job["fixes"]]
-    (room.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
+    (harness.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
     refused: list[str] = []
     hosts = hosts_for(Settings(data_dir=str(tmp_path)), "npm")
     egress = Egress(hosts, AllowList.parse(addresses_of(hosts)), refused.append)
-    report = await room.run(
+    report = await harness.run(
         *(sys.executable, "-I", "-u", str(ENTRY)),
         read_only=(*python_files(), *project.tools.read_only),
         environment={**certificates(), **project.tools.environment},
@@ -333,19 +333,19 @@ async def test_npm_and_pnpm_work_in_the_sandbox_through_the_door_to_the_registry
     await egress.close()
     assert refused == []
     assert report.last_lines.endswith("fixed: 2, not fixed: 0"), report.last_lines
-    assert "lodash-4.17.21.tgz" in (room.workspace / "npm" / "package-lock.json").read_text()
-    assert "minimist@0.2.4:" in (room.workspace / "pnpm-lock.yaml").read_text()
+    assert "lodash-4.17.21.tgz" in (harness.workspace / "npm" / "package-lock.json").read_text()
+    assert "minimist@0.2.4:" in (harness.workspace / "pnpm-lock.yaml").read_text()
 
 
-def hand_over(project: Project, room: SandboxHarness) -> None:
-    shutil.copytree(project.tree, room.workspace, dirs_exist_ok=True)
-    owner = room.sandbox.owner_uid(0)
+def hand_over(project: Project, harness: SandboxHarness) -> None:
+    shutil.copytree(project.tree, harness.workspace, dirs_exist_ok=True)
+    owner = harness.sandbox.owner_uid(0)
     if owner is not None:
-        subprocess.run(["chown", "-hR", f"{owner}:{owner}", room.workspace], check=True)
+        subprocess.run(["chown", "-hR", f"{owner}:{owner}", harness.workspace], check=True)
 
 
 def addresses_of(hosts: Iterable[str]) -> list[str]:
-    """The registry may be a mirror with an address of its own kind: just it is let through."""
+    """Allow only the registry's address, which may be a private mirror."""
     names = (host.rpartition(":")[0] for host in hosts)
     return sorted({str(entry[4][0]) for name in names for entry in socket.getaddrinfo(name, 443)})
 

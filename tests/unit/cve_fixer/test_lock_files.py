@@ -1,4 +1,4 @@
-"""What of a lock file that a package manager wrote anew ends up in the pull request."""
+"""Which parts of a rewritten lock file become part of the pull request."""
 
 import subprocess
 import tomllib
@@ -132,24 +132,24 @@ content-hash = "new"
 """
 
 
-def test_a_uv_lock_keeps_its_revision_and_every_package_that_did_not_move() -> None:
+def test_a_uv_lock_keeps_its_revision_and_every_unchanged_package() -> None:
     expected = UV_OLD.replace("2.0.4", "2.0.6").replace("old.tar", "new.tar")
     expected = expected.replace("sha256:2", "sha256:3").replace("size = 5", "size = 7")
     assert uv_lock.merge(UV_OLD, UV_NEW) == expected
 
 
-def test_where_the_old_words_do_not_hold_a_dynamic_version_still_stays_out() -> None:
+def test_a_dynamic_version_is_omitted_even_if_the_old_text_is_not_kept() -> None:
     whole = uv_lock.merge(UV_OLD, UV_NEW, keeps_known=False)
     assert whole == UV_NEW.replace('name = "demo"\nversion = "0"\n', 'name = "demo"\n')
 
 
-def test_a_poetry_lock_keeps_its_format_and_its_maker_and_gets_the_projects_hash() -> None:
+def test_a_poetry_lock_keeps_its_format_and_generator_and_gets_the_projects_hash() -> None:
     moved = POETRY_OLD.replace("1.26.5", "1.26.17").replace('"old"', '"new"')
     extras = 'files = []\n\n[package.extras]\nsocks = ["PySocks"]\n'
     assert poetry_lock.merge(POETRY_OLD, POETRY_NEW) == moved.replace("files = []\n", extras)
 
 
-def test_packages_that_came_along_are_named() -> None:
+def test_other_changed_packages_are_named() -> None:
     other = UV_NEW.replace('"six"', '"seven"')
     assert lock_blocks.describe_other_changes(UV_OLD, other, "urllib3") == [
         "Also changed: `demo` None → 0, `seven` (new) → 1.16.0, `six` 1.16.0 → (removed)."
@@ -160,7 +160,7 @@ def ask(python: str, code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_the_python_that_uv_sees_answers_for_the_project_and_builds_nothing(tmp_path: Path) -> None:
+def test_the_fake_python_reports_the_projects_version_and_builds_nothing(tmp_path: Path) -> None:
     python = fake_python.create_python(">=3.27.4", tmp_path)
     question = "get_interpreter_info = 1; import sys, platform; print(sys.version_info.minor)"
     assert ask(python, f"{question}; print(sys.executable)").stdout == f"27\n{python}\n"
@@ -168,7 +168,7 @@ def test_the_python_that_uv_sees_answers_for_the_project_and_builds_nothing(tmp_
     assert (build.returncode, build.stderr) == (1, "nothing is built here\n")
 
 
-def test_what_a_build_would_tell_is_told_from_the_lock_file_and_taken_out_again(
+def test_metadata_from_the_lock_file_replaces_a_build_and_is_removed_afterwards(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "pyproject.toml"
@@ -188,7 +188,7 @@ def test_what_a_build_would_tell_is_told_from_the_lock_file_and_taken_out_again(
     assert checked == written.replace('"demo"\n', '"demo"\nversion = "0"\n', 1)
 
 
-def test_dependencies_that_only_code_knows_are_left_to_a_person(tmp_path: Path) -> None:
+def test_dynamic_dependencies_are_not_fixed(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "demo"\ndynamic = ["dependencies"]\n')
     with pytest.raises(CannotFix, match="only its code knows"):

@@ -1,4 +1,4 @@
-"""npm's ranges: the agent `cve-fixer` asks whether a version is admitted, and what admits it."""
+"""npm version ranges: whether they allow a version, and how they are raised."""
 
 import pytest
 
@@ -33,7 +33,7 @@ from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
         ("npm:@scope/name@1.2.3", "1.2.3", "1.2.4"),
     ],
 )
-def test_a_range_admits_what_npm_says_it_does(spec: str, inside: str, outside: str) -> None:
+def test_a_range_allows_the_same_versions_as_in_npm(spec: str, inside: str, outside: str) -> None:
     assert {version: allows(spec, version) for version in inside.split()} == dict.fromkeys(
         inside.split(), True
     )
@@ -54,11 +54,11 @@ def test_a_range_admits_what_npm_says_it_does(spec: str, inside: str, outside: s
         "1.a",
     ],
 )
-def test_what_is_no_range_says_nothing(spec: str) -> None:
+def test_other_specs_are_not_ranges(spec: str) -> None:
     assert allows(spec, "1.0.0") is None
 
 
-def test_a_version_that_is_none_is_neither_in_nor_out() -> None:
+def test_an_invalid_version_is_neither_allowed_nor_excluded() -> None:
     assert allows("^1.0.0", "one") is None
     assert allows("^1.0.0", "1.0") is None
 
@@ -81,7 +81,7 @@ def test_a_version_that_is_none_is_neither_in_nor_out() -> None:
         ("npm:lodash@4.17.15", "4.17.21", "npm:lodash@4.17.21"),
     ],
 )
-def test_a_range_that_excludes_a_version_is_raised_in_its_own_form(
+def test_a_range_that_excludes_a_version_is_raised_in_the_same_form(
     spec: str, version: str, after: str
 ) -> None:
     assert allows(spec, version) is False
@@ -89,6 +89,6 @@ def test_a_range_that_excludes_a_version_is_raised_in_its_own_form(
     assert allows(after, version)
 
 
-def test_an_exact_version_is_of_the_package_that_an_alias_means() -> None:
+def test_an_exact_version_keeps_the_alias() -> None:
     assert pin_exactly("^4.0.0", "4.17.21") == "4.17.21"
     assert pin_exactly("npm:@scope/name@^4.0.0", "4.17.21") == "npm:@scope/name@4.17.21"

@@ -41,14 +41,14 @@ NAME = "pnpm-workspace.yaml"
         ('\ufeff{ "a" : "}" }', {"a": "}"}, {"a": "{"}, '\ufeff{ "a" : "{" }'),
     ],
 )
-def test_what_changed_between_two_readings_is_done_to_the_text(
+def test_differences_are_applied_to_the_text(
     text: str, old: dict[str, object], new: dict[str, object], after: str
 ) -> None:
     assert json_text.patch(text, old, new) == after
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "nonsense", '{"a":' * 100_000])
-def test_what_is_no_json_object_is_refused_in_words(text: str) -> None:
+def test_other_text_than_a_json_object_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(CannotFix, match=r"^package\.json "):
         package_json.read(text)
 
@@ -76,7 +76,7 @@ def test_a_range_is_raised_only_where_it_excludes_the_version() -> None:
         ),
     ],
 )
-def test_an_override_joins_those_that_are_there(before: str, after: str) -> None:
+def test_an_override_is_added_to_existing_ones(before: str, after: str) -> None:
     assert package_json.add_override(before, "mkdirp", "minimist", "0.2.4") == after
 
 
@@ -89,7 +89,7 @@ def test_rules_about_a_package_are_found_at_any_depth() -> None:
     assert package_json.remove_rules(overrides, "b") == {"a": {".": "2.0.0"}, "b": {"c": "4.0.0"}}
 
 
-def test_what_could_run_or_redirect_a_package_manager_stays_out_of_the_copy() -> None:
+def test_the_copy_omits_what_could_run_or_redirect_a_package_manager() -> None:
     text = (
         '{"name": "app", "scripts": {"preinstall": "x"}, "packageManager": "pnpm@1.0.0", '
         '"devEngines": {}, "engines": {"node": "1"}, "dependencies": {"a": "1"}}'
@@ -97,7 +97,7 @@ def test_what_could_run_or_redirect_a_package_manager_stays_out_of_the_copy() ->
     assert package_json.strip_manifest(text) == {"name": "app", "dependencies": {"a": "1"}}
 
 
-def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
+def test_requirements_resolve_as_in_node() -> None:
     packages = {
         "": {"dependencies": {"x": "^2"}, "devDependencies": {"y": "npm:x@1"}},
         "node_modules/x": {"version": "2.0.0"},
@@ -126,7 +126,7 @@ def test_who_gets_which_copy_is_found_as_node_looks_for_it() -> None:
     }
 
 
-def test_new_entries_take_the_addresses_that_the_file_has() -> None:
+def test_new_entries_use_the_registry_addresses_of_the_file() -> None:
     text = '{"resolved": "https://one.example/npm/@s/a/-/a-1.0.0.tgz"}'
     made = {"b": {"resolved": "https://two.example/b/-/b-2.0.0.tgz", "license": "MIT"}}
     assert match_style(text, made) == {"b": {"resolved": "https://one.example/npm/b/-/b-2.0.0.tgz"}}
@@ -148,14 +148,14 @@ def test_new_entries_take_the_addresses_that_the_file_has() -> None:
         ("overrides: {'@c/d': ^1} # x\n", "overrides: {'@c/d': ^1, a>b: 1.0.0} # x\n"),
     ],
 )
-def test_an_entry_is_added_to_yaml_as_it_is_written(before: str, after: str) -> None:
+def test_an_entry_is_added_in_the_style_of_the_yaml_file(before: str, after: str) -> None:
     assert yaml_text.set_entry(before, "overrides", "a>b", "1.0.0", name=NAME) == after
 
 
 @pytest.mark.parametrize(
     "text", ["{overrides: {a: 1}}\n", "a: 1\na: 2\n", "&x a: 1\n", "? a\n: 1\n", "%YAML 1.2\n"]
 )
-def test_yaml_of_another_kind_is_refused(text: str) -> None:
+def test_unsupported_yaml_is_refused(text: str) -> None:
     with pytest.raises(CannotFix, match=r"^pnpm-workspace\.yaml "):
         yaml_text.set_entry(text, "overrides", "a", "1.0.0", name=NAME)
 
@@ -171,9 +171,7 @@ def test_yaml_of_another_kind_is_refused(text: str) -> None:
         ("true", "'true'"),
     ],
 )
-def test_scalars_that_yaml_would_take_for_something_else_are_quoted(
-    scalar: str, written: str
-) -> None:
+def test_ambiguous_yaml_scalars_are_quoted(scalar: str, written: str) -> None:
     assert yaml_text.quote(scalar) == written
     assert yaml_text.unquote(written) == scalar
 
@@ -192,7 +190,7 @@ def test_scalars_that_yaml_would_take_for_something_else_are_quoted(
         ("overrides:\n  x: 1\n", '{"packageManager": "pnpm@9.1.0"}', NAME),
     ],
 )
-def test_an_override_goes_where_the_projects_pnpm_reads_it(
+def test_an_override_is_added_where_the_projects_pnpm_reads_it(
     workspace: str, manifest: str, place: str
 ) -> None:
     settings = Settings(workspace, manifest)
@@ -200,7 +198,7 @@ def test_an_override_goes_where_the_projects_pnpm_reads_it(
     assert settings.add_override("a>b", "1.0.0").overrides["a>b"] == "1.0.0"
 
 
-def test_overrides_that_hold_the_old_version_are_found_by_what_they_are_about() -> None:
+def test_overrides_that_keep_the_old_version_are_found_by_their_target() -> None:
     overrides = {
         "a": "1.0.0",
         "x@2>a@^1": "^1.0.0",
@@ -261,7 +259,7 @@ snapshots:
 """
 
 
-def test_a_pnpm_lock_tells_who_gets_a_version_and_who_only_has_it_as_a_peer() -> None:
+def test_requirements_in_a_pnpm_lock_exclude_peers() -> None:
     directs = pnpm_text.directs(LOCK, "a", "1.0.0")
     assert [(direct.importer, direct.name, direct.spec) for direct in directs] == [
         ("packages/m", "a", "catalog:"),
@@ -273,7 +271,7 @@ def test_a_pnpm_lock_tells_who_gets_a_version_and_who_only_has_it_as_a_peer() ->
     assert pnpm_text.directs(LOCK, "a", "2.0.0") == []
 
 
-def test_a_catalog_moves_in_both_files_and_its_range_only_if_it_must() -> None:
+def test_a_catalog_is_updated_in_both_files_and_its_range_only_if_necessary() -> None:
     workspace = "catalog:\n  a: ^1.0.0 # ours\n"
     same, lock = update_catalog(workspace, LOCK, LOCK, "default", "a", "1.2.0")
     assert same == workspace
@@ -283,7 +281,7 @@ def test_a_catalog_moves_in_both_files_and_its_range_only_if_it_must() -> None:
     assert "      specifier: ^2.0.0\n      version: 2.0.0\n" in lock
 
 
-def test_what_pnpm_changed_is_done_to_a_lock_file_that_another_release_wrote() -> None:
+def test_pnpms_changes_are_applied_to_a_lock_file_of_another_release() -> None:
     old = LOCK.replace("integrity: x", "integrity: x, tarball: t").replace(
         "importers:", "time:\n  a@1.0.0: '2020'\n\nimporters:"
     )
@@ -296,6 +294,6 @@ def test_what_pnpm_changed_is_done_to_a_lock_file_that_another_release_wrote() -
     assert pnpm_text.merge(LOCK, LOCK, after) == after
 
 
-def test_a_lock_file_of_an_older_format_says_what_to_do() -> None:
+def test_a_lock_file_of_an_older_format_is_refused_with_a_fix() -> None:
     with pytest.raises(CannotFix, match=r"format 6\.0: run `pnpm install` with pnpm 9"):
         pnpm_text.check_format("lockfileVersion: '6.0'\n", "pnpm-lock.yaml")

@@ -1,4 +1,4 @@
-"""The agent `cve-fixer` as a whole, on text edits: what it edits, says and answers with."""
+"""The whole agent `cve-fixer` with text edits: its edits, report and exit code."""
 
 import json
 import os
@@ -36,7 +36,7 @@ GO = {
 
 
 def run(directory: Path, fixes: object) -> tuple[int, str, str]:
-    """As the sandbox starts it, without one."""
+    """Start it as the sandbox does, but without one."""
     (directory / "job.json").write_text(json.dumps({"fixes": fixes}))
     tree_dir = directory / "tree"
     tree_dir.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ def run(directory: Path, fixes: object) -> tuple[int, str, str]:
     )
 
 
-def test_what_can_be_fixed_is_and_the_rest_is_told(tmp_path: Path) -> None:
+def test_possible_fixes_are_made_and_the_others_reported(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/go.mod").write_text("require golang.org/x/text v0.3.7\n")
     (tmp_path / "tree/model.py").write_text("raise SystemExit('the tree was imported')\n")
@@ -92,7 +92,7 @@ def test_what_can_be_fixed_is_and_the_rest_is_told(tmp_path: Path) -> None:
         ([{"package": "x"}], "the job file cannot be used"),
     ],
 )
-def test_nothing_fixed_is_a_failure_whose_last_line_says_why(
+def test_fixing_nothing_is_a_failure_with_the_reason_in_the_last_line(
     tmp_path: Path, fixes: list[Any], words: str
 ) -> None:
     code, output, _ = run(tmp_path, fixes)
@@ -113,13 +113,13 @@ def test_nothing_fixed_is_a_failure_whose_last_line_says_why(
         ("Maven", "a/pom.xml", "pom"),
     ],
 )
-def test_a_manifest_has_its_fixer_by_name(
+def test_the_fixer_of_a_manifest_depends_on_its_name(
     ecosystem: str, manifest: str, module: str | None
 ) -> None:
     assert fixing.fixer_for(ecosystem, manifest) == module
 
 
-def test_a_report_of_hostile_names_stays_text() -> None:
+def test_hostile_names_stay_text_in_a_report() -> None:
     name = "a`b\n# [x](http://evil)\x1b[31m"
     fix = Fix(
         "npm", name, name, name, name, advisories=(Advisory(name, url="javascript:x"),), why=name
@@ -153,7 +153,7 @@ def test_a_fix_is_read_from_the_job_file() -> None:
     assert fix.advisories[0].score == 7.5
 
 
-def test_a_link_out_of_the_repository_is_no_manifest(tmp_path: Path) -> None:
+def test_a_link_out_of_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "secret").write_text("x")
     (tmp_path / "root/go.mod").symlink_to(tmp_path / "secret")

@@ -1,4 +1,4 @@
-"""The text edits of requirements files and pyproject.toml: what is asked for, and no other byte."""
+"""Text edits of requirements files and pyproject.toml change no other byte."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_hashed_pin_is_not_changed_without_the_new_hashes() -> None:
         ("-r base.in\nrequests\n", "-r base.in\nrequests\n"),
     ],
 )
-def test_the_source_of_a_compiled_file_admits_the_new_version(before: str, after: str) -> None:
+def test_the_source_of_a_compiled_file_allows_the_new_version(before: str, after: str) -> None:
     assert requirements.allow_version(before, "requests", "2.31.0") == after
 
 
@@ -87,7 +87,7 @@ def test_the_source_of_a_compiled_file_admits_the_new_version(before: str, after
         ("whatever", "3.0", None),
     ],
 )
-def test_a_specifier_is_raised_as_little_as_lets_the_version_in(
+def test_a_specifier_is_raised_as_little_as_possible(
     specifier: str, version: str, expected: str | None
 ) -> None:
     assert versions.raise_specifier(specifier, version) == expected
@@ -113,7 +113,7 @@ def test_a_specifier_is_raised_as_little_as_lets_the_version_in(
         ("no version", "1", True),
     ],
 )
-def test_a_version_is_admitted_as_the_ecosystem_has_it(
+def test_a_specifier_allows_the_same_versions_as_in_the_ecosystem(
     specifier: str, version: str, *, is_admitted: bool
 ) -> None:
     assert versions.allows(specifier, version) is is_admitted
@@ -178,11 +178,11 @@ def test_every_requirement_that_excludes_the_version_is_raised() -> None:
         ('[tool.uv]\noverride-dependencies = ["b"]\n', '[tool.uv]\nNEW, "b"]\n'),
     ],
 )
-def test_an_override_joins_those_of_the_project(before: str, after: str) -> None:
+def test_an_override_is_added_to_those_of_the_project(before: str, after: str) -> None:
     expected = after.replace("NEW", 'override-dependencies = ["a>=2"')
     assert pyproject.add_override(before, "a>=2") == expected
 
 
-def test_a_broken_pyproject_is_told_and_not_written() -> None:
+def test_an_invalid_pyproject_is_reported_and_not_written() -> None:
     with pytest.raises(CannotFix, match="cannot be read"):
         pyproject.allow_version("[project\n", "requests", "2.31.0")

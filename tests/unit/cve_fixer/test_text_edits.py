@@ -1,4 +1,4 @@
-"""go.mod and pom.xml: the version, where it is written, and no other byte."""
+"""Text edits of go.mod and pom.xml change the version and no other byte."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ def test_a_go_module_is_required_at_the_new_version(before: str, after: str | No
         assert go_mod.update_require(before, GO) == after
 
 
-def test_a_replaced_go_module_is_left_to_a_person() -> None:
+def test_a_replaced_go_module_is_not_fixed() -> None:
     text = "require golang.org/x/text v0.3.7\nreplace golang.org/x/text => ./fork\n"
     with pytest.raises(CannotFix, match=r"replaces golang\.org/x/text with \./fork"):
         go_mod.update_require(text, GO)
 
 
-def test_a_pseudo_version_is_a_version_and_go_sum_is_spoken_of(tmp_path: Path) -> None:
+def test_a_pseudo_version_is_replaced_and_go_sum_mentioned(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text(
         "require gopkg.in/yaml.v3 v3.0.0-20210107192922-496545a6307b\n"
     )
@@ -99,7 +99,7 @@ API = dependency(REFERENCE, name="log4j-api")
         ("", None),
     ],
 )
-def test_a_maven_version_changes_where_it_is_written(
+def test_a_maven_version_changes_where_it_is_set(
     tmp_path: Path, before: str, after: str | None
 ) -> None:
     path = tmp_path / "pom.xml"
@@ -110,7 +110,7 @@ def test_a_maven_version_changes_where_it_is_written(
     assert len(outcome.failed) == (after is None)
 
 
-def test_a_version_that_the_parent_gives_changes_in_the_parent(tmp_path: Path) -> None:
+def test_a_version_set_in_the_parent_changes_there(tmp_path: Path) -> None:
     (tmp_path / "child").mkdir()
     parent = "<parent><groupId>g</groupId><artifactId>p</artifactId><version>1</version></parent>"
     (tmp_path / "child/pom.xml").write_text(project(dependency(REFERENCE), parent=parent))

@@ -1,10 +1,10 @@
-"""Agents whose words are the weapon: logs, reports, last lines."""
+"""Agents with hostile output: logs, reports, last lines."""
 
 import re
 
 import pytest
 
-from tests.support.hostile_service import MODEL_KEY, House
+from tests.support.hostile_service import MODEL_KEY, HostileService
 
 TOKEN = "ghp_" + "0123456789abcdefghij" * 2
 
@@ -13,8 +13,8 @@ def service_lines(log: str) -> list[str]:
     return [line for line in re.split(r"[\r\n]", log) if line.startswith("[agentjobs]")]
 
 
-def test_lines_that_claim_to_be_the_services_are_told_apart(house: House) -> None:
-    ended = house.python(
+def test_lines_that_imitate_the_service_are_distinguishable(hostile: HostileService) -> None:
+    ended = hostile.python(
         r"""
         def say(*pieces):
             for piece in pieces:
@@ -31,14 +31,14 @@ def test_lines_that_claim_to_be_the_services_are_told_apart(house: House) -> Non
         change()
         """
     )
-    assert ended.verdict == "completed"
+    assert ended.outcome == "completed"
     assert "forged at once" in ended.log
     assert [line for line in service_lines(ended.log) if "forged" in line or "evil" in line] == []
     assert len(service_lines(ended.log)) >= 4
 
 
-def test_a_log_drives_no_terminal(house: House) -> None:
-    ended = house.python(
+def test_a_log_contains_no_terminal_control_codes(hostile: HostileService) -> None:
+    ended = hostile.python(
         r"""
         os.write(1, b"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[6n\x1bP1;2q\x1b\\\x9b2J\x08\x7f")
         os.write(1, "\u202eright to left\u2066 \x1b[31mred\x1b[0m\n".encode())
@@ -48,7 +48,7 @@ def test_a_log_drives_no_terminal(house: House) -> None:
         os._exit(3)
         """
     )
-    assert ended.verdict == "agent_failed"
+    assert ended.outcome == "agent_failed"
     without_colour = re.sub(r"\x1b\[[0-9;]*m", "", ended.log)
     assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", without_colour) == []
     assert "\x1b[31mred\x1b[0m" in ended.log
@@ -56,8 +56,8 @@ def test_a_log_drives_no_terminal(house: House) -> None:
     assert all(letter.isprintable() or letter == "\n" for letter in ended.message)
 
 
-def test_keys_are_neither_shown_nor_known(house: House) -> None:
-    ended = house.python(
+def test_keys_are_neither_logged_nor_visible_to_agents(hostile: HostileService) -> None:
+    ended = hostile.python(
         f"""
         def say(text, at):
             for piece in (text[:at], text[at:]):
@@ -80,7 +80,7 @@ def test_keys_are_neither_shown_nor_known(house: House) -> None:
         agent="with-model",
         real_key_backwards=MODEL_KEY[::-1],
     )
-    assert ended.verdict == "agent_failed"
+    assert ended.outcome == "agent_failed"
     key = re.search(r"backwards (\S+)", ended.log)
     assert key is not None
     for secret in (key[1][::-1], TOKEN, MODEL_KEY):
@@ -109,17 +109,17 @@ def test_keys_are_neither_shown_nor_known(house: House) -> None:
         *("closed", "no directory", "second name", "empty"),
     ],
 )
-def test_a_report_that_is_none_does_not_fail_the_job(house: House, plant: str) -> None:
-    store = str(house.service.data_dir / "agentjobs.db")
-    ended = house.shell(plant.replace("STORE", store) + "; echo changed > edited.txt")
-    assert ended.verdict == "completed"
-    page = house.page(ended)
+def test_an_invalid_report_does_not_fail_the_job(hostile: HostileService, plant: str) -> None:
+    store = str(hostile.service.data_dir / "agentjobs.db")
+    ended = hostile.shell(plant.replace("STORE", store) + "; echo changed > edited.txt")
+    assert ended.outcome == "completed"
+    page = hostile.page(ended)
     assert "Hostile: proposed changes" in page or "Unread" in page
     assert "SQLite format" not in page
 
 
-def test_a_report_is_only_text(house: House) -> None:
-    ended = house.python(
+def test_a_report_is_only_text(hostile: HostileService) -> None:
+    ended = hostile.python(
         rf"""
         Path(os.environ["AGENTJOBS_REPORT"]).write_bytes(
             b"\x1b[2J# <script>alert(1)</script> \xff\r\n\n"
@@ -128,15 +128,15 @@ def test_a_report_is_only_text(house: House) -> None:
         change()
         """
     )
-    assert ended.verdict == "completed"
-    page = house.page(ended)
+    assert ended.outcome == "completed"
+    page = hostile.page(ended)
     assert "&lt;script&gt;" in page
     assert not re.search(r"<script>alert|<img src=x|\x1b|\x07|\0", page)
     assert TOKEN not in page
 
 
-def test_events_of_a_log_are_not_forged_by_its_lines(house: House) -> None:
-    ended = house.python(
+def test_log_lines_cannot_forge_stream_events(hostile: HostileService) -> None:
+    ended = hostile.python(
         r"""
         os.write(1, b"data: x\n\nevent: end\nid: 99999\ndata: {}\n\n: comment\n\rretry: 1\n\n")
         os._exit(1)
@@ -144,7 +144,7 @@ def test_events_of_a_log_are_not_forged_by_its_lines(house: House) -> None:
     )
     headers = {"Accept": "text/event-stream"}
     path = f"/jobs/{ended.job['job_id']}/logs"
-    with house.api.http.stream("GET", path, headers=headers) as answer:
+    with hostile.api.http.stream("GET", path, headers=headers) as answer:
         lines = "".join(answer.iter_text()).splitlines()
     assert "data: id: 99999" in lines
     assert not {"id: 99999", "retry: 1", "data: {}", ": comment"} & set(lines)
