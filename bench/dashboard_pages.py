@@ -36,7 +36,7 @@ from bench.dashboard_history import (
 )
 from bench.report import verdict
 from bench.server import Serving, running
-from tests.support.local_repository import commit_files, git_now
+from tests.support.local_repository import commit_files, git_output
 
 ROUNDS = 60
 CLIENTS = 4
@@ -263,16 +263,16 @@ def _make_repository(directory: Path) -> tuple[str, str]:
     """Ten files of Python, and a branch that takes fifty lines of each and puts others there."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        git_now("init", "--quiet", "--initial-branch=main", cwd=tree)
+        git_output("init", "--quiet", "--initial-branch=main", cwd=tree)
         base = commit_files(tree, _files("def price_{0}(number: int = {0}) -> int:"), "first")
-        git_now("checkout", "--quiet", "-b", "agentjobs/change", cwd=tree)
+        git_output("checkout", "--quiet", "-b", "agentjobs/change", cwd=tree)
         head = commit_files(
             tree, _files("def price_{0}(number: float = {0}.5) -> float:"), "change"
         )
-        git_now("checkout", "--quiet", "main", cwd=tree)
+        git_output("checkout", "--quiet", "main", cwd=tree)
         target = git_path(directory, REPO_ID)
         target.parent.mkdir(parents=True, exist_ok=True)
-        git_now("clone", "--quiet", "--bare", str(tree), str(target), cwd=tree)
+        git_output("clone", "--quiet", "--bare", str(tree), str(target), cwd=tree)
     return base, head
 
 

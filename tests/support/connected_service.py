@@ -1,4 +1,4 @@
-"""A running service with a platform of each kind connected to it, by the real command line."""
+"""A running service with a platform of each kind connected to it with the real command line."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.live_platform import KINDS, Town
+from tests.support.live_platform import KINDS, LivePlatform
 from tests.support.service import Api, Service, wait_until
 
 AGENTS = '''
@@ -42,19 +42,19 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass
-class Street:
+class ConnectedService:
     service: Service
     api: Api
-    towns: dict[str, Town]
+    platforms: dict[str, LivePlatform]
 
     def restart(self) -> None:
-        """After a kill; its address is another one."""
+        """Start again after a kill, with a new address."""
         key = self.api.http.headers["Authorization"].removeprefix("Bearer ")
         self.service.start()
         self.api = self.service.client(key)
 
-    def start(self, town: Town, agent: str = "edit", **fields: Any) -> str:
-        return self.api.create(town.shop.full_name, agent, **fields)
+    def start(self, platform: LivePlatform, agent: str = "edit", **fields: Any) -> str:
+        return self.api.create(platform.shop.full_name, agent, **fields)
 
     def ended(self, job_id: str) -> dict[str, Any]:
         return self.api.wait_status(job_id, *ENDED)
@@ -92,46 +92,48 @@ class Street:
 
 
 @contextmanager
-def open_street(
+def open_connected_service(
     place: Path, kinds: tuple[str, ...] = KINDS, **environment: str
-) -> Iterator[Street]:
-    """Each shop is connected and indexed."""
+) -> Iterator[ConnectedService]:
+    """Yields when each repository is connected and indexed."""
     data_dir = place / "data"
     data_dir.mkdir()
     (data_dir / "agentjobs.toml").write_text(AGENTS)
     with ExitStack() as stack:
-        towns = {kind: Town.founded(kind, place, files_of(kind)) for kind in kinds}
-        for town in towns.values():
-            stack.enter_context(town.running())
+        platforms = {kind: LivePlatform.create(kind, place, files_for(kind)) for kind in kinds}
+        for platform in platforms.values():
+            stack.enter_context(platform.running())
         service = Service(
             data_dir,
             {
                 "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
                 "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8",
                 # All servers of a process have one authority.
-                "AGENTJOBS_CA_FILE": str(towns[kinds[0]].server.authorities),
+                "AGENTJOBS_CA_FILE": str(platforms[kinds[0]].server.authorities),
                 "AGENTJOBS_SLOTS": "4",
                 **environment,
             },
         ).start()
         stack.callback(_stop, service)
-        street = Street(service, service.client(service.key()), towns)
-        at_once([lambda town=town: town.connect(service) for town in towns.values()])
-        for town in towns.values():
-            street.api.wait_ready(town.shop.full_name)
-        yield street
+        connected = ConnectedService(service, service.client(service.key()), platforms)
+        run_concurrently(
+            [lambda platform=platform: platform.connect(service) for platform in platforms.values()]
+        )
+        for platform in platforms.values():
+            connected.api.wait_ready(platform.shop.full_name)
+        yield connected
         assert "Traceback" not in service.log(), service.log()
         assert service.stop() == 0, service.log()
 
 
-def at_once(acts: list[Callable[[], object]]) -> None:
+def run_concurrently(acts: list[Callable[[], object]]) -> None:
     with ThreadPoolExecutor(len(acts)) as threads:
         for done in [threads.submit(act) for act in acts]:
             done.result()
 
 
-def files_of(kind: str) -> dict[str, str | bytes]:
-    """Who reviews is said by the code owners or, where the platform asks those itself, not."""
+def files_for(kind: str) -> dict[str, str | bytes]:
+    """Reviewers come from CODEOWNERS, except where the platform itself reads that file."""
     files: dict[str, str | bytes] = {
         "app.py": "import os\nx = 1\n",
         "decoy.txt": "decoy-token-5e2c7fd1\n",

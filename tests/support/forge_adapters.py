@@ -30,13 +30,13 @@ from agentjobs.forges.protocol import (
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import guarded_socket_factory
 from agentjobs.store.opening import open_database
-from tests.support.forge_servers.frame import ContractServer
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.git_remote import GitRemote
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.forge_servers.state import RepositoryRow
-from tests.support.local_repository import CREDENTIAL, FILES, git_now, make_platform
+from tests.support.local_repository import CREDENTIAL, FILES, git_output, make_platform
 
 LOCAL = ("local-sqlite", "local-postgresql")
 PLATFORMS = ("github", "github-app", "gitlab", "gitea")
@@ -93,7 +93,7 @@ class Bench:
             file.write_text(f"{self.commits[BRANCHES[0]]}\n")
 
 
-class Hours:
+class BenchClock:
     """A clock that waiting moves on, so that nobody waits."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class PlatformBench(Bench):
     server: ContractServer = field(kw_only=True)
     platform: Platform = field(kw_only=True)
     row: RepositoryRow = field(kw_only=True)
-    hours: Hours = field(kw_only=True)
+    hours: BenchClock = field(kw_only=True)
     secrets: list[str] = field(default_factory=list)
 
     @property
@@ -147,7 +147,7 @@ async def local_bench(database_url: str, place: Path, template: Path) -> AsyncIt
     try:
         platform = await make_platform(db, place)
         refs = [f"{name}:{name}" for name in BRANCHES]
-        git_now("fetch", "--quiet", str(template), *refs, cwd=platform.git_dir)
+        git_output("fetch", "--quiet", str(template), *refs, cwd=platform.git_dir)
         commits = {name: platform.head(name) for name in BRANCHES}
         yield Bench(platform.forge, platform.repo, commits, platform.head(), platform.git_dir)
     finally:
@@ -160,7 +160,7 @@ async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterato
     row = server.add_repository("acme/shop")
     shutil.copytree(template, server.git.directory(row))
     async with server.serving(), _session(server) as session:
-        hours = Hours()
+        hours = BenchClock()
         server.clock = hours.time_of_day
         said: list[str] = []
         connection = connection_to(server, as_app=kind == "github-app")
@@ -238,8 +238,8 @@ def make_template(place: Path) -> Path:
         git.commit(row, branch, {"new.txt": branch})
     directory = git.directory(row)
     # Few files, so that a copy costs little.
-    git_now("repack", "-a", "-d", "--quiet", cwd=directory)
-    git_now("prune-packed", cwd=directory)
+    git_output("repack", "-a", "-d", "--quiet", cwd=directory)
+    git_output("prune-packed", cwd=directory)
     shutil.rmtree(directory / "hooks")
     return directory
 

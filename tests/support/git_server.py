@@ -16,7 +16,7 @@ from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import bind, server_for
-from tests.support.local_repository import Platform, Ran, git_ran
+from tests.support.local_repository import GitResult, Platform, run_git_command
 
 
 @dataclass
@@ -36,8 +36,8 @@ class GitServer:
         user = f"me:{token}@" if token else ""
         return f"http://{user}{self.url.removeprefix('http://')}/git/{name}.git"
 
-    async def git(self, *arguments: str, cwd: Path | None = None) -> Ran:
-        return await git_ran(*arguments, cwd=cwd or self.place)
+    async def git(self, *arguments: str, cwd: Path | None = None) -> GitResult:
+        return await run_git_command(*arguments, cwd=cwd or self.place)
 
     async def clone(self, token: str, directory: str = "clone", *options: str) -> Path:
         ran = await self.git("clone", "-q", *options, self.repository(token), directory)

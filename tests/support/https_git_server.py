@@ -15,7 +15,7 @@ HOSTS = ("127.0.0.1", "git.test")
 
 
 @dataclass(frozen=True)
-class SecureOrigin:
+class HttpsOrigin:
     """`origin` serves every bare repository under a directory, and can be told to misbehave."""
 
     origin: OriginServer
@@ -26,11 +26,11 @@ class SecureOrigin:
 
 
 @contextmanager
-def https_origin(root: Path) -> Iterator[SecureOrigin]:
+def https_origin(root: Path) -> Iterator[HttpsOrigin]:
     root.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     with origin_server(root) as origin:
-        origin.socket = certified(authority).wrap_socket(
+        origin.socket = server_context(authority).wrap_socket(
             # The handshake is made by the thread of the request, not by the one that accepts.
             origin.socket,
             server_side=True,
@@ -38,10 +38,10 @@ def https_origin(root: Path) -> Iterator[SecureOrigin]:
         )
         file = root.parent / "authorities.pem"
         authority.cert_pem.write_to_path(str(file))
-        yield SecureOrigin(origin, file)
+        yield HttpsOrigin(origin, file)
 
 
-def certified(authority: trustme.CA) -> ssl.SSLContext:
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(*HOSTS).configure_cert(context)
     return context

@@ -1,5 +1,5 @@
-"""A platform where people live: a contract server in a thread of its own, with a repository that
-has commits. Developers push and comment there; it sends its hooks as that platform does."""
+"""A contract server in its own thread, with a repository that has commits. Tests push and comment
+on it, and it sends hooks as the platform does."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from typing import Any, Self, TypeVar
 import httpx
 from aiohttp import web
 
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import Fault
-from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow
-from tests.support.local_repository import git_now
+from tests.support.local_repository import git_output
 from tests.support.platform_hooks import Delivery, delivery
 from tests.support.service import Service
 
@@ -43,13 +43,12 @@ _NO_BRANCHES_OF_OURS = """#!/bin/sh
 case "$1" in refs/heads/agentjobs/*) echo "error: GH013: a rule protects $1" >&2; exit 1;; esac
 """
 _WAIT_SECONDS = 30.0
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass
-class Town:
-    """`shop` is its repository; `command_lines` are those of the machine while it was asked
-    for something."""
+class LivePlatform:
+    """`shop` is its repository; `command_lines` are those of all processes during requests."""
 
     kind: str
     server: ContractServer = field(repr=False)
@@ -60,7 +59,7 @@ class Town:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
 
     @classmethod
-    def founded(cls, kind: str, place: Path, files: dict[str, str | bytes]) -> Self:
+    def create(cls, kind: str, place: Path, files: dict[str, str | bytes]) -> Self:
         server = _SERVERS[kind.partition("-")[0]](place / kind)
         roles = {WRITER: "write", REVIEWER: "write", READER: "read"}
         for login in roles:
@@ -73,7 +72,7 @@ class Town:
 
     @property
     def creates(self) -> str:
-        """What opens a pull request here, to order faults on."""
+        """The operation that opens a pull request, for ordering faults."""
         return _CREATES[self.platform]
 
     @property
@@ -83,17 +82,17 @@ class Town:
 
     @property
     def secrets(self) -> set[str]:
-        """All that nobody may see, as it stands in files, rows and requests."""
+        """Everything that must not leak, as it appears in files, rows and requests."""
         if not isinstance(self.server, GitHubServer):
             return {self.server.token, self.hook_secret}
-        # Of a key each line says enough.
+        # Each line of a key identifies it.
         key = [line for line in self.credential.splitlines() if not line.startswith("-----")]
         return {*key[:3], *self.server.app.tokens, self.hook_secret}
 
     # Joining a service
 
     def connect(self, service: Service, org: str = "default") -> None:
-        """By the command line: the platform, then its shop."""
+        """With the command line: the platform, then its repository."""
         added = self.add_to(service, "--org", org)
         self.hook_url, self.hook_secret = added["hook_url"], added["hook_secret"]
         service.admin("forges", "connect", self.platform, self.shop.full_name, "--org", org)
@@ -173,10 +172,12 @@ class Town:
         """Of the commits that the default branch lacks, the oldest first."""
         directory = self.server.git.directory(self.shop)
         between = f"{self.shop.default_branch}..{branch}"
-        return git_now("log", "--reverse", f"--format={form}", between, cwd=directory).split("\n")
+        return git_output("log", "--reverse", f"--format={form}", between, cwd=directory).split(
+            "\n"
+        )
 
     def show(self, branch: str, path: str) -> str:
-        return git_now("show", f"{branch}:{path}", cwd=self.server.git.directory(self.shop))
+        return git_output("show", f"{branch}:{path}", cwd=self.server.git.directory(self.shop))
 
     def asked(self) -> int:
         """How many requests there were, of the API and of git."""
@@ -219,10 +220,10 @@ class Town:
         ended = {"state": "closed", "is_merged": is_merged, "head_commit": head}
         self._do(lambda: vars(pull).update(ended))
 
-    def _do(self, change: Callable[[], Made]) -> Made:
+    def _do(self, change: Callable[[], Result]) -> Result:
         """On the server's own loop, so that nothing moves while it answers."""
 
-        async def changed() -> Made:
+        async def changed() -> Result:
             return change()
 
         assert self._loop is not None

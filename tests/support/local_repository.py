@@ -42,7 +42,7 @@ async def holds_credential(tx: Transaction, repo_id: str, branch: str, credentia
     return credential == CREDENTIAL
 
 
-def git_now(*arguments: str, cwd: Path) -> str:
+def git_output(*arguments: str, cwd: Path) -> str:
     """A developer's own git, to its end."""
     done = subprocess.run(
         ["git", *arguments], cwd=cwd, env=_ENVIRONMENT, capture_output=True, check=True
@@ -51,12 +51,14 @@ def git_now(*arguments: str, cwd: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Ran:
+class GitResult:
     exit_code: int
     output: str
 
 
-async def git_ran(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Ran:
+async def run_git_command(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+) -> GitResult:
     """The same beside the event loop, which may be serving what it talks to."""
     process = await asyncio.create_subprocess_exec(
         "git",
@@ -68,12 +70,12 @@ async def git_ran(*arguments: str, cwd: Path, environment: Mapping[str, str] | N
         stderr=asyncio.subprocess.STDOUT,
     )
     output, _ = await process.communicate()
-    return Ran(process.returncode or 0, output.decode(errors="replace"))
+    return GitResult(process.returncode or 0, output.decode(errors="replace"))
 
 
 def make_repository(place: Path, files: Mapping[str, str] = FILES) -> Path:
     place.mkdir(parents=True)
-    git_now("init", "--quiet", "--initial-branch=main", cwd=place)
+    git_output("init", "--quiet", "--initial-branch=main", cwd=place)
     commit_files(place, files, "first")
     return place
 
@@ -83,9 +85,9 @@ def commit_files(tree: Path, files: Mapping[str, str | bytes], message: str) -> 
         file = tree / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    git_now("add", "-A", cwd=tree)
-    git_now("commit", "--quiet", "-m", message, cwd=tree)
-    return git_now("rev-parse", "HEAD", cwd=tree)
+    git_output("add", "-A", cwd=tree)
+    git_output("commit", "--quiet", "-m", message, cwd=tree)
+    return git_output("rev-parse", "HEAD", cwd=tree)
 
 
 @dataclass
@@ -107,16 +109,16 @@ class Platform:
         return LocalForge(self.db, "http://127.0.0.1:1", PUBLIC_URL, holds_credential)
 
     def head(self, ref: str = "main") -> str:
-        return git_now("rev-parse", ref, cwd=self.git_dir)
+        return git_output("rev-parse", ref, cwd=self.git_dir)
 
     def propose(
         self, branch: str, files: Mapping[str, str | bytes], message: str = "change"
     ) -> str:
         """A commit on top of main in the repository itself, as if a job had pushed it."""
-        git_now("fetch", "--quiet", str(self.git_dir), "main", cwd=self.source)
-        git_now("checkout", "--quiet", "-B", branch, "FETCH_HEAD", cwd=self.source)
+        git_output("fetch", "--quiet", str(self.git_dir), "main", cwd=self.source)
+        git_output("checkout", "--quiet", "-B", branch, "FETCH_HEAD", cwd=self.source)
         commit = commit_files(self.source, files, message)
-        git_now("push", "--quiet", "--force", str(self.git_dir), branch, cwd=self.source)
+        git_output("push", "--quiet", "--force", str(self.git_dir), branch, cwd=self.source)
         return commit
 
     def request(self, branch: str, commit: str, **fields: object) -> PullRequestRequest:

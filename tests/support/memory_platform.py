@@ -1,4 +1,4 @@
-"""A platform that is a table of repositories in memory, for tests of what connects them."""
+"""A platform with repositories in memory, for tests of connections."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ from agentjobs.store.database import Database
 
 
 @dataclass
-class TableOfRepositories:
-    """`accepted` are the credentials that are; `fault` is what every question meets, if any."""
+class MemoryRepositories:
+    """`accepted` are the valid credentials; `fault` makes every request fail."""
 
     seen: list[RemoteRepository] = field(default_factory=list)
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
@@ -31,7 +31,7 @@ class TableOfRepositories:
     asked: list[str] = field(default_factory=list)
 
     def adapter(self, connection: Connection, credential: str, *_: object) -> Platform:
-        return TablePlatform(self, connection.platform, credential)
+        return MemoryPlatform(self, connection.platform, credential)
 
     def platforms(
         self, db: Database, keys: SealingKeys, session: aiohttp.ClientSession
@@ -42,32 +42,32 @@ class TableOfRepositories:
         return Platforms(db, keys, session, GitTransport(AllowList()), adapters)
 
 
-class TablePlatform(Platform):
+class MemoryPlatform(Platform):
     platform = ""
 
-    def __init__(self, table: TableOfRepositories, platform: str, credential: str) -> None:
+    def __init__(self, table: MemoryRepositories, platform: str, credential: str) -> None:
         self.platform = platform
         self._table = table
         self._credential = credential
 
     async def check(self) -> Account:
-        self._meet("check")
+        self._request("check")
         return self._table.account
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
-        self._meet("repositories")
+        self._request("repositories")
         for one in self._table.seen:
             yield one
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
-        self._meet(f"repository {repo.full_name}")
+        self._request(f"repository {repo.full_name}")
         for one in self._table.seen:
             wanted = repo.external_id or repo.full_name.lower()
             if wanted in (one.external_id, one.full_name.lower()):
                 return one
         raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
 
-    def _meet(self, question: str) -> None:
+    def _request(self, question: str) -> None:
         self._table.asked.append(question)
         if self._table.fault is not None:
             raise self._table.fault

@@ -34,7 +34,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from tests.support.memory_platform import TableOfRepositories
+from tests.support.memory_platform import MemoryRepositories
 
 TOKEN = "good-token"
 
@@ -56,13 +56,13 @@ async def acme(database: Database) -> str:
 
 
 @pytest.fixture
-def table() -> TableOfRepositories:
-    return TableOfRepositories()
+def table() -> MemoryRepositories:
+    return MemoryRepositories()
 
 
 @pytest.fixture
 async def platforms(
-    database: Database, keys: SealingKeys, table: TableOfRepositories
+    database: Database, keys: SealingKeys, table: MemoryRepositories
 ) -> AsyncIterator[Platforms]:
     async with aiohttp.ClientSession() as session:
         yield table.platforms(database, keys, session)
@@ -219,7 +219,7 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
     keys: SealingKeys,
     acme: str,
     platforms: Platforms,
-    table: TableOfRepositories,
+    table: MemoryRepositories,
 ) -> None:
     bad = NewConnection(platform="gitlab", credential="bad-token")
     assert await code_of(verify_and_add(database, keys, platforms, "acme", bad)) == (
@@ -256,7 +256,7 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
 
 
 async def test_what_was_removed_or_is_locked_is_no_platform_to_anybody(
-    database: Database, keys: SealingKeys, acme: str, table: TableOfRepositories, tmp_path: Path
+    database: Database, keys: SealingKeys, acme: str, table: MemoryRepositories, tmp_path: Path
 ) -> None:
     connection, _ = await add_connection(database, keys, "acme", a_token())
     async with aiohttp.ClientSession() as session:

@@ -24,7 +24,7 @@ from agentjobs.repos.connect import disconnect_repository
 from agentjobs.repos.queries import list_repos
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from tests.support.memory_platform import TableOfRepositories
+from tests.support.memory_platform import MemoryRepositories
 
 SHOP = RemoteRepository("1", "Acme/shop", "trunk")
 ODD = RemoteRepository("2", "Acme/.github", "main")
@@ -41,7 +41,7 @@ UNFIT = {
 class House:
     db: Database
     keys: SealingKeys
-    table: TableOfRepositories
+    table: MemoryRepositories
     platforms: Platforms
     connection: Connection
 
@@ -70,7 +70,7 @@ async def house(database: Database, tmp_path: Path) -> AsyncIterator[House]:
         await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
     new = NewConnection(platform="gitlab", credential="good-token")
     connection, _ = await add_connection(database, keys, "acme", new)
-    table = TableOfRepositories([SHOP, ODD, NESTED, *UNFIT.values()])
+    table = MemoryRepositories([SHOP, ODD, NESTED, *UNFIT.values()])
     async with aiohttp.ClientSession() as session:
         platforms = table.platforms(database, keys, session)
         yield House(database, keys, table, platforms, connection)

@@ -16,8 +16,8 @@ from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.trackers import NewTracker, add_tracker
 from tests.support.cli_process import PROGRAM, Answer, CommandLineInside
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import forbidden, missing
-from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
@@ -171,9 +171,9 @@ async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
             *("--installation-id", str(server.app.installation_id), "--private-key-file"),
         )
         halves = await forges("add", "github", "--url", server.url, "--app-id", "1")
-        assert (halves.exit_code, "all three" in halves.err) == (2, True)
+        assert (halves.exit_code, "needs --app-id" in halves.err) == (2, True)
         no_key = await forges("add", "github", *app, "-", typed="not a key")
-        assert (no_key.exit_code, "RSA key in PEM form" in no_key.err) == (2, True)
+        assert (no_key.exit_code, "RSA key in PEM format" in no_key.err) == (2, True)
         del server.app.permissions["pull_requests"]
         added = await forges("add", "github", *app, str(key_file), "--json")
         (lacking,) = added.document["missing_permissions"]

@@ -116,9 +116,9 @@ def test_a_secret_is_rotated_and_promoted(agentjobs, listed):
     assert not listed()[0]["has_pending_secret"]
     again = agentjobs("webhooks", "promote-secret", endpoint["id"])
     assert (again.exit_code, again.out, again.err.count("\n")) == (2, "", 1)
-    at_once = agentjobs("webhooks", "rotate-secret", URL, "--overlap-hours", "0", "--json")
-    assert at_once.document["has_pending_secret"] is False
-    assert at_once.document["secret"].startswith("whsec_")
+    run_concurrently = agentjobs("webhooks", "rotate-secret", URL, "--overlap-hours", "0", "--json")
+    assert run_concurrently.document["has_pending_secret"] is False
+    assert run_concurrently.document["secret"].startswith("whsec_")
     too_long = agentjobs("webhooks", "rotate-secret", URL, "--overlap-hours", "169")
     assert (too_long.exit_code, too_long.out) == (2, "")
 
@@ -170,8 +170,8 @@ def test_a_new_secret_that_could_not_be_printed_stays_pending(agentjobs, listed,
     again = fault.partition("Create another: agentjobs ")[2].split()
     assert again[-1] == "7"
     assert agentjobs(*again).out.startswith("whsec_")
-    at_once = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options)
-    assert "only signing secret now" in at_once
+    run_concurrently = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options)
+    assert "only signing secret now" in run_concurrently
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

@@ -14,8 +14,8 @@ from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic_authorization
 from agentjobs.outbound.guard.addresses import AllowList
 from tests.support.git_server import until
-from tests.support.https_git_server import SecureOrigin, https_origin, silent_server
-from tests.support.local_repository import git_now, make_repository
+from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
+from tests.support.local_repository import git_output, make_repository
 from tests.support.workspace_git_server import OriginServer, origin_server
 
 HERE = AllowList.parse(["127.0.0.0/8"])
@@ -26,13 +26,13 @@ SHOWN = basic_authorization("x-access-token", "ghs_s3cret")
 def served(tmp_path: Path) -> Path:
     source = make_repository(tmp_path / "source")
     (tmp_path / "served").mkdir()
-    git_now("clone", "-q", "--bare", str(source), "shop.git", cwd=tmp_path / "served")
-    git_now("config", "http.receivepack", "true", cwd=tmp_path / "served" / "shop.git")
+    git_output("clone", "-q", "--bare", str(source), "shop.git", cwd=tmp_path / "served")
+    git_output("config", "http.receivepack", "true", cwd=tmp_path / "served" / "shop.git")
     return tmp_path / "served"
 
 
 @pytest.fixture
-def secure(served: Path) -> Iterator[SecureOrigin]:
+def secure(served: Path) -> Iterator[HttpsOrigin]:
     with https_origin(served) as origin:
         origin.origin.required_authorization = SHOWN
         yield origin
@@ -66,7 +66,7 @@ async def heads(way: GitTransport, url: str) -> str:
 
 
 async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
-    secure: SecureOrigin, tmp_path: Path
+    secure: HttpsOrigin, tmp_path: Path
 ) -> None:
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
     url = secure.url("shop.git", "git.test")
@@ -83,7 +83,7 @@ async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
 
 
 async def test_a_private_address_is_refused_unless_the_operator_lists_it(
-    secure: SecureOrigin,
+    secure: HttpsOrigin,
 ) -> None:
     way = GitTransport(AllowList(), secure.authorities, lookup=to_here)
     for host in ("git.test", "127.0.0.1"):
@@ -94,7 +94,7 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
 
 
 async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
-    secure: SecureOrigin, unused_tcp_port: int
+    secure: HttpsOrigin, unused_tcp_port: int
 ) -> None:
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
     with pytest.raises(ForgeError, match="could not be reached") as away:
@@ -106,7 +106,7 @@ async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
         await heads(GitTransport(HERE, lookup=to_here), secure.url("shop.git", "git.test"))
 
 
-async def test_more_than_may_be_fetched_is_refused_in_words(secure: SecureOrigin) -> None:
+async def test_more_than_may_be_fetched_is_refused_in_words(secure: HttpsOrigin) -> None:
     way = GitTransport(HERE, secure.authorities, max_bytes=100, lookup=to_here)
     with pytest.raises(ForgeError, match="larger than"):
         await heads(way, secure.url("shop.git", "git.test"))
@@ -151,7 +151,7 @@ async def test_plain_http_to_any_other_address_shows_nobody_the_token(
     await way.refuse_plain_http(url.replace("http://", "https://"))
 
 
-async def test_the_token_is_in_no_argument_of_any_process(secure: SecureOrigin) -> None:
+async def test_the_token_is_in_no_argument_of_any_process(secure: HttpsOrigin) -> None:
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
     async with silent_server() as (port, came):
         asking = asyncio.create_task(heads(way, f"https://git.test:{port}/shop.git"))

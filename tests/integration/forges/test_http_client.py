@@ -22,7 +22,7 @@ from agentjobs.forges.http.client import (
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
-from tests.support.https_git_server import certified
+from tests.support.https_git_server import server_context
 from tests.support.manual_clock import HandClock
 
 SECRET = "glpat-0123456789abcdef"
@@ -399,7 +399,7 @@ async def test_a_certificate_of_nobody_trusted_says_what_the_operator_can_do(
 ) -> None:
     runner = web.ServerRunner(web.Server(lambda _: web.Response()), shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certified(trustme.CA())).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(trustme.CA())).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
         await at(url, session, clock.retry_budget()).get("/x")

@@ -31,7 +31,7 @@ from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
-from tests.support.local_repository import commit_files, git_now
+from tests.support.local_repository import commit_files, git_output
 
 URL = os.environ.get("AGENTJOBS_TEST_GITEA_URL", "")
 TOKEN = os.environ.get("AGENTJOBS_TEST_GITEA_TOKEN", "")
@@ -109,7 +109,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
         made = await api.post("/user/repos", {"name": f"try-{secrets.token_hex(4)}"})
         repo = RepoAddress("acme", made["full_name"], "repo_1", str(made["id"]))
         version = (await api.get("/version"))["version"]
-        git_now("init", "--quiet", "--initial-branch=main", cwd=tmp_path)
+        git_output("init", "--quiet", "--initial-branch=main", cwd=tmp_path)
         try:
             yield Ground(platform, api, repo, tmp_path, version.startswith(("1.15.", "1.16.")))
         finally:

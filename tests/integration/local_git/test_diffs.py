@@ -9,7 +9,7 @@ import pytest
 from agentjobs.local_git import diffs
 from agentjobs.local_git.diffs import diff_between, file_diff_between
 from agentjobs.local_git.patch import Entry
-from tests.support.local_repository import git_now
+from tests.support.local_repository import git_output
 
 MEBIBYTE = 1024 * 1024
 
@@ -18,16 +18,16 @@ class Repository:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir()
-        git_now("init", "-q", cwd=path)
+        git_output("init", "-q", cwd=path)
         self.base = self.commit({"kept.txt": "same\n" * 20, "readme": "a\n"})
 
     def commit(self, files: dict[str, str | bytes]) -> str:
         for name, content in files.items():
             data = content if isinstance(content, bytes) else content.encode()
             (self.path / name).write_bytes(data)
-        git_now("add", "-A", cwd=self.path)
-        git_now("commit", "-q", "-m", "change", cwd=self.path)
-        return git_now("rev-parse", "HEAD", cwd=self.path)
+        git_output("add", "-A", cwd=self.path)
+        git_output("commit", "-q", "-m", "change", cwd=self.path)
+        return git_output("rev-parse", "HEAD", cwd=self.path)
 
     @property
     def git_dir(self) -> Path:

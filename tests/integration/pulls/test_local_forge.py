@@ -20,7 +20,7 @@ from tests.support.local_repository import (
     PUBLIC_URL,
     Platform,
     commit_files,
-    git_now,
+    git_output,
     make_platform,
     make_repository,
 )
@@ -106,12 +106,12 @@ async def test_merging_makes_a_real_merge_commit_by_the_service(platform: Platfo
     pull = await merge_pull(platform.db, platform.settings, *HERE, number)
     assert pull.state == "merged"
     assert pull.merge_commit == platform.head("main")
-    parents = git_now("log", "-1", "--format=%P", "main", cwd=platform.git_dir).split()
+    parents = git_output("log", "-1", "--format=%P", "main", cwd=platform.git_dir).split()
     assert parents == [moved, pull.head_commit]
-    said = git_now("log", "-1", "--format=%an <%ae>|%cn|%s", "main", cwd=platform.git_dir)
+    said = git_output("log", "-1", "--format=%an <%ae>|%cn|%s", "main", cwd=platform.git_dir)
     assert said == "agentjobs <agentjobs@localhost>|agentjobs|Merge pull request #1: Fix the price"
-    assert "PRICE = 3" in git_now("show", "main:src/shop.py", cwd=platform.git_dir)
-    assert "moved on" in git_now("show", "main:other.txt", cwd=platform.git_dir)
+    assert "PRICE = 3" in git_output("show", "main:src/shop.py", cwd=platform.git_dir)
+    assert "moved on" in git_output("show", "main:other.txt", cwd=platform.git_dir)
 
 
 async def test_a_merge_into_the_default_branch_asks_for_a_new_index(platform: Platform) -> None:
@@ -156,9 +156,9 @@ async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform:
 
 
 async def test_branches_without_common_history_are_refused(platform: Platform) -> None:
-    git_now("checkout", "--quiet", "--orphan", "agentjobs/one", cwd=platform.source)
+    git_output("checkout", "--quiet", "--orphan", "agentjobs/one", cwd=platform.source)
     commit = commit_files(platform.source, {"alone": "1"}, "alone")
-    git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    git_output("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
     request = platform.request("agentjobs/one", commit)
     await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
     with pytest.raises(Problem) as refused:
@@ -222,9 +222,9 @@ async def test_a_merged_pull_request_is_adopted(platform: Platform) -> None:
 
 async def test_only_so_much_of_the_commits_messages_is_read(platform: Platform) -> None:
     platform.propose("agentjobs/one", {"a": "1"}, message="older\n\n" + "x" * 3_000)
-    git_now("commit", "--allow-empty", "-qm", "newer\n\nshort", cwd=platform.source)
-    head = git_now("rev-parse", "HEAD", cwd=platform.source)
-    git_now("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    git_output("commit", "--allow-empty", "-qm", "newer\n\nshort", cwd=platform.source)
+    head = git_output("rev-parse", "HEAD", cwd=platform.source)
+    git_output("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
     base = platform.head()
     commits = await commits_between(platform.git_dir, base, head)
     assert [commit.subject for commit in commits] == ["older", "newer"]
@@ -272,36 +272,36 @@ async def test_a_repository_whose_files_are_elsewhere_says_where_to_look(
 async def test_an_import_brings_history_branches_and_tags_and_nothing_else(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source dir", {"a": "1"})
     commit_files(source, {"a": "2"}, "second")
-    git_now("tag", "v1", cwd=source)
-    git_now("branch", "side", "HEAD~1", cwd=source)
-    git_now("update-ref", "refs/notes/secret", "HEAD", cwd=source)
-    git_now("config", "core.fsmonitor", "touch /tmp/planted", cwd=source)
+    git_output("tag", "v1", cwd=source)
+    git_output("branch", "side", "HEAD~1", cwd=source)
+    git_output("update-ref", "refs/notes/secret", "HEAD", cwd=source)
+    git_output("config", "core.fsmonitor", "touch /tmp/planted", cwd=source)
     (source / ".git" / "hooks" / "post-update").write_text("#!/bin/sh\nexit 1\n")
     imported = await import_repository(str(source), tmp_path / "git" / "repo_1.git")
     target = tmp_path / "git" / "repo_1.git"
     assert imported.default_branch == "main"
-    assert imported.head_commit == git_now("rev-parse", "main", cwd=source)
-    refs = git_now("for-each-ref", "--format=%(refname)", cwd=target).split()
+    assert imported.head_commit == git_output("rev-parse", "main", cwd=source)
+    refs = git_output("for-each-ref", "--format=%(refname)", cwd=target).split()
     assert refs == ["refs/heads/main", "refs/heads/side", "refs/tags/v1"]
-    assert git_now("rev-list", "--count", "main", cwd=target) == "2"
+    assert git_output("rev-list", "--count", "main", cwd=target) == "2"
     assert not (target / "hooks").exists()
     assert "fsmonitor" not in (target / "config").read_text()
-    assert git_now("fsck", "--full", cwd=target) == ""
+    assert git_output("fsck", "--full", cwd=target) == ""
 
 
 async def test_a_bare_repository_can_be_imported_too(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
-    git_now("clone", "-q", "--bare", str(source), str(tmp_path / "bare.git"), cwd=tmp_path)
+    git_output("clone", "-q", "--bare", str(source), str(tmp_path / "bare.git"), cwd=tmp_path)
     imported = await import_repository(str(tmp_path / "bare.git"), tmp_path / "git" / "r.git")
     assert imported.default_branch == "main"
 
 
 async def test_the_branch_the_source_stands_on_becomes_the_default(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
-    git_now("checkout", "-q", "-b", "weird/näme", cwd=source)
+    git_output("checkout", "-q", "-b", "weird/näme", cwd=source)
     imported = await import_repository(str(source), tmp_path / "git" / "r.git")
     assert imported.default_branch == "weird/näme"
-    git_now("checkout", "-q", "--detach", cwd=source)
+    git_output("checkout", "-q", "--detach", cwd=source)
     imported = await import_repository(str(source), tmp_path / "git" / "s.git")
     assert imported.default_branch == "main"
 
@@ -322,14 +322,14 @@ def _plain_directory(place: Path) -> str:
 
 
 def _empty_repository(place: Path) -> str:
-    git_now("init", "-q", "empty", cwd=place)
+    git_output("init", "-q", "empty", cwd=place)
     return str(place / "empty")
 
 
 def _shallow_clone(place: Path) -> str:
     source = make_repository(place / "deep")
     commit_files(source, {"a": "2"}, "second")
-    git_now("clone", "-q", "--depth=1", source.as_uri(), "shallow", cwd=place)
+    git_output("clone", "-q", "--depth=1", source.as_uri(), "shallow", cwd=place)
     return str(place / "shallow")
 
 

@@ -14,7 +14,7 @@ from agentjobs.repos.configuration_status import (
     configuration_status,
 )
 from agentjobs.repos.queries import RepoView
-from tests.support.local_repository import git_now, make_repository
+from tests.support.local_repository import git_output, make_repository
 
 FILE = ".agentjobs.toml"
 
@@ -32,7 +32,7 @@ async def status_of(directory: Path, files: Mapping[str, str]) -> ConfigurationS
 async def test_a_repository_without_the_file_has_no_issues(tmp_path: Path) -> None:
     status = await status_of(tmp_path, {f"deeper/{FILE}": "verify = 1"})
     assert not status.is_present
-    assert status.commit == git_now("rev-parse", "HEAD", cwd=tmp_path / "source")
+    assert status.commit == git_output("rev-parse", "HEAD", cwd=tmp_path / "source")
     assert (status.issues, status.values) == ((), ())
 
 
@@ -102,8 +102,8 @@ async def test_hostile_content_is_truncated_and_does_not_raise(tmp_path: Path, t
 async def test_a_symlink_is_an_error_and_is_not_followed(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
     (source / FILE).symlink_to("/etc/passwd")
-    git_now("add", "-A", cwd=source)
-    git_now("commit", "-q", "-m", "link", cwd=source)
+    git_output("add", "-A", cwd=source)
+    git_output("commit", "-q", "-m", "link", cwd=source)
     await import_repository(str(source), path(tmp_path, "repo_1"))
     status = await configuration_status(tmp_path, view())
     reason = "must be a regular file, not a symlink or submodule"

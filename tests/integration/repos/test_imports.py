@@ -26,8 +26,8 @@ from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.git_server import until
-from tests.support.https_git_server import SecureOrigin, https_origin, silent_server
-from tests.support.local_repository import git_now, make_repository
+from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
+from tests.support.local_repository import git_output, make_repository
 from tests.support.web_server import web_server
 
 TOKEN = "s3cret-token"
@@ -41,7 +41,7 @@ class Setup:
     db: Database
     settings: Settings
     acme: Organization
-    origin: SecureOrigin
+    origin: HttpsOrigin
 
     def imports(self, *allowed: str, **options: object) -> Imports:
         settings = msgspec.structs.replace(self.settings, egress_allow=list(allowed))
@@ -75,17 +75,17 @@ class Setup:
 
 
 @pytest.fixture
-def origin(tmp_path: Path) -> Iterator[SecureOrigin]:
+def origin(tmp_path: Path) -> Iterator[HttpsOrigin]:
     source = make_repository(tmp_path / "source")
-    git_now("tag", "v1", cwd=source)
-    git_now("branch", "-m", "main", "unusual", cwd=source)
+    git_output("tag", "v1", cwd=source)
+    git_output("branch", "-m", "main", "unusual", cwd=source)
     with https_origin(tmp_path / "served") as secure:
-        git_now("clone", "-q", "--bare", str(source), "shop.git", cwd=tmp_path / "served")
+        git_output("clone", "-q", "--bare", str(source), "shop.git", cwd=tmp_path / "served")
         yield secure
 
 
 @pytest.fixture
-async def setup(sqlite_url: str, origin: SecureOrigin, tmp_path: Path) -> AsyncIterator[Setup]:
+async def setup(sqlite_url: str, origin: HttpsOrigin, tmp_path: Path) -> AsyncIterator[Setup]:
     db = await open_database(sqlite_url, migrate=False)
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
     acme = await create_organization(db, Plans(settings.plans), "acme", "enterprise")
@@ -108,7 +108,7 @@ async def test_an_import_connects_the_repository_in_the_background_on_behalf_of_
     repo = await find_repo(setup.db, setup.acme.id, "acme/shop")
     assert (repo.default_branch, repo.index_status) == ("unusual", "indexing")
     git_dir = repositories.present_path(setup.settings.data_path, repo.id)
-    assert git_now("tag", cwd=git_dir) == "v1"
+    assert git_output("tag", cwd=git_dir) == "v1"
     (entry,) = await list_entries(
         setup.db, setup.acme.id, AuditFilter(action="repo.connected"), limit=9
     )
@@ -173,7 +173,7 @@ async def test_an_untrusted_certificate_is_reported(setup: Setup) -> None:
 async def test_a_missing_or_empty_repository_is_reported(setup: Setup) -> None:
     message = await setup.failure(setup.imports("127.0.0.0/8"), setup.origin.url("none.git"))
     assert "was not found" in message
-    git_now("init", "-q", "--bare", "empty.git", cwd=setup.origin.origin.root)
+    git_output("init", "-q", "--bare", "empty.git", cwd=setup.origin.origin.root)
     message = await setup.failure(
         setup.imports("127.0.0.0/8"), setup.origin.url("empty.git"), name="acme/none"
     )
@@ -198,8 +198,8 @@ async def test_a_dumb_http_repository_cannot_redirect_the_service_to_another_hos
     """In git's dumb protocol, a repository may name alternates on other hosts."""
     served = tmp_path / "files"
     served.mkdir()
-    git_now("clone", "-q", "--bare", str(setup.origin.origin.root / "shop.git"), cwd=served)
-    git_now("update-server-info", cwd=served / "shop.git")
+    git_output("clone", "-q", "--bare", str(setup.origin.origin.root / "shop.git"), cwd=served)
+    git_output("update-server-info", cwd=served / "shop.git")
     shutil.move(served / "shop.git" / "objects", served / "elsewhere")
     (served / "shop.git" / "objects" / "info").mkdir(parents=True)
     async with web_server("127.0.0.1", "localhost", files=served) as server:

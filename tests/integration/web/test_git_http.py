@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs.store.opening import open_database
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import commit_files, git_now, make_platform
+from tests.support.local_repository import commit_files, git_output, make_platform
 
 BRANCH = "agentjobs/fixer/0123456789ab"
 
@@ -25,7 +25,7 @@ async def server(sqlite_url: str, tmp_path: Path) -> AsyncIterator[GitServer]:
 async def test_a_key_clones_with_the_whole_history(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key())
     assert (clone / "src/shop.py").read_text().startswith("PRICE = 1")
-    assert git_now("rev-parse", "HEAD", cwd=clone) == server.platform.head()
+    assert git_output("rev-parse", "HEAD", cwd=clone) == server.platform.head()
 
 
 @pytest.mark.parametrize("version", ["0", "1", "2"])
@@ -39,10 +39,10 @@ async def test_every_version_of_the_protocol_is_spoken(server: GitServer, versio
 async def test_a_shallow_clone_can_be_deepened(server: GitServer) -> None:
     server.platform.propose("main", {"a": "2"})
     clone = await server.clone(await server.platform.key(), "shallow", "--depth=1")
-    assert git_now("rev-list", "--count", "HEAD", cwd=clone) == "1"
+    assert git_output("rev-list", "--count", "HEAD", cwd=clone) == "1"
     ran = await server.git("fetch", "-q", "--unshallow", cwd=clone)
     assert ran.exit_code == 0, ran.output
-    assert git_now("rev-list", "--count", "HEAD", cwd=clone) == "2"
+    assert git_output("rev-list", "--count", "HEAD", cwd=clone) == "2"
 
 
 async def test_a_bearer_token_opens_the_same_door(server: GitServer) -> None:
@@ -74,7 +74,7 @@ async def test_a_key_without_git_write_may_not_push(server: GitServer) -> None:
 
 async def test_a_push_brings_branches_and_tags_and_takes_them_away(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
-    git_now("tag", "v1", cwd=clone)
+    git_output("tag", "v1", cwd=clone)
     ran = await server.git("push", "origin", "HEAD:refs/heads/feature", "v1", cwd=clone)
     assert ran.exit_code == 0, ran.output
     assert server.platform.head("feature") == server.platform.head("v1")
@@ -94,7 +94,7 @@ async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
     assert ran.exit_code != 0
     assert "only branches and tags can be pushed" in ran.output
     assert "refused together with the others" in ran.output
-    assert git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
+    assert git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
         "refs/heads/main"
     )
 
@@ -115,7 +115,7 @@ async def test_a_job_writes_no_other_ref(server: GitServer, refspec: str) -> Non
     ran = await server.git("push", "--force", "origin", refspec, cwd=clone)
     assert ran.exit_code != 0
     assert f"this job may write only refs/heads/{BRANCH}" in ran.output
-    refs = git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
+    refs = git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
     assert refs == "refs/heads/main"
 
 
@@ -125,7 +125,7 @@ async def test_a_job_cannot_hide_another_ref_behind_its_own(server: GitServer) -
     refs = (f"HEAD:refs/heads/{BRANCH}", "HEAD:refs/heads/main")
     ran = await server.git("push", "origin", *refs, cwd=clone)
     assert ran.exit_code != 0
-    refs_now = git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
+    refs_now = git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
     assert refs_now == "refs/heads/main"
 
 
@@ -168,7 +168,7 @@ async def test_a_long_negotiation_is_sent_packed_and_understood(server: GitServe
     ran = await server.git("-c", "protocol.version=0", "fetch", "origin", cwd=clone)
     assert ran.exit_code == 0, ran.output
     assert any(headers.get("content-encoding") == "gzip" for headers in server.seen)
-    assert git_now("rev-parse", "origin/main", cwd=clone) == server.platform.head()
+    assert git_output("rev-parse", "origin/main", cwd=clone) == server.platform.head()
 
 
 async def test_many_clones_at_once_are_all_served(server: GitServer) -> None:
@@ -180,9 +180,9 @@ async def test_many_clones_at_once_are_all_served(server: GitServer) -> None:
 async def test_broken_objects_are_refused(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
     (server.place / "bad").write_text(
-        f"tree {git_now('rev-parse', 'HEAD^{tree}', cwd=clone)}\nauthor nobody\n\nx\n"
+        f"tree {git_output('rev-parse', 'HEAD^{tree}', cwd=clone)}\nauthor nobody\n\nx\n"
     )
-    bad = git_now(
+    bad = git_output(
         "hash-object", "-t", "commit", "-w", "--literally", str(server.place / "bad"), cwd=clone
     )
     ran = await server.git("push", "origin", f"{bad}:refs/heads/bad", cwd=clone)

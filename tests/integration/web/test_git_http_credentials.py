@@ -14,7 +14,7 @@ from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.publish import branch_head, push
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import commit_files, git_now, holds_credential, make_platform
+from tests.support.local_repository import commit_files, git_output, holds_credential, make_platform
 
 BRANCH = "agentjobs/fixer/0123456789ab"
 
@@ -52,7 +52,7 @@ async def test_a_key_with_git_write_pushes_and_the_store_learns_of_it(server: Gi
 async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
     clone = await server.clone(await server.platform.job_credential(BRANCH))
     for content in ("1", "2"):
-        git_now("checkout", "-q", "-B", "work", "origin/main", cwd=clone)
+        git_output("checkout", "-q", "-B", "work", "origin/main", cwd=clone)
         commit = commit_files(clone, {"new.txt": content}, "work")
         ran = await server.git(
             "push", "--force", "origin", f"{commit}:refs/heads/{BRANCH}", cwd=clone

@@ -15,7 +15,7 @@ from agentjobs.store.opening import open_database
 from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
 from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
 from tests.support.git_server import GitServer, running_backends, serving, until
-from tests.support.local_repository import commit_files, git_now, make_platform
+from tests.support.local_repository import commit_files, git_output, make_platform
 
 HERE = "/git/acme/acme/shop.git"
 UPLOAD = {"Content-Type": "application/x-git-upload-pack-request"}
@@ -147,7 +147,7 @@ async def test_a_push_without_its_pack_changes_nothing(
     response = await client.post(f"{HERE}/git-receive-pack", content=body, headers=RECEIVE)
     assert response.status_code in {200, 400}
     assert b"ok refs/heads/x" not in response.content
-    assert git_now("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
+    assert git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
         "refs/heads/main"
     )
 

@@ -14,7 +14,7 @@ from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.opening import open_database
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import CREDENTIAL, git_now, make_platform
+from tests.support.local_repository import CREDENTIAL, git_output, make_platform
 
 PULLS = "/acme/acme/shop/pulls"
 PAYLOAD = (
@@ -134,8 +134,8 @@ async def test_nothing_anybody_wrote_becomes_markup(
         message=f"{PAYLOAD}\n\n{PAYLOAD}",
     )
     author = "x\"' onload=alert(6) <\"'@example.com>"
-    git_now("commit", "-q", "--amend", "--no-edit", f"--author={author}", cwd=platform.source)
-    git_now("push", "-q", "--force", str(platform.git_dir), "HEAD", cwd=platform.source)
+    git_output("commit", "-q", "--amend", "--no-edit", f"--author={author}", cwd=platform.source)
+    git_output("push", "-q", "--force", str(platform.git_dir), "HEAD", cwd=platform.source)
     commit = platform.head(branch)
     request = platform.request(branch, commit, title=PAYLOAD, body=f"{PAYLOAD}\n{PAYLOAD}")
     await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
@@ -165,8 +165,8 @@ async def test_odd_files_are_shown_without_failing(
     (source / "link").symlink_to("/etc/passwd")
     await server.platform.open_pull("agentjobs/one", files)
     future = "--date=@99999999999999 +0000"
-    git_now("commit", "-q", "--amend", "--no-edit", future, cwd=source)
-    git_now("push", "-q", "--force", str(server.platform.git_dir), "HEAD", cwd=source)
+    git_output("commit", "-q", "--amend", "--no-edit", future, cwd=source)
+    git_output("push", "-q", "--force", str(server.platform.git_dir), "HEAD", cwd=source)
     page = await shown(browser, f"{PULLS}/1")
     assert "9999-12-31 23:59" in page.text
     for text in ("Binary file not shown", "caf\N{REPLACEMENT CHARACTER}", "/etc/passwd", "empty"):

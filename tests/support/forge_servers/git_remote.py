@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.support.forge_servers.state import RepositoryRow
-from tests.support.local_repository import commit_files, git_now
+from tests.support.local_repository import commit_files, git_output
 
 _HOOK = """#!/bin/sh
 while read old new ref; do
@@ -36,8 +36,8 @@ class GitRemote:
         directory = self.directory(repository)
         directory.mkdir(parents=True)
         branch = f"--initial-branch={repository.default_branch}"
-        git_now("init", "--quiet", "--bare", branch, cwd=directory)
-        git_now("config", "http.receivepack", "true", cwd=directory)
+        git_output("init", "--quiet", "--bare", branch, cwd=directory)
+        git_output("config", "http.receivepack", "true", cwd=directory)
         if repository.is_empty:
             return ""
         return self.commit(repository, repository.default_branch, files)
@@ -48,13 +48,13 @@ class GitRemote:
         start = self.head(repository, branch) or self.head(repository, repository.default_branch)
         shutil.rmtree(self.tree, ignore_errors=True)
         self.tree.mkdir(parents=True)
-        git_now("init", "--quiet", "--initial-branch=work", cwd=self.tree)
+        git_output("init", "--quiet", "--initial-branch=work", cwd=self.tree)
         if start:
-            git_now("fetch", "--quiet", str(directory), start, cwd=self.tree)
-            git_now("reset", "--quiet", "--hard", start, cwd=self.tree)
+            git_output("fetch", "--quiet", str(directory), start, cwd=self.tree)
+            git_output("reset", "--quiet", "--hard", start, cwd=self.tree)
         commit = commit_files(self.tree, files, f"Change {branch}")
         target = f"HEAD:refs/heads/{branch}"
-        git_now("push", "--quiet", "--force", str(directory), target, cwd=self.tree)
+        git_output("push", "--quiet", "--force", str(directory), target, cwd=self.tree)
         return commit
 
     def set_branch(self, repository: RepositoryRow, branch: str, commit: str) -> None:

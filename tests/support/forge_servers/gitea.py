@@ -1,12 +1,12 @@
 """Gitea's API v1, as much of it as a connection uses, held to Gitea's own description."""
 
-from tests.support.forge_servers import gitea_shapes as shapes
+from tests.support.forge_servers import gitea_responses as shapes
 from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
-from tests.support.forge_servers.gitea_ground import ISSUE, PULL, REPO, GiteaGround
+from tests.support.forge_servers.gitea_base import ISSUE, PULL, REPO, GiteaBase
 from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
-class GiteaServer(GiteaGround):
+class GiteaServer(GiteaBase):
     """What it answers."""
 
     # Who is asking, and what there is

@@ -4,10 +4,10 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.support.forge_servers import github_shapes as shapes
+from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
 from tests.support.forge_servers.faults import Fault
-from tests.support.forge_servers.github_ground import INSTALLATION, ISSUE, PULL, REPO, GitHubGround
+from tests.support.forge_servers.github_base import INSTALLATION, ISSUE, PULL, REPO, GitHubBase
 from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
@@ -22,7 +22,7 @@ def secondary_limit(**fields: Any) -> Fault:
     return Fault(status=403, message=f"{words} again.", **fields)
 
 
-class GitHubServer(GitHubGround):
+class GitHubServer(GitHubBase):
     """What it answers."""
 
     # Who is asking

@@ -2,9 +2,9 @@
 
 from urllib.parse import urlencode
 
-from tests.support.forge_servers import gitlab_shapes as shapes
+from tests.support.forge_servers import gitlab_responses as shapes
 from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
-from tests.support.forge_servers.gitlab_ground import GitLabGround
+from tests.support.forge_servers.gitlab_base import GitLabBase
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow
 
 _PROJECT = "/projects/{id}"
@@ -13,7 +13,7 @@ _REQUEST = f"{_REQUESTS}/{{merge_request_iid}}"
 _ISSUE = f"{_PROJECT}/issues/{{issue_iid}}"
 
 
-class GitLabServer(GitLabGround):
+class GitLabServer(GitLabBase):
     """What tests may change of it: see the ground."""
 
     # Who is asking, and who is asked for

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description
-from tests.support.forge_servers.frame import ContractServer
 
 ACCOUNT = "bot@example.com"
 _UNKNOWN = "Issue does not exist or you do not have permission to see it."

@@ -13,7 +13,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker
 from tests.support.jobs import JobHarness
-from tests.support.memory_platform import TableOfRepositories
+from tests.support.memory_platform import MemoryRepositories
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Say
 
@@ -21,11 +21,11 @@ ACCEPTED = "good-token"
 SEEN = "acme/app"
 
 
-def table_of() -> TableOfRepositories:
-    return TableOfRepositories([RemoteRepository("71", SEEN, "main")])
+def table_of() -> MemoryRepositories:
+    return MemoryRepositories([RemoteRepository("71", SEEN, "main")])
 
 
-def platforms_of(harness: JobHarness, table: TableOfRepositories | None = None) -> Platforms:
+def platforms_of(harness: JobHarness, table: MemoryRepositories | None = None) -> Platforms:
     # Nobody reaches out, so that no session is needed.
     nothing = cast("aiohttp.ClientSession", None)
     keys = SealingKeys.load(harness.context.settings)

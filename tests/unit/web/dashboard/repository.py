@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.local_repository import commit_files, git_now
+from tests.support.local_repository import commit_files, git_output
 
 Say = Callable[[str], str]
 
@@ -29,7 +29,7 @@ def make_git(place: Path, say: Say = plainly, suffix: str = "") -> Repository:
     """main with two commits, and three branches from the first: one of them conflicts."""
     tree = place / "tree"
     tree.mkdir(parents=True)
-    git_now("init", "--quiet", "--initial-branch=main", cwd=tree)
+    git_output("init", "--quiet", "--initial-branch=main", cwd=tree)
     setting = msgspec.json.encode(say("make check")).decode()
     files = {
         "README.md": "# shop\n",
@@ -48,15 +48,15 @@ def make_git(place: Path, say: Say = plainly, suffix: str = "") -> Repository:
     }
     author = say("Ada").replace("<", "").replace(">", "").replace("\n", "")
     for name, contents in changed.items():
-        git_now("checkout", "--quiet", "-b", branches[name], commits["first"], cwd=tree)
+        git_output("checkout", "--quiet", "-b", branches[name], commits["first"], cwd=tree)
         commit_files(tree, contents, f"{say('Fix the price')}\n\n{say('It was wrong.')}")
-        git_now(
+        git_output(
             *("commit", "--quiet", "--amend", "--no-edit"),
             f"--author={author} <ada@example.com>",
             cwd=tree,
         )
-        commits[name] = git_now("rev-parse", "HEAD", cwd=tree)
-    git_now("checkout", "--quiet", "main", cwd=tree)
+        commits[name] = git_output("rev-parse", "HEAD", cwd=tree)
+    git_output("checkout", "--quiet", "main", cwd=tree)
     commits["main"] = commit_files(tree, {"README.md": "# my shop\n"}, "second")
-    git_now("clone", "--quiet", "--bare", str(tree), str(place / "bare"), cwd=place)
+    git_output("clone", "--quiet", "--bare", str(tree), str(place / "bare"), cwd=place)
     return Repository(place / "bare", commits, branches)

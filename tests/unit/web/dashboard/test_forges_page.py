@@ -13,7 +13,7 @@ from agentjobs.forges.protocol import Account, ForgeError, RemoteRepository
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.settings import platform_access
-from tests.support.memory_platform import TablePlatform
+from tests.support.memory_platform import MemoryPlatform
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.page_safety import faults_of
@@ -313,8 +313,8 @@ async def test_nobody_waits_for_a_platform_without_an_end(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(platform_access, "MAX_SECONDS", 0.01)
-    monkeypatch.setattr(TablePlatform, "repositories", never)
-    monkeypatch.setattr(TablePlatform, "check", hangs)
+    monkeypatch.setattr(MemoryPlatform, "repositories", never)
+    monkeypatch.setattr(MemoryPlatform, "check", hangs)
     place = f"{HERE}/{connection.id}"
     page = await dashboard.member.open(f"{place}/repositories")
     assert page.status == 503

@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.forge_servers import github_shapes as shapes
+from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers import openapi
 from tests.support.forge_servers.calls import Call, Refusal
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description, from_facts
-from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.github_app import App, InstallationToken
 from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 from tests.support.paths import PROJECT
@@ -56,7 +56,7 @@ def description() -> Description:
     return Description([*described, *from_facts(_UNDESCRIBED)])
 
 
-class GitHubGround(ContractServer):
+class GitHubBase(ContractServer):
     """`app` is the App that is installed; `token` a person's. `scopes` are those of a classic one,
     None of a fine-grained one."""
 

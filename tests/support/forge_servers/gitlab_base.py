@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.forge_servers import gitlab_shapes as shapes
+from tests.support.forge_servers import gitlab_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description
-from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 
 # A line that GitLab takes for an order; carriage returns are dropped before it looks.
 _ORDER = re.compile(r"^/(\w+)(?: [^\n]*)?(?:\s*\n|$)", re.MULTILINE)
 
 
-class GitLabGround(ContractServer):
+class GitLabBase(ContractServer):
     """`scopes` are those of the token, None for a version that does not tell them; `orders` what a
     text made GitLab do; `shared` the projects (by identifier) whose rights come with a group that
     they were shared with."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.forge_servers import gitea_shapes as shapes
+from tests.support.forge_servers import gitea_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal
+from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description
-from tests.support.forge_servers.frame import ContractServer
 from tests.support.forge_servers.state import WRITING, IssueRow, PullRow, RepositoryRow, Role
 
 REPO = "/repos/{owner}/{repo}"
@@ -25,7 +25,7 @@ _CATEGORIES = (
 )
 
 
-class GiteaGround(ContractServer):
+class GiteaBase(ContractServer):
     """`scopes` are those of the token, None for a version before there were any; `own_address` is
     what Gitea believes to be called; `label_sets` the labels of organizations; `is_racing` as it is
     when several ask at once: nobody sees what the others just opened."""
