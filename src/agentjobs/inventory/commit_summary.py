@@ -5,7 +5,7 @@ Reads the mirror with two git processes. All of the content is untrusted.
 
 import asyncio
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from agentjobs.repos.configuration import (
     ConfigurationError,
     parse_configuration,
 )
+from agentjobs.weighted_cache import WeightedCache
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
@@ -80,15 +81,14 @@ class CommitSummaryCache:
     """Caches summaries of recent commits; concurrent callers share one read."""
 
     def __init__(self, size: int = 256) -> None:
-        self._size = size
-        self._summaries: OrderedDict[tuple[str, str], CommitSummary] = OrderedDict()
+        self._summaries: WeightedCache[tuple[str, str], CommitSummary] = WeightedCache(size)
         self._reading: dict[tuple[str, str], asyncio.Task[CommitSummary]] = {}
 
     async def load(self, git_dir: Path, repo_id: str, commit: str) -> CommitSummary:
         key = (repo_id, commit)
-        if key in self._summaries:
-            self._summaries.move_to_end(key)
-            return self._summaries[key]
+        summary = self._summaries.get(key)
+        if summary is not None:
+            return summary
         if key not in self._reading:
             reading = asyncio.create_task(self._read(key, git_dir))
             # Retrieve the exception, because every waiter may have been cancelled.
@@ -102,9 +102,7 @@ class CommitSummaryCache:
             summary = await read_commit_summary(git_dir, key[1])
         finally:
             del self._reading[key]
-        self._summaries[key] = summary
-        while len(self._summaries) > self._size:
-            self._summaries.popitem(last=False)
+        self._summaries.put(key, summary)
         return summary
 
 

@@ -15,8 +15,8 @@ from agentjobs.advisories.registries import api, registry
 from agentjobs.advisories.registries import request as asking
 from agentjobs.advisories.registries.registry import (
     ASKED_AT_ONCE,
+    CACHE_MS,
     FAILURES_BEFORE_REST,
-    KEPT_MS,
     REST_MS,
     Registry,
 )
@@ -83,7 +83,7 @@ async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock:
 async def test_an_answer_is_kept_for_an_hour(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock) as asked:
         await asked.published("npm", "lodash")
-        clock.now += KEPT_MS - 1
+        clock.now += CACHE_MS - 1
         await asked.published("npm", "lodash")
         assert len(server.seen) == 1
         clock.now += 1

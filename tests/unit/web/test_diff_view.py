@@ -171,4 +171,4 @@ def test_the_memory_of_rendered_diffs_is_bounded() -> None:
     ask("!", 5_000)
     ask("!", 5_000)
     assert "".join(made) == "abcdefgha!!"
-    assert cache._bytes <= 4_000
+    assert cache._diffs.weight <= 4_000

@@ -81,7 +81,7 @@ async def test_who_waits_with_a_key_that_is_revoked_is_refused(service: Service)
     headers = await service.key()
     call = service.live(f"/v1/jobs/{job}?wait_seconds=60", **headers)
     await service.listened_to(f"job:{job}")
-    await revoke_key(service.world.db, ORGANIZATION, headers["Authorization"].split()[1])
+    await revoke_key(service.harness.db, ORGANIZATION, headers["Authorization"].split()[1])
     async with asyncio.timeout(1):
         assert (await call.start())["status"] == 401
         await call.ended()
@@ -92,7 +92,7 @@ async def test_another_key_that_is_revoked_disturbs_nobody(service: Service) -> 
     job = await service.created()
     call = await waiting_call(service, job)
     other = await service.key()
-    await revoke_key(service.world.db, ORGANIZATION, other["Authorization"].split()[1])
+    await revoke_key(service.harness.db, ORGANIZATION, other["Authorization"].split()[1])
     await service.post(f"/v1/jobs/{job}/cancel")
     assert (await answered_job(call))["status"] == "cancelled"
 
@@ -100,7 +100,7 @@ async def test_another_key_that_is_revoked_disturbs_nobody(service: Service) -> 
 async def test_a_key_that_expires_while_it_waits_is_noticed(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentjobs.web.api.auth._EXPIRY_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("agentjobs.web.api.auth._EXPIRY_CHECK_SECONDS", 0.01)
     job = await service.created()
     tomorrow = now_ms() + 2 * DAY_MS
     headers = await service.key(expires_days=1)

@@ -5,7 +5,6 @@ What to do with a list of versions is the caller's matter.
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 import aiohttp
@@ -31,9 +30,10 @@ from agentjobs.advisories.registries.versions import (
 from agentjobs.clock import elapsed_ms
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs.weighted_cache import WeightedCache
 
 ASKED_AT_ONCE = 8
-KEPT_MS = 3_600_000
+CACHE_MS = 3_600_000
 # Some 30 MB at most: PyPI's lists have a hash for each file.
 MAX_WEIGHT = 200_000
 # A registry that gives no answer this often in a row is left alone for a while: else a scan of a
@@ -69,7 +69,8 @@ class Registry:
         self._session = session
         self._now = now
         self._slots = asyncio.Semaphore(ASKED_AT_ONCE)
-        self._kept = _Kept()
+        # With the time of each response.
+        self._cache: WeightedCache[Key, tuple[int, Published]] = WeightedCache(MAX_WEIGHT)
         self._under_way: dict[Key, asyncio.Task[Published]] = {}
         self._health = {ecosystem: _Health() for ecosystem in REGISTRY_APIS}
 
@@ -79,9 +80,9 @@ class Registry:
         Raises RegistryUnavailable.
         """
         key = (ecosystem, name)
-        kept = self._kept.get(key, self._now())
-        if kept is not None:
-            return kept
+        cached = self._cache.get(key)
+        if cached is not None and self._now() - cached[0] < CACHE_MS:
+            return cached[1]
         asking = self._under_way.get(key)
         if asking is None:
             asking = asyncio.create_task(self._ask(ecosystem, name))
@@ -100,7 +101,8 @@ class Registry:
     def _end(self, key: Key, done: asyncio.Task[Published]) -> None:
         del self._under_way[key]
         if not done.cancelled() and done.exception() is None:
-            self._kept.put(key, self._now(), done.result())
+            published = done.result()
+            self._cache.put(key, (self._now(), published), published.weight)
 
     async def _ask(self, ecosystem: str, name: str) -> Published:
         dialect = REGISTRY_APIS.get(ecosystem)
@@ -147,35 +149,6 @@ class _Health:
     def refuse_while_resting(self, now: int) -> None:
         if now < self._rests_until:
             raise RegistryUnavailable(self._reason)
-
-
-class _Kept:
-    """Answers by package; the one that was not asked for longest goes first."""
-
-    def __init__(self) -> None:
-        self._answers: OrderedDict[Key, tuple[int, Published]] = OrderedDict()
-        self._weight = 0
-
-    def get(self, key: Key, now: int) -> Published | None:
-        if key not in self._answers:
-            return None
-        since, found = self._answers[key]
-        if now - since >= KEPT_MS:
-            self._drop(key)
-            return None
-        self._answers.move_to_end(key)
-        return found
-
-    def put(self, key: Key, now: int, found: Published) -> None:
-        if key in self._answers:
-            self._drop(key)
-        self._answers[key] = (now, found)
-        self._weight += found.weight
-        while self._weight > MAX_WEIGHT:
-            self._drop(next(iter(self._answers)))
-
-    def _drop(self, key: Key) -> None:
-        self._weight -= self._answers.pop(key)[1].weight
 
 
 def _told(ecosystem: str, address: str, reason: str) -> str:

@@ -3,7 +3,6 @@
 Reloading a page, for example after a comment, reads only the current branch tips.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 
@@ -17,6 +16,7 @@ from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.diff_pages import hide_details, render_diff
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import CommitRange, DiffView
+from agentjobs.weighted_cache import WeightedCache
 
 MAX_LENGTH = 16 * 1024 * 1024
 # Memory per line beside its text, in characters.
@@ -44,31 +44,19 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class ComparisonCache:
-    """Keeps the most recently used, up to a total length. Not thread-safe."""
+    """Keeps complete comparisons, up to a total length."""
 
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
-        self._max_length = max_length
-        self._length = 0
-        self._entries: OrderedDict[CommitRange, tuple[Comparison, int]] = OrderedDict()
+        self._comparisons: WeightedCache[CommitRange, Comparison] = WeightedCache(
+            max_length, max_length // 4
+        )
 
     def find(self, ends: CommitRange) -> Comparison | None:
-        if ends not in self._entries:
-            return None
-        self._entries.move_to_end(ends)
-        return self._entries[ends][0]
+        return self._comparisons.get(ends)
 
     def add(self, comparison: Comparison) -> None:
-        length = comparison.length
-        if (
-            comparison.ends in self._entries
-            or not comparison.is_complete
-            or length > self._max_length // 4
-        ):
-            return
-        self._entries[comparison.ends] = (comparison, length)
-        self._length += length
-        while self._length > self._max_length:
-            self._length -= self._entries.popitem(last=False)[1][1]
+        if comparison.is_complete:
+            self._comparisons.put(comparison.ends, comparison, comparison.length)
 
 
 async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
