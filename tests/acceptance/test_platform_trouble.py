@@ -74,7 +74,7 @@ def test_an_app_works_with_tokens_that_run_out_and_says_which_permission_it_lack
     platform.delete(clock)
     platform.tell("repository", repository=clock)
 
-    words = "acme/watch is not there any more"
+    words = "acme/watch no longer exists on its platform"
     wait_until(lambda: words in trouble_of(connected, "acme/watch"), "the words about it")
 
 

@@ -9,7 +9,7 @@ from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys

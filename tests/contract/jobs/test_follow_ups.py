@@ -10,8 +10,7 @@ from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestReques
 from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.outcomes import Completed, Failed, JobFailed
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again

@@ -9,8 +9,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Released
-from agentjobs.jobs.queue.claim import claim_job
-from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.claim import claim_job, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
     WorkerInfo,

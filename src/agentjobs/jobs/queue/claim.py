@@ -194,3 +194,20 @@ def _claimed_job(row: Row, credential: str) -> ClaimedJob:
         connection_id=row["connection_id"],
         external_id=row["external_id"] or "",
     )
+
+
+async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credential: str) -> bool:
+    """Whether a claimed, uncancelled job may write its branch.
+
+    Checked in the caller's transaction, so that a claim cannot end in between.
+    """
+    row = await tx.fetch_one(
+        "SELECT id FROM jobs WHERE credential_hash = :hash AND repo_id = :repo_id"
+        " AND branch = :branch AND lease_owner IS NOT NULL AND cancel_requested_at IS NULL"
+        " AND EXISTS (SELECT 1 FROM repos r WHERE r.id = :repo_id AND r.disconnected_at IS NULL)"
+        " /*postgresql FOR SHARE */",
+        hash=token_hash(credential),
+        repo_id=repo_id,
+        branch=branch,
+    )
+    return row is not None

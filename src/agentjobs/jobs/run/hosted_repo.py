@@ -6,7 +6,7 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.jobs.outcomes import JobFailed
-from agentjobs.jobs.queue.credentials import may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.retry import retry_while_unreachable
 from agentjobs.workspace.publish import branch_head, push
