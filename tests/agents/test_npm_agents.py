@@ -60,8 +60,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 async def test_it_is_ready_where_make_installed_it(case: Case) -> None:
-    found = await check_readiness(case.agent())
-    assert found.reason is None
+    result = await check_readiness(case.agent())
+    assert result.reason is None
 
 
 async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_path: Path) -> None:

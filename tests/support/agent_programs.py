@@ -36,8 +36,8 @@ class Driven:
 
     def changed(self) -> list[str]:
         """Paths that differ from the base commit."""
-        done = _git(self.workspace, "status", "--porcelain", "--untracked-files=all")
-        return sorted(line[3:] for line in done.splitlines())
+        status = _git(self.workspace, "status", "--porcelain", "--untracked-files=all")
+        return sorted(line[3:] for line in status.splitlines())
 
 
 def declared(**fields: Any) -> Agent:

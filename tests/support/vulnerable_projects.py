@@ -82,9 +82,9 @@ def poetry_project(directory: Path) -> None:
     write(directory, {"pyproject.toml": exact})
     # Uses the fixer's launcher, which sets the index without changing files: a mirror may use
     # another form of the index's protocol than Poetry expects of the public one.
-    starter = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
-    told = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
-    _run(directory, POETRY / "python", "-I", starter, "lock", "--no-interaction", **told)
+    launcher = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
+    variables = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
+    _run(directory, POETRY / "python", "-I", launcher, "lock", "--no-interaction", **variables)
     lock = directory / "poetry.lock"
     lock.write_text(re.sub(r"\n\[package\.source\]\n(?:.+\n){3}", "", lock.read_text()))
 
@@ -147,7 +147,7 @@ def npm(directory: Path) -> None:
 
 
 def _run(directory: Path, *command: str | Path, **environment: str) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         list(map(str, command)),
         cwd=directory,
         env={**os.environ, **environment},
@@ -155,4 +155,4 @@ def _run(directory: Path, *command: str | Path, **environment: str) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    assert completed.returncode == 0, f"{command}: {completed.stdout}{completed.stderr}"

@@ -87,10 +87,10 @@ class _Handler(BaseHTTPRequestHandler):
             "CONTENT_LENGTH": str(len(body)),
             "GIT_CONFIG_GLOBAL": "/dev/null",
         }
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "http-backend"], input=body, env=environment, capture_output=True, check=False
         )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        head, _, content = completed.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n"))
         status = int(headers.pop("Status", "200")[:3])
         self._reply(status, list(headers.items()), content)

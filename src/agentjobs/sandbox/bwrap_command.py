@@ -33,7 +33,7 @@ class BwrapCommand(msgspec.Struct, frozen=True):
                 descriptors.append(_memory_file(self.seccomp, stack))
                 generated += ("--seccomp", str(descriptors[-1]))
             # Every user of the machine can read arguments.
-            descriptors.append(_memory_file(_null_separated([*generated, *self.options]), stack))
+            descriptors.append(_memory_file(_join_with_nul([*generated, *self.options]), stack))
             return subprocess.Popen(
                 [self.bwrap, "--args", str(descriptors[-1]), "--", *self.command],
                 stdin=stdin,
@@ -55,7 +55,7 @@ def _memory_file(content: bytes, stack: contextlib.ExitStack) -> int:
     return descriptor
 
 
-def _null_separated(arguments: Sequence[str]) -> bytes:
+def _join_with_nul(arguments: Sequence[str]) -> bytes:
     # bwrap would read what follows a NUL as another option, which could open the sandbox.
     if any("\0" in argument for argument in arguments):
         raise SandboxError("a path or an environment variable of the agent contains a NUL")

@@ -51,7 +51,7 @@ class SandboxPorts:
             async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
                 sockets = await self._listener.open(init_pid, [port.number for port in self._ports])
                 await self._serve(sockets)
-                await self._listener.ended()
+                await self._listener.wait_for_exit()
             self._stop_listener()
         except TimeoutError:
             await self.close()
@@ -121,7 +121,7 @@ class _Listener:
         await self._wait_for_reply()
         return self._receive(len(ports))
 
-    async def ended(self) -> None:
+    async def wait_for_exit(self) -> None:
         """Wait until the process exits, which it does after its reply."""
         child = Child(self._process.pid)
         try:

@@ -114,7 +114,7 @@ class ProcessStat:
         return int(self._fields[13]) + int(self._fields[14])
 
     @property
-    def started(self) -> int:
+    def start_ticks(self) -> int:
         return int(self._fields[19])
 
 
@@ -131,7 +131,7 @@ class CpuTime:
 
     def seconds(self, processes: dict[int, ProcessStat]) -> float:
         ticks_by_process = {
-            (pid, process.started): process.own_ticks for pid, process in processes.items()
+            (pid, process.start_ticks): process.own_ticks for pid, process in processes.items()
         }
         self._ended_ticks += sum(
             ticks for process, ticks in self._last_ticks.items() if process not in ticks_by_process

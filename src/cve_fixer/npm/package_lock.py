@@ -104,24 +104,23 @@ class _Editor:
             manifests[""]["overrides"] = package_json.remove_rules(overrides, wanted.package)
         resolved = self._project.lock(lock, manifests)
         for requirement in requirements:
-            requirer = (
-                resolved["packages"].get(requirement.requirer, {}).get(requirement.section, {})
-            )
-            if requirement.name in requirer:
-                requirer[requirement.name] = requirement.spec
+            package = resolved["packages"].get(requirement.requirer, {})
+            section = package.get(requirement.section, {})
+            if requirement.name in section:
+                section[requirement.name] = requirement.spec
         return resolved
 
     def _verify(self, lock: Lock, manifests: dict[str, str], wanted: Fix) -> _State | None:
         """None if npm, run with the real requirements, changes a copy back."""
         state = _State(self._lock(lock, manifests), manifests)
-        expected, found = (
+        expected, actual = (
             {
                 entry.get("version")
                 for entry in npm_tree.find_copies(packages, wanted.package).values()
             }
             for packages in (lock["packages"], state.packages)
         )
-        return state if expected == found and wanted.new in found else None
+        return state if expected == actual and wanted.new in actual else None
 
     def _raise_ranges(
         self, ours: list[Requirement], wanted: Fix, outcome: Outcome
@@ -247,16 +246,16 @@ def _describe_override(outcome: Outcome, parent: str, version: str, place: str) 
 def match_style(text: str, lock: Lock) -> Lock:
     """Use the registry address of the text's other packages instead of a mirror's, and omit fields
     that older releases of npm do not write."""
-    bases = Counter(found[1] for found in _TARBALL.finditer(text))
+    bases = Counter(match[1] for match in _TARBALL.finditer(text))
     common_base = bases.most_common(1)[0][0] if bases else ""
     omitted = {key for key in ("license",) if f'"{key}":' not in text}
 
     def adapt(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: adapt(inner) for key, inner in value.items() if key not in omitted}
-        found = _TARBALL.fullmatch(value) if isinstance(value, str) else None
+        match = _TARBALL.fullmatch(value) if isinstance(value, str) else None
         return (
-            f"{common_base}{found[2]}" if common_base and found and found[1] not in bases else value
+            f"{common_base}{match[2]}" if common_base and match and match[1] not in bases else value
         )
 
     result: Lock = adapt(lock)

@@ -47,8 +47,10 @@ def version_key(text: str) -> Key | None:
     return (int(part["epoch"] or 0), _release(part["release"]), pre, post, dev)
 
 
-def is_same(one: str, other: str) -> bool:
-    return one == other or (version_key(one) is not None and version_key(one) == version_key(other))
+def is_same(first: str, second: str) -> bool:
+    return first == second or (
+        version_key(first) is not None and version_key(first) == version_key(second)
+    )
 
 
 def allows(specifier: str, version: str) -> bool:
@@ -142,8 +144,8 @@ def _raise_clause(clause: _Clause, version: str) -> str:
     return clause.with_version(version)
 
 
-def _has_same_prefix(one: str, other: str, count: int) -> bool:
-    return _pad(one, count) == _pad(other, count)
+def _has_same_prefix(first: str, second: str, count: int) -> bool:
+    return _pad(first, count) == _pad(second, count)
 
 
 def _pad(version: str, count: int) -> list[int]:

@@ -44,9 +44,9 @@ def runs(command: str) -> Answer:
 
 
 async def test_it_is_ready_where_make_installed_it() -> None:
-    found = await check_readiness(mini())
-    assert found.reason is None
-    assert f"mini-swe-agent=={found.version}" in (PROJECT / "requirements-agents.lock").read_text()
+    result = await check_readiness(mini())
+    assert result.reason is None
+    assert f"mini-swe-agent=={result.version}" in (PROJECT / "requirements-agents.lock").read_text()
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])

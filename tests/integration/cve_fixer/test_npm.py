@@ -87,7 +87,7 @@ class Project:
         self.before = {path.relative_to(self.tree).as_posix(): path.read_text() for path in files}
         job = self.report.with_name("job.json")
         job.write_text(json.dumps(job_of(manifest, *fixes)))
-        done = subprocess.run(
+        completed = subprocess.run(
             (sys.executable, "-I", "-u", str(ENTRY)),
             cwd=self.tree,
             env={
@@ -100,7 +100,7 @@ class Project:
             text=True,
             check=False,
         )
-        return done.stdout + done.stderr
+        return completed.stdout + completed.stderr
 
     def changed(self, name: str) -> list[str]:
         old, new = self.before.get(name, ""), (self.tree / name).read_text()

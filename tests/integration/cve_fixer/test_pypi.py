@@ -62,7 +62,7 @@ class Project:
             (self.tree / name.replace("__", ".")).write_text(content)
 
     def run(self, *command: str, **environment: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             cwd=self.tree,
             env={**os.environ, **environment},
@@ -70,8 +70,8 @@ class Project:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed.stdout
 
     def uv(self, *arguments: str) -> None:
         self.run(*self.tools.commands["uv"], *arguments, "--default-index", REGISTRY, "-q")
@@ -109,13 +109,13 @@ class Project:
         """As git shows them, without context."""
         before = self.report.with_name("before")
         before.write_text(self.before[name])
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "diff", "--no-index", "-U0", str(before), str(self.tree / name)],
             capture_output=True,
             text=True,
             check=False,
         )
-        return re.findall(r"^(?:-(?!--)|\+(?!\+\+)).*", done.stdout, re.MULTILINE)
+        return re.findall(r"^(?:-(?!--)|\+(?!\+\+)).*", completed.stdout, re.MULTILINE)
 
     def locked(self, name: str) -> dict[str, str]:
         packages = tomllib.loads((self.tree / name).read_text())["package"]
@@ -340,8 +340,8 @@ def proxy_at(port: int, egress: Egress) -> Mapping[str, str]:
 def addresses_of(hosts: Iterable[str]) -> list[str]:
     """Allow only the index's address, which may be a private mirror."""
     names = (host.rpartition(":")[0] for host in hosts)
-    found = {entry[4][0] for name in names for entry in socket.getaddrinfo(name, 443)}
-    return sorted(map(str, found))
+    result = {entry[4][0] for name in names for entry in socket.getaddrinfo(name, 443)}
+    return sorted(map(str, result))
 
 
 def certificates() -> dict[str, str]:

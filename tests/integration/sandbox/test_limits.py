@@ -31,8 +31,8 @@ async def python(harness: SandboxHarness, script: str, **limits: int) -> Sandbox
     )
 
 
-def assert_exceeded(report: SandboxReport, words: str) -> None:
-    assert (report.exceeded, report.exit_code, report.timed_out) == (words, None, False)
+def assert_exceeded(report: SandboxReport, limit: str) -> None:
+    assert (report.exceeded, report.exit_code, report.timed_out) == (limit, None, False)
 
 
 async def test_a_process_that_takes_too_much_memory_is_ended(harness: SandboxHarness) -> None:

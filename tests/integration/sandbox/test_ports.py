@@ -92,7 +92,7 @@ def test_ports_of_two_sandboxes_are_separate(on_loop: OnLoop) -> None:
             self._transport.close()
 
     async def check() -> None:
-        one, two = (
+        first_ports, second_ports = (
             SandboxPorts([SandboxPort(number=443, protocol=Parrot)]),
             SandboxPorts([SandboxPort(number=443, protocol=Other)]),
         )
@@ -100,10 +100,12 @@ def test_ports_of_two_sandboxes_are_separate(on_loop: OnLoop) -> None:
             bare_sandbox(*_PYTHON, "127.0.0.1:443") as first,
             bare_sandbox(*_PYTHON, "127.0.0.1:443") as second,
         ):
-            await asyncio.gather(one.open(first.init_pid), two.open(second.init_pid))
+            await asyncio.gather(
+                first_ports.open(first.init_pid), second_ports.open(second.init_pid)
+            )
             outputs = await asyncio.gather(first.run(), second.run())
-        await one.close()
-        await two.close()
+        await first_ports.close()
+        await second_ports.close()
         assert "received hello" in outputs[0]
         assert "the other" in outputs[1]
 

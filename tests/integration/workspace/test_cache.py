@@ -22,7 +22,9 @@ def harness(tmp_path: Path) -> Iterator[WorkspaceHarness]:
 
 
 @contextmanager
-def bounded(harness: WorkspaceHarness, max_bytes: int) -> Iterator[tuple[Mirrors, Workspaces]]:
+def limited_workspaces(
+    harness: WorkspaceHarness, max_bytes: int
+) -> Iterator[tuple[Mirrors, Workspaces]]:
     mirrors = Mirrors(harness.root / "data/mirrors", recent_seconds=0)
     yield mirrors, Workspaces(harness.root / "data/workspaces", mirrors, cache_max_bytes=max_bytes)
 
@@ -46,7 +48,7 @@ def spares(harness: WorkspaceHarness) -> tuple[set[str], set[str]]:
 
 async def test_the_least_recently_used_repository_is_dropped(harness: WorkspaceHarness) -> None:
     # About 1 MB each for the mirror, a template and a spare: two repositories fit, three do not.
-    with bounded(harness, 5_000_000) as (mirrors, workspaces):
+    with limited_workspaces(harness, 5_000_000) as (mirrors, workspaces):
         for repo_id in REPOS:
             await use(harness, mirrors, workspaces, repo_id)
         in_mirrors, in_templates = spares(harness)
@@ -58,7 +60,7 @@ async def test_the_least_recently_used_repository_is_dropped(harness: WorkspaceH
 async def test_a_repository_above_the_limit_works_and_is_dropped_afterwards(
     harness: WorkspaceHarness,
 ) -> None:
-    with bounded(harness, 1) as (mirrors, workspaces):
+    with limited_workspaces(harness, 1) as (mirrors, workspaces):
         for _ in range(2):
             await use(harness, mirrors, workspaces, REPOS[0])
             assert spares(harness) == (set(), set())
@@ -67,7 +69,7 @@ async def test_a_repository_above_the_limit_works_and_is_dropped_afterwards(
 
 
 async def test_the_cache_keeps_what_a_job_uses(harness: WorkspaceHarness) -> None:
-    with bounded(harness, 1) as (mirrors, workspaces):
+    with limited_workspaces(harness, 1) as (mirrors, workspaces):
         head = await mirrors.fetch_commit(REPOS[0], harness.remote, branch="main", known_head=None)
         async with workspaces.checkout(REPOS[0], head, owner_uid=None) as checkout:
             await workspaces.trim_cache()
@@ -93,7 +95,7 @@ async def test_a_recently_fetched_mirror_stays_until_its_job_uses_it(
 
 
 async def test_a_mirror_that_another_process_uses_stays(harness: WorkspaceHarness) -> None:
-    with bounded(harness, 1) as (mirrors, workspaces):
+    with limited_workspaces(harness, 1) as (mirrors, workspaces):
         await mirrors.fetch_commit(REPOS[0], harness.remote, branch="main", known_head=None)
         elsewhere = Mirrors(harness.root / "data/mirrors")
         with elsewhere.in_use(REPOS[0]):
@@ -106,7 +108,7 @@ async def test_a_mirror_that_another_process_uses_stays(harness: WorkspaceHarnes
 
 
 async def test_an_unlimited_cache_keeps_everything(harness: WorkspaceHarness) -> None:
-    with bounded(harness, 0) as (mirrors, workspaces):
+    with limited_workspaces(harness, 0) as (mirrors, workspaces):
         for repo_id in REPOS:
             await use(harness, mirrors, workspaces, repo_id)
         await workspaces.trim_cache()

@@ -106,11 +106,13 @@ async def test_the_tree_has_the_owner_that_the_sandbox_needs(
     (harness.origin.clone / "link").symlink_to("many")
     harness.origin.commit_as_is()
     # Only root may change owners; an ordinary user's sandbox needs no owner.
-    wanted = SOME_UID if os.geteuid() == 0 else os.geteuid()
-    async with harness.checkout(owner_uid=wanted) as checkout:
+    expected = SOME_UID if os.geteuid() == 0 else os.geteuid()
+    async with harness.checkout(owner_uid=expected) as checkout:
         every = [checkout.tree, *checkout.tree.rglob("*")]
         assert len(every) > files
-        assert {(path.lstat().st_uid, path.lstat().st_gid) for path in every} == {(wanted, wanted)}
+        assert {(path.lstat().st_uid, path.lstat().st_gid) for path in every} == {
+            (expected, expected)
+        }
         assert run_git(checkout.tree, "status", "--porcelain") == ""
         assert checkout.index.stat().st_uid == os.geteuid()
 
@@ -309,8 +311,10 @@ async def test_a_commit_missing_from_the_mirror_makes_the_next_job_fetch_again(
     with pytest.raises(RepoUnavailable):
         async with harness.workspaces.checkout(REPO, head, owner_uid=None):
             pass
-    found = await harness.mirrors.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
-    async with harness.workspaces.checkout(REPO, found, owner_uid=None) as checkout:
+    commit_found = await harness.mirrors.fetch_commit(
+        REPO, harness.remote, branch="main", known_head=head
+    )
+    async with harness.workspaces.checkout(REPO, commit_found, owner_uid=None) as checkout:
         assert (checkout.tree / "README.md").exists()
 
 

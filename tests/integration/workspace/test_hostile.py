@@ -170,10 +170,10 @@ async def test_links_are_committed_as_links_and_never_followed(harness: Workspac
         (tree / "README.md").symlink_to(secret / "key")
         shutil.rmtree(tree / "src")
         (tree / "src").symlink_to("/dev")
-        found = await changes(harness, checkout)
-        assert "T 120000 README.md" in found
-        assert "A 120000 src" in found
-        assert {line[2:8] for line in found if line[0] == "A"} == {"120000"}
+        paths = await changes(harness, checkout)
+        assert "T 120000 README.md" in paths
+        assert "A 120000 src" in paths
+        assert {line[2:8] for line in paths if line[0] == "A"} == {"120000"}
         commit = await harness.commit(checkout)
         assert commit is not None
         assert run_git(harness.mirror, "cat-file", "blob", f"{commit}:absolute") == str(
@@ -347,8 +347,8 @@ async def test_names_of_any_bytes_are_committed(harness: WorkspaceHarness) -> No
     async with harness.checkout() as checkout:
         for name in names:
             Path(os.fsdecode(os.fsencode(checkout.tree) + b"/" + name)).touch()
-        found = await changes(harness, checkout)
-        assert found == sorted(f"A 100644 {os.fsdecode(name)}" for name in names)
+        paths = await changes(harness, checkout)
+        assert paths == sorted(f"A 100644 {os.fsdecode(name)}" for name in names)
 
 
 async def test_a_hostile_name_is_escaped_in_messages(harness: WorkspaceHarness) -> None:

@@ -37,8 +37,8 @@ async def test_another_process_finds_the_mirror_on_disk(harness: WorkspaceHarnes
     head = await harness.head()
     harness.server.requests.clear()
     other = Mirrors(harness.mirror.parent)
-    found = await other.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
-    assert (found, harness.server.requests) == (head, [])
+    fetched = await other.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
+    assert (fetched, harness.server.requests) == (head, [])
 
 
 async def test_without_a_known_head_the_branch_is_fetched_again(harness: WorkspaceHarness) -> None:
@@ -50,10 +50,10 @@ async def test_without_a_known_head_the_branch_is_fetched_again(harness: Workspa
 async def test_a_head_the_mirror_lacks_is_fetched(harness: WorkspaceHarness) -> None:
     await harness.head()
     second = harness.origin.commit({"new.txt": b"1\n"})
-    found = await harness.mirrors.fetch_commit(
+    fetched = await harness.mirrors.fetch_commit(
         REPO, harness.remote, branch="main", known_head=second
     )
-    assert found == second
+    assert fetched == second
 
 
 async def test_rewritten_history_is_followed(harness: WorkspaceHarness) -> None:
@@ -160,8 +160,10 @@ async def test_a_damaged_mirror_is_fetched_again(harness: WorkspaceHarness) -> N
 async def test_a_deleted_mirror_is_fetched_again(harness: WorkspaceHarness) -> None:
     head = await harness.head()
     shutil.rmtree(harness.mirror)
-    found = await harness.mirrors.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
-    assert found == head
+    fetched = await harness.mirrors.fetch_commit(
+        REPO, harness.remote, branch="main", known_head=head
+    )
+    assert fetched == head
     assert harness.mirror.exists()
 
 
@@ -184,8 +186,10 @@ async def test_garbage_collection_keeps_what_branches_need(harness: WorkspaceHar
     (harness.mirror / "incoming-new").mkdir()
     await harness.mirrors.collect_garbage()
     assert run_git(harness.mirror, "fsck", "--full") == ""
-    found = await harness.mirrors.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
-    assert found == head
+    fetched = await harness.mirrors.fetch_commit(
+        REPO, harness.remote, branch="main", known_head=head
+    )
+    assert fetched == head
     assert (harness.mirror / "incoming-new").exists()
 
 

@@ -32,11 +32,11 @@ def test_git_agrees_about_what_a_pattern_matches(
 ) -> None:
     pattern, path = start + "/".join(pieces) + end, "/".join(names)
     (empty_repository / ".git/info/exclude").write_text(f"{pattern}\n")
-    found = subprocess.run(
+    matched = subprocess.run(
         ["git", "check-ignore", "--no-index", "-q", "--", path],
         cwd=empty_repository,
         capture_output=True,
         check=False,
     )
     ours = Pattern.parse(pattern).matches(fold_path(path.encode()))
-    assert ours == (found.returncode == 0)
+    assert ours == (matched.returncode == 0)

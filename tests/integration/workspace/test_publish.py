@@ -194,7 +194,7 @@ async def test_a_mirror_damaged_during_a_job_is_replaced_for_the_next(
         assert await harness.commit(checkout) is not None
 
 
-async def committed(harness: WorkspaceHarness, text: str = "new\n") -> str:
+async def commit_file(harness: WorkspaceHarness, text: str = "new\n") -> str:
     async with harness.checkout() as checkout:
         (checkout.tree / "new").write_text(text)
         commit = await harness.commit(checkout)
@@ -203,7 +203,7 @@ async def committed(harness: WorkspaceHarness, text: str = "new\n") -> str:
 
 
 async def test_a_commit_is_pushed_to_its_branch_and_found_again(harness: WorkspaceHarness) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     assert await branch_head(harness.remote, BRANCH) is None
     await push(harness.mirror, commit, BRANCH, harness.remote, expected=None)
     assert harness.origin.head(BRANCH) == commit
@@ -212,7 +212,7 @@ async def test_a_commit_is_pushed_to_its_branch_and_found_again(harness: Workspa
 
 
 async def test_a_branch_at_the_expected_commit_is_replaced(harness: WorkspaceHarness) -> None:
-    first, second = await committed(harness), await committed(harness, "other\n")
+    first, second = await commit_file(harness), await commit_file(harness, "other\n")
     await push(harness.mirror, first, BRANCH, harness.remote, expected=None)
     await push(harness.mirror, second, BRANCH, harness.remote, expected=first)
     assert harness.origin.head(BRANCH) == second
@@ -220,7 +220,7 @@ async def test_a_branch_at_the_expected_commit_is_replaced(harness: WorkspaceHar
 
 async def test_a_branch_changed_by_others_is_not_replaced(harness: WorkspaceHarness) -> None:
     foreign = harness.origin.commit({"theirs": b"1\n"}, branch=BRANCH)
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     for expected in (None, commit):
         with pytest.raises(PushRejected, match="stale info"):
             await push(harness.mirror, commit, BRANCH, harness.remote, expected=expected)
@@ -228,7 +228,7 @@ async def test_a_branch_changed_by_others_is_not_replaced(harness: WorkspaceHarn
 
 
 async def test_a_refused_push_reports_the_remotes_reason(harness: WorkspaceHarness) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     hook = harness.origin.bare / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho 'no agents on \033[31mFridays' >&2\nexit 1\n")
@@ -242,7 +242,7 @@ async def test_a_refused_push_reports_the_remotes_reason(harness: WorkspaceHarne
 async def test_a_forbidden_push_is_rejected_and_a_silent_server_is_unavailable(
     harness: WorkspaceHarness,
 ) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     harness.server.forbids_pushes = True
     with pytest.raises(PushRejected, match="403"):
         await push(harness.mirror, commit, BRANCH, harness.remote, expected=None)
@@ -254,7 +254,7 @@ async def test_a_forbidden_push_is_rejected_and_a_silent_server_is_unavailable(
 
 
 async def test_an_interrupted_push_differs_from_a_refused_one(harness: WorkspaceHarness) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     for status, expected in ((403, PushRejected), (500, RepoUnavailable)):
         harness.server.status_of_posts = status
         with pytest.raises(expected, match=str(status)):
@@ -264,7 +264,7 @@ async def test_an_interrupted_push_differs_from_a_refused_one(harness: Workspace
 async def test_the_push_credential_reaches_the_server_and_no_file(
     harness: WorkspaceHarness,
 ) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     harness.server.required_authorization = "Basic c2VzYW1lOm9wZW4="
     with pytest.raises(PushRejected):
         await push(harness.mirror, commit, BRANCH, harness.remote, expected=None)
@@ -285,7 +285,7 @@ async def test_a_push_of_megabytes_succeeds(harness: WorkspaceHarness) -> None:
 
 
 async def test_hooks_of_the_mirror_do_not_run(harness: WorkspaceHarness) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     canary = harness.root / "canary"
     hooks = harness.mirror / "hooks"
     hooks.mkdir()
@@ -296,7 +296,7 @@ async def test_hooks_of_the_mirror_do_not_run(harness: WorkspaceHarness) -> None
 
 
 async def test_an_invalid_branch_name_is_not_pushed(harness: WorkspaceHarness) -> None:
-    commit = await committed(harness)
+    commit = await commit_file(harness)
     for name in ("a:refs/heads/main", "--mirror", ""):
         with pytest.raises(PushRejected, match="not a branch name"):
             await push(harness.mirror, commit, name, harness.remote, expected=None)

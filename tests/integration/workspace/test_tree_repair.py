@@ -104,7 +104,7 @@ async def test_the_next_job_gets_the_same_files_as_a_fresh_checkout(
         assert second.tree == first.tree
         assert sorted(path.name for path in second.tree.parent.iterdir()) == ["index", "tree"]
         template = harness.root / "data/workspaces/templates" / "repo_one" / second.commit / "tree"
-        assert described(second.tree) == described(template)
+        assert describe(second.tree) == describe(template)
         assert run_git(second.tree, "status", "--porcelain", "--ignored") == ""
         assert await harness.commit(second) is None
         (second.tree / "d1/f1").write_text("again\n")
@@ -113,7 +113,7 @@ async def test_the_next_job_gets_the_same_files_as_a_fresh_checkout(
         assert harness.changed(commit) == ["M 100644 d1/f1"]
 
 
-def described(tree: Path) -> dict[str, tuple[int, bytes]]:
+def describe(tree: Path) -> dict[str, tuple[int, bytes]]:
     """Every entry with its mode and content."""
     found = {}
     for path in sorted(tree.rglob("*")):

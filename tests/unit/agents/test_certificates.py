@@ -74,10 +74,10 @@ def test_a_machine_without_certificates_is_reported_with_the_package_to_install(
 
 
 def test_a_new_bundle_replaces_the_old_atomically(own: Path, system: Path, data: Path) -> None:
-    with create_bundle(own, data, [system]).open() as held:
+    with create_bundle(own, data, [system]).open() as directory:
         own.write_text("RENEWED")
         assert create_bundle(own, data, [system]).read_text() == "SYSTEM\nRENEWED"
-        assert held.read() == "SYSTEM\nOWN"
+        assert directory.read() == "SYSTEM\nOWN"
     assert [path.name for path in data.iterdir()] == ["certificates.pem"]
 
 

@@ -68,8 +68,10 @@ def test_the_program_gets_the_whole_prompt_and_never_as_a_flag(preset: str, tmp_
         "AGENTJOBS_PROMPT": "--help $(x) `y`",
         "AGENTJOBS_REPORT": "/r/p.md",
     }
-    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, check=True)
-    printed = done.stdout.decode().splitlines()
+    completed = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, check=True
+    )
+    printed = completed.stdout.decode().splitlines()
     assert "--extra" in printed
     assert printed[-1] == "--help $(x) `y`"
     assert printed[-2] in ("--", "--task", "--message")

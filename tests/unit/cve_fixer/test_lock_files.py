@@ -181,10 +181,10 @@ def test_metadata_from_the_lock_file_replaces_a_build_and_is_removed_afterwards(
         "six",
         "urllib3",
     ]
-    told = '[[manifest.dependency-metadata]]\nname = "six"\nversion = "1.16.0"'
-    written = UV_OLD.replace("\n\n[[package]]", f"\n\n{told}\n\n[[package]]", 1)
-    assert static_metadata.remove_known_metadata(written) == (UV_OLD, told)
-    checked = static_metadata.add_static_versions(UV_OLD, told)
+    metadata = '[[manifest.dependency-metadata]]\nname = "six"\nversion = "1.16.0"'
+    written = UV_OLD.replace("\n\n[[package]]", f"\n\n{metadata}\n\n[[package]]", 1)
+    assert static_metadata.remove_known_metadata(written) == (UV_OLD, metadata)
+    checked = static_metadata.add_static_versions(UV_OLD, metadata)
     assert checked == written.replace('"demo"\n', '"demo"\nversion = "0"\n', 1)
 
 

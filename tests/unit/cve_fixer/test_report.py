@@ -40,7 +40,7 @@ def run(directory: Path, fixes: object) -> tuple[int, str, str]:
     (directory / "job.json").write_text(json.dumps({"fixes": fixes}))
     tree_dir = directory / "tree"
     tree_dir.mkdir(exist_ok=True)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-u", str(CVE_FIXER_DIRECTORY / "__main__.py")],
         cwd=tree_dir,
         env={
@@ -55,8 +55,8 @@ def run(directory: Path, fixes: object) -> tuple[int, str, str]:
     )
     written = directory / "report.md"
     return (
-        done.returncode,
-        done.stdout + done.stderr,
+        completed.returncode,
+        completed.stdout + completed.stderr,
         written.read_text() if written.is_file() else "",
     )
 

@@ -11,7 +11,7 @@ def protocol(blobs: list[bytes]) -> bytes:
     return b"".join(b"%040x blob %d\n%b\n" % (1, len(blob), blob) for blob in blobs)
 
 
-def parsed(chunks: list[bytes]) -> tuple[list[bytes], int]:
+def parse(chunks: list[bytes]) -> tuple[list[bytes], int]:
     parser = BatchParser()
     blobs, gathered = [], b""
     for chunk in chunks:
@@ -27,9 +27,9 @@ def parsed(chunks: list[bytes]) -> tuple[list[bytes], int]:
 def test_blobs_are_parsed_from_any_chunks(blobs: list[bytes], chunk_size: int) -> None:
     stream = protocol(blobs)
     chunks = [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)]
-    assert parsed(chunks) == (blobs, len(blobs))
+    assert parse(chunks) == (blobs, len(blobs))
 
 
 def test_a_missing_object_is_an_error() -> None:
     with pytest.raises(MissingObject, match="not a blob"):
-        parsed([b"1" * 40 + b" missing\n"])
+        parse([b"1" * 40 + b" missing\n"])

@@ -27,7 +27,7 @@ def process(own: int = 0, children: int = 0, started: int = 1) -> ProcessStat:
 
 
 @pytest.mark.parametrize(
-    ("size", "words"),
+    ("size", "text"),
     [
         (4 * 1024**3, "4 GiB"),
         (1536 * 1024**2, "1536 MiB"),
@@ -36,8 +36,8 @@ def process(own: int = 0, children: int = 0, started: int = 1) -> ProcessStat:
         (5 * 1024, "5 KiB"),
     ],
 )
-def test_a_size_is_formatted_in_its_largest_whole_unit(size: int, results: str) -> None:
-    assert format_bytes(size) == results
+def test_a_size_is_formatted_in_its_largest_whole_unit(size: int, text: str) -> None:
+    assert format_bytes(size) == text
 
 
 def test_limits_have_a_text() -> None:

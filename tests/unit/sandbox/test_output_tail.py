@@ -16,9 +16,9 @@ def test_the_last_twenty_lines_are_kept() -> None:
 
 
 def test_about_four_thousand_characters_are_kept_cut_between_words() -> None:
-    kept = last_lines(b"password " * 100_000)
-    assert 4_000 < len(kept) <= 4_096
-    assert set(kept.split()) == {"password"}
+    tail_text = last_lines(b"password " * 100_000)
+    assert 4_000 < len(tail_text) <= 4_096
+    assert set(tail_text.split()) == {"password"}
 
 
 def test_an_overlong_word_is_omitted() -> None:

@@ -62,7 +62,7 @@ class EventWatcher(RunWatcher):
             return data
         *lines, rest = data.split(b"\n")
         text = b"".join(self._format_line(line + b"\n") for line in lines)
-        return text + self._start_unfinished(rest)
+        return text + self._start_partial_line(rest)
 
     def _buffer_line(self, data: bytes) -> bytes:
         self._buffer += data
@@ -94,7 +94,7 @@ class EventWatcher(RunWatcher):
             return line
         return f"{text}\n".encode(errors="replace") if text.strip() else b""
 
-    def _start_unfinished(self, rest: bytes) -> bytes:
+    def _start_partial_line(self, rest: bytes) -> bytes:
         """Only a possible event waits for its end."""
         if self._shows_rest is None and rest.startswith(b"{"):
             return self._buffer_line(rest)
