@@ -38,7 +38,7 @@ def polling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectedServi
         yield opened
 
 
-def test_an_app_works_with_tokens_that_run_out_and_says_which_permission_it_lacks(
+def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
     connected: ConnectedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = connected.platforms["github-app"]
@@ -78,7 +78,7 @@ def test_an_app_works_with_tokens_that_run_out_and_says_which_permission_it_lack
     wait_until(lambda: words in trouble_of(connected, "acme/watch"), "the words about it")
 
 
-def test_a_name_that_another_repository_has_by_now_leads_to_neither(
+def test_a_name_that_now_belongs_to_another_repository_is_not_used(
     connected: ConnectedService,
 ) -> None:
     platform = connected.platforms["gitlab"]
@@ -93,7 +93,7 @@ def test_a_name_that_another_repository_has_by_now_leads_to_neither(
     platform.rename(platform.shop, name)
 
 
-def test_a_token_of_an_app_that_was_revoked_before_its_time_is_replaced(
+def test_an_apps_token_that_was_revoked_early_is_replaced(
     connected: ConnectedService,
 ) -> None:
     platform = connected.platforms["github-app"]
@@ -134,7 +134,7 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: Connec
     assert set(platform.shop.pulls) - known == {job["pr_number"]}
 
 
-def test_a_token_that_was_revoked_is_told_of_and_replaced(connected: ConnectedService) -> None:
+def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedService) -> None:
     platform = connected.platforms["gitlab"]
     platform.server.token = "another-one"
     code, message = connected.failed(connected.start(platform))
@@ -150,7 +150,7 @@ def test_a_token_that_was_revoked_is_told_of_and_replaced(connected: ConnectedSe
     connected.completed(connected.start(platform))
 
 
-def test_without_a_hook_a_push_is_found_by_asking(polling: ConnectedService) -> None:
+def test_without_a_hook_a_push_is_found_by_polling(polling: ConnectedService) -> None:
     platform = polling.platforms["gitea"]
     draft = polling.completed(polling.start(platform, config_override={"draft": True}))
     commit = platform.push({"app.py": "x = 2\n"})
@@ -161,7 +161,7 @@ def test_without_a_hook_a_push_is_found_by_asking(polling: ConnectedService) -> 
     )
 
 
-def test_a_service_killed_around_the_opening_opens_one_pull_request(
+def test_a_service_killed_while_opening_opens_one_pull_request(
     polling: ConnectedService,
 ) -> None:
     """On one platform before it is opened, on the other before its answer came."""

@@ -128,7 +128,7 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     wait_until(lambda: told.events_of(job["job_id"])[-2:] == REVIEWED, "the webhooks of the job")
 
 
-def test_a_ticket_is_told_to_the_agent_and_told_of_the_pull_request(
+def test_a_ticket_is_in_the_prompt_and_gets_a_link_to_the_pull_request(
     connected: ConnectedService, platform: LivePlatform, ticketed: dict[str, dict[str, Any]]
 ) -> None:
     job = ticketed[platform.kind]
@@ -164,7 +164,7 @@ def test_a_ticket_that_no_tracker_has_fails_the_job_before_it_starts(
     assert link["object"]["url"] == job["pr_url"]
 
 
-def test_a_hook_that_is_signed_is_believed_once_and_a_draft_marked_ready_asks_for_review(
+def test_a_signed_hook_counts_once_and_a_draft_marked_ready_requests_its_review(
     connected: ConnectedService,
     platform: LivePlatform,
     drafts: dict[str, dict[str, Any]],
@@ -195,7 +195,7 @@ def test_a_hook_that_is_signed_is_believed_once_and_a_draft_marked_ready_asks_fo
     assert connected.api.events(job_id).count("pr.review_requested") == 1
 
 
-def test_a_comment_of_who_may_write_goes_on_with_the_pull_request(
+def test_a_comment_by_a_writer_starts_a_follow_up(
     connected: ConnectedService, platform: LivePlatform, opened: dict[str, dict[str, Any]]
 ) -> None:
     job = opened[platform.kind]
@@ -225,7 +225,7 @@ def test_a_comment_of_who_may_write_goes_on_with_the_pull_request(
     assert platform.pull(number).comments[-1] is last
 
 
-def test_a_comment_on_a_line_goes_on_with_the_pull_request_and_says_where(
+def test_a_comment_on_a_line_starts_a_follow_up_that_names_the_line(
     connected: ConnectedService, platform: LivePlatform, opened: dict[str, dict[str, Any]]
 ) -> None:
     job = opened[platform.kind]
@@ -247,7 +247,7 @@ def test_a_comment_on_a_line_goes_on_with_the_pull_request_and_says_where(
     assert len(connected.jobs(full_name)) == before + 1
 
 
-def test_a_follow_up_goes_on_until_the_pull_request_is_merged(
+def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     connected: ConnectedService, platform: LivePlatform, ticketed: dict[str, dict[str, Any]]
 ) -> None:
     job = ticketed[platform.kind]
@@ -275,7 +275,7 @@ def heard_up_to(connected: ConnectedService, platform: LivePlatform, number: int
         return int(found.fetchone()[0])
 
 
-def test_another_organization_sees_nothing_and_its_hooks_open_no_door(
+def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
     connected: ConnectedService, opened: dict[str, dict[str, Any]]
 ) -> None:
     service, platform = connected.service, connected.platforms["gitea"]

@@ -130,7 +130,7 @@ async def test_another_organization_finds_nothing_and_may_use_the_same_name(
     assert {one.id for one in await list_all_connections(database)} == {connection.id, theirs.id}
 
 
-async def test_names_are_given_in_turn_and_are_unique_until_they_are_free_again(
+async def test_default_names_are_numbered_and_unique_until_removed(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     first, _ = await add_connection(database, keys, "acme", a_token())
@@ -152,7 +152,7 @@ async def test_names_are_given_in_turn_and_are_unique_until_they_are_free_again(
     ]
 
 
-async def test_a_new_credential_replaces_the_old_and_what_failed_is_tried_at_once(
+async def test_a_new_credential_replaces_the_old_one_and_failed_syncs_are_retried(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     connection, hook_secret = await add_connection(database, keys, "acme", a_token())
@@ -184,7 +184,7 @@ async def test_a_new_credential_replaces_the_old_and_what_failed_is_tried_at_onc
         )
 
 
-async def test_what_repositories_use_is_not_removed_and_what_is_removed_keeps_no_secret(
+async def test_a_connection_in_use_is_not_removed_and_a_removed_one_keeps_no_secret(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     connection, _ = await add_connection(database, keys, "acme", a_token())
@@ -255,7 +255,7 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
     assert await check_connection(database, platforms, connection.id) == account
 
 
-async def test_what_was_removed_or_is_locked_is_no_platform_to_anybody(
+async def test_a_removed_or_locked_connection_has_no_adapter(
     database: Database, keys: SealingKeys, acme: str, table: MemoryRepositories, tmp_path: Path
 ) -> None:
     connection, _ = await add_connection(database, keys, "acme", a_token())

@@ -99,7 +99,9 @@ async def test_a_repository_is_connected_by_its_name_and_waits_for_its_first_fet
     assert (entry.target, entry.details) == ("Acme/shop", {"connection": "gitlab"})
 
 
-async def test_all_that_can_be_is_connected_and_the_rest_has_a_reason_each(house: House) -> None:
+async def test_all_connectable_repositories_are_connected_and_others_have_a_reason(
+    house: House,
+) -> None:
     codes = await house.connect()
     assert [codes.pop(one.full_name) for one in (SHOP, ODD, NESTED)] == ["indexing"] * 3
     assert codes.pop("acme/..") == "invalid_name"
@@ -121,7 +123,7 @@ async def test_all_that_can_be_is_connected_and_the_rest_has_a_reason_each(house
     assert [one.lower() for one in seen] == sorted(one.lower() for one in seen)
 
 
-async def test_each_that_is_named_has_its_own_answer(house: House) -> None:
+async def test_each_named_repository_has_its_own_result(house: House) -> None:
     assert await house.connect("acme/shop", "acme/none", "a/../b", "acme/old", "acme/.github") == {
         "Acme/shop": "indexing",
         "acme/none": "forge_gone",
@@ -151,7 +153,7 @@ async def test_a_name_that_another_repository_has_is_taken_until_that_is_disconn
     )
 
 
-async def test_what_the_platform_does_not_answer_is_told_as_its_trouble(house: House) -> None:
+async def test_an_unreachable_platform_is_reported(house: House) -> None:
     house.table.fault = ForgeError("GitLab is away.", "away")
     for asked in (
         connect_repositories(house.db, house.platforms, "acme", "gitlab"),

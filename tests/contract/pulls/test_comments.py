@@ -30,7 +30,7 @@ async def bodies(db: Database, number: int = 1) -> list[str]:
     return [comment.body for comment in await list_comments(db, pull)]
 
 
-async def test_a_comment_is_by_whoever_acts_and_is_told_in_the_audit_log(
+async def test_a_comment_has_the_current_actor_as_author_and_an_audit_entry(
     platform: Platform,
 ) -> None:
     with acting_as(ADA):
@@ -49,7 +49,7 @@ async def test_a_comment_is_by_whoever_acts_and_is_told_in_the_audit_log(
     ]
 
 
-async def test_comments_are_of_one_pull_request_whatever_became_of_it(platform: Platform) -> None:
+async def test_comments_belong_to_one_pull_request_of_any_state(platform: Platform) -> None:
     await platform.open_pull("agentjobs/two", {"b": "2"})
     await merge_pull(platform.db, platform.settings, *HERE, 1)
     await close_pull(platform.db, *HERE, 2)
@@ -60,7 +60,7 @@ async def test_comments_are_of_one_pull_request_whatever_became_of_it(platform: 
 
 
 @pytest.mark.parametrize("body", ["", " \r\n\t", "x" * 65_537, "a\0b", "half \ud83d", "\udc00"])
-async def test_what_is_no_comment_is_refused(platform: Platform, body: str) -> None:
+async def test_an_invalid_comment_is_refused(platform: Platform, body: str) -> None:
     with pytest.raises(Problem) as refused:
         await add_comment(platform.db, *HERE, 1, body)
     assert refused.value.code == "invalid_comment"
@@ -74,7 +74,7 @@ async def test_a_comment_may_be_long(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("place", [("other", "acme/shop", 1), ("acme", "a/b", 1), (*HERE, 9)])
-async def test_a_pull_request_of_others_takes_none(
+async def test_a_pull_request_of_a_platform_cannot_be_commented_on(
     platform: Platform, place: tuple[str, str, int]
 ) -> None:
     with pytest.raises(Problem) as refused:
@@ -83,7 +83,7 @@ async def test_a_pull_request_of_others_takes_none(
     assert await bodies(platform.db) == []
 
 
-async def test_there_are_at_most_so_many_also_when_they_come_at_once(
+async def test_comments_are_limited_even_if_they_come_concurrently(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comments, "MOST_COMMENTS", 3)
@@ -97,7 +97,7 @@ async def test_there_are_at_most_so_many_also_when_they_come_at_once(
     assert len(told) == 3
 
 
-async def test_a_comment_that_cannot_be_told_of_is_not_made(platform: Platform) -> None:
+async def test_a_comment_without_an_audit_entry_is_not_stored(platform: Platform) -> None:
     await platform.db.transact(_execute, "ALTER TABLE audit_log RENAME TO lost")
     with pytest.raises(StoreError):
         await add_comment(platform.db, *HERE, 1, "Hello")

@@ -167,7 +167,7 @@ async def test_without_a_tracker_for_the_repository_nothing_is_looked_up(
     assert platform.asked_for == []
 
 
-async def test_an_issue_is_found_and_told_what_became_of_it(
+async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
@@ -204,7 +204,7 @@ async def connect_all(tx: Transaction, connection_id: str) -> None:
     await tx.execute("UPDATE repos SET connection_id = :id, external_id = '1'", id=connection_id)
 
 
-async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(
+async def test_an_error_about_a_missing_ticket_names_the_trackers(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
@@ -217,7 +217,7 @@ async def test_a_ticket_that_is_not_there_says_where_it_was_looked_for(
         await tickets.find(wanted(acme, "12"), retry_budget())
 
 
-async def test_a_tracker_that_is_away_is_another_fault_than_a_missing_ticket(
+async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)

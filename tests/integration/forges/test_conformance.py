@@ -64,7 +64,7 @@ async def test_asking_again_for_a_branch_adopts_what_is_there(bench: Bench) -> N
     assert await bench.open(title="Other words") == first
 
 
-async def test_asking_many_times_at_once_opens_one(bench: Bench) -> None:
+async def test_concurrent_requests_open_one_pull_request(bench: Bench) -> None:
     assert len(set(await asyncio.gather(*(bench.open() for _ in range(8))))) == 1
 
 
@@ -77,7 +77,7 @@ async def test_a_draft_is_opened_as_a_draft_and_adopted_as_one(bench: Bench) -> 
     assert found.number == first.number
 
 
-async def test_whatever_an_agent_calls_its_work_a_pull_request_is_opened(bench: Bench) -> None:
+async def test_a_pull_request_is_opened_whatever_title_the_agent_writes(bench: Bench) -> None:
     titles = ("", "\x00", "two\nlines", "x" * 5_000, "\ud800", "<script>", "Draft: no", "WIP: no")
     branches = [f"agentjobs/{at}" for at in range(len(titles))]
     bench.push(*branches)
@@ -98,7 +98,7 @@ async def test_a_branch_may_have_any_name_that_git_takes(bench: Bench) -> None:
         assert found.number == opened.number
 
 
-async def test_work_that_goes_on_needs_the_pull_request_it_has(bench: Bench) -> None:
+async def test_a_follow_up_needs_an_open_pull_request(bench: Bench) -> None:
     with pytest.raises(ForgeError, match="no longer has a pull request"):
         await bench.open(is_follow_up=True)
     first = await bench.open()
@@ -121,7 +121,7 @@ async def test_the_credential_is_not_part_of_the_address(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("bench", LOCAL, indirect=True)
-async def test_a_credential_that_is_not_valid_any_more_opens_nothing(bench: Bench) -> None:
+async def test_an_expired_credential_opens_no_pull_request(bench: Bench) -> None:
     with pytest.raises(ForgeError):
         await bench.forge.open_pull_request(bench.repo, "ajt_old", bench.request())
     assert (await bench.open()).number == 1

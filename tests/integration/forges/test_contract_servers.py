@@ -60,7 +60,7 @@ class Client:
         return RSAKey.import_key(self.server.app.private_key)
 
 
-async def test_what_breaks_the_description_fails_the_test(
+async def test_a_request_that_violates_the_description_fails_the_test(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
     server = GitHubServer(tmp_path)
@@ -77,7 +77,7 @@ async def test_what_breaks_the_description_fails_the_test(
             assert "body.title should be string" in server.violations[1]
 
 
-async def test_an_app_is_known_by_its_signature_alone(
+async def test_an_app_is_authenticated_by_its_signature_only(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
     now = int(time.time())
@@ -97,7 +97,7 @@ async def test_an_app_is_known_by_its_signature_alone(
             assert (await client.ask("GET", "/app", shown))[0] == 401
 
 
-async def test_a_token_of_an_app_reaches_what_it_was_given_for(
+async def test_an_apps_token_works_for_its_repository_only(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
     async with GitHubServer(tmp_path).serving() as server:

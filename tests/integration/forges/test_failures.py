@@ -25,7 +25,7 @@ async def bench(
         yield made
 
 
-async def test_a_rate_limit_is_waited_out_and_told(bench: PlatformBench) -> None:
+async def test_a_rate_limit_is_waited_out_and_reported(bench: PlatformBench) -> None:
     bench.server.next(faults.too_many(30))
     assert (await bench.platform.repository(bench.repo)).full_name == "acme/shop"
     (waited,) = bench.hours.slept
@@ -44,7 +44,7 @@ async def test_both_limits_of_github_are_waited_out(bench: PlatformBench) -> Non
     assert list(bench.row.pulls) == [opened.number]
 
 
-async def test_being_out_of_order_for_a_while_passes(bench: PlatformBench) -> None:
+async def test_a_temporary_outage_is_waited_out(bench: PlatformBench) -> None:
     for fault in (
         faults.server_error(500),
         faults.web_page(502),
@@ -58,7 +58,7 @@ async def test_being_out_of_order_for_a_while_passes(bench: PlatformBench) -> No
     assert bench.hours.slept == sorted(bench.hours.slept)
 
 
-async def test_being_out_of_order_for_long_is_away(bench: PlatformBench) -> None:
+async def test_a_long_outage_is_reported_as_unavailable(bench: PlatformBench) -> None:
     bench.server.next(faults.server_error(500, times=None))
     error = await bench.refused(bench.platform.repository(bench.repo))
     assert error.fault == "away"
@@ -69,16 +69,14 @@ async def test_being_out_of_order_for_long_is_away(bench: PlatformBench) -> None
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_an_answer_that_is_lost_never_opens_a_second_one(
-    bench: PlatformBench, after: bool
-) -> None:
+async def test_a_lost_response_never_opens_a_second_one(bench: PlatformBench, after: bool) -> None:
     bench.server.next(faults.cut(on=bench.creates, after=after))
     bench.server.next(faults.web_page(504, on=bench.creates, after=after))
     opened = await bench.open()
     assert list(bench.row.pulls) == [opened.number]
 
 
-async def test_a_credential_that_is_not_accepted_is_told_as_that(bench: PlatformBench) -> None:
+async def test_a_refused_credential_has_its_own_error(bench: PlatformBench) -> None:
     bench.server.next(faults.unauthorized(times=None))
     assert (await bench.refused(bench.platform.check())).fault == "unauthorized"
     error = await bench.refused(bench.platform.repository(bench.repo))
@@ -87,7 +85,7 @@ async def test_a_credential_that_is_not_accepted_is_told_as_that(bench: Platform
     assert bench.hours.slept == []
 
 
-async def test_a_permission_that_lacks_is_named(bench: PlatformBench) -> None:
+async def test_a_missing_permission_is_named(bench: PlatformBench) -> None:
     bench.server.next(faults.forbidden("Resource not accessible", on=bench.creates, times=None))
     error = await bench.refused(bench.open())
     assert error.fault == "denied"
@@ -97,7 +95,7 @@ async def test_a_permission_that_lacks_is_named(bench: PlatformBench) -> None:
     assert bench.row.pulls == {}
 
 
-async def test_a_web_page_and_half_an_answer_are_told_in_clear_words(bench: PlatformBench) -> None:
+async def test_a_web_page_and_a_truncated_response_have_clear_errors(bench: PlatformBench) -> None:
     for fault in (faults.web_page(200), faults.web_page(404), faults.broken_json()):
         bench.server.next(fault)
         error = await bench.refused(bench.platform.repository(bench.repo))
@@ -106,7 +104,7 @@ async def test_a_web_page_and_half_an_answer_are_told_in_clear_words(bench: Plat
         assert "<" not in str(error)
 
 
-async def test_an_answer_of_another_shape_is_a_forge_error(bench: PlatformBench) -> None:
+async def test_an_unexpected_response_is_a_forge_error(bench: PlatformBench) -> None:
     for content in (b"[]", b"null", b"{}", b'"text"', b'{"id": []}', b"[" * 100_000, b"\xff"):
         bench.server.next(Fault(status=200, raw=content, times=None))
         await bench.refused(bench.platform.check())
@@ -116,7 +114,7 @@ async def test_an_answer_of_another_shape_is_a_forge_error(bench: PlatformBench)
         bench.server.well()
 
 
-async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
+async def test_invalid_values_are_refused_before_they_are_stored(
     bench: PlatformBench,
 ) -> None:
     opened = await bench.open()
@@ -140,7 +138,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_stores_it(
         assert str(error).isprintable()
 
 
-async def test_a_redirect_that_leads_nowhere_else_is_not_followed_for_ever(
+async def test_a_redirect_loop_is_not_followed_for_ever(
     bench: PlatformBench,
 ) -> None:
     bench.server.next(faults.redirect_loop())
@@ -154,7 +152,7 @@ async def test_a_redirect_that_leads_nowhere_else_is_not_followed_for_ever(
     assert bench.hours.slept == []
 
 
-async def test_a_platform_that_tells_the_credential_back_leaks_nothing(
+async def test_a_credential_that_the_platform_echoes_is_not_leaked(
     bench: PlatformBench,
 ) -> None:
     words = "not for {credential} \x1b[31m\n\x00"
@@ -166,7 +164,7 @@ async def test_a_platform_that_tells_the_credential_back_leaks_nothing(
     assert not [one for one in bench.known_secrets if one in "".join(bench.said)]
 
 
-async def test_notes_for_what_fails_beside_a_pull_request_do_not_lose_it(
+async def test_failing_extras_become_notes_and_the_pull_request_is_opened(
     bench: PlatformBench,
 ) -> None:
     bench.server.state.add_user("wanda")

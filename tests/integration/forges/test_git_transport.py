@@ -65,7 +65,7 @@ async def heads(way: GitTransport, url: str) -> str:
         return await run(remote, "ls-remote", remote.url, "refs/heads/main")
 
 
-async def test_git_reads_and_pushes_by_https_with_the_right_it_was_given(
+async def test_git_fetches_and_pushes_over_https_with_the_given_credential(
     secure: HttpsOrigin, tmp_path: Path
 ) -> None:
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
@@ -93,7 +93,7 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     assert secure.origin.requests == []
 
 
-async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
+async def test_an_unresponsive_host_is_unavailable_and_other_errors_are_gits(
     secure: HttpsOrigin, unused_tcp_port: int
 ) -> None:
     way = GitTransport(HERE, secure.authorities, lookup=to_here)
@@ -106,13 +106,13 @@ async def test_who_does_not_answer_is_away_and_what_git_says_else_is_gits_own(
         await heads(GitTransport(HERE, lookup=to_here), secure.url("shop.git", "git.test"))
 
 
-async def test_more_than_may_be_fetched_is_refused_in_words(secure: HttpsOrigin) -> None:
+async def test_a_fetch_beyond_the_limit_is_refused_with_a_reason(secure: HttpsOrigin) -> None:
     way = GitTransport(HERE, secure.authorities, max_bytes=100, lookup=to_here)
     with pytest.raises(ForgeError, match="larger than"):
         await heads(way, secure.url("shop.git", "git.test"))
 
 
-async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_name_again(
+async def test_plain_http_goes_only_to_allowed_addresses_and_names_are_resolved_once(
     plain: OriginServer,
 ) -> None:
     # No resolver of this machine knows the name: git reaches it by what it was told.
@@ -138,7 +138,7 @@ async def test_plain_http_goes_only_to_what_is_listed_and_nobody_asks_for_the_na
         (HERE, ["127.0.0.1", "::1"]),
     ],
 )
-async def test_plain_http_to_any_other_address_shows_nobody_the_token(
+async def test_plain_http_to_other_addresses_never_sends_the_token(
     plain: OriginServer, allowed: AllowList, addresses: list[str]
 ) -> None:
     url = f"http://forge.invalid:{plain.server_port}/shop.git"

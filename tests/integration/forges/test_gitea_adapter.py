@@ -32,7 +32,7 @@ def server(bench: PlatformBench) -> GiteaServer:
     return bench.server
 
 
-async def test_the_account_is_told_with_the_scopes_it_lacks(
+async def test_the_account_is_returned_with_the_missing_scopes(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     assert await bench.platform.check() == Account("agentjobs-bot", is_own=False)
@@ -51,7 +51,7 @@ async def test_the_account_is_told_with_the_scopes_it_lacks(
     assert bench.row.pulls == {}
 
 
-async def test_a_scope_that_lacks_is_named_and_loses_no_pull_request(
+async def test_a_missing_scope_is_named_and_the_pull_request_is_still_opened(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     server.scopes = {"write:repository", "read:user"}
@@ -69,7 +69,7 @@ async def test_a_scope_that_lacks_is_named_and_loses_no_pull_request(
     assert "write:repository" in str(error)
 
 
-async def test_the_pages_are_counted_where_the_links_lead_elsewhere(
+async def test_pages_are_numbered_because_links_may_lead_elsewhere(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     """Gitea behind a proxy often does not know what it is called."""
@@ -100,7 +100,7 @@ async def test_labels_are_found_in_the_repository_or_its_organization_or_made(
     assert len(server.calls_of("POST /repos/{owner}/{repo}/issues/{index}/labels")) == 1
 
 
-async def test_teams_of_the_owner_are_asked_and_others_are_told(
+async def test_teams_of_the_owner_are_requested_and_others_are_noted(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     server.state.teams.add("acme/core")
@@ -123,7 +123,7 @@ async def test_teams_of_the_owner_are_asked_and_others_are_told(
     assert "no such team" in note
 
 
-async def test_the_pull_request_is_found_wherever_it_leads_now(
+async def test_the_pull_request_is_found_after_its_base_changed(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     opened = await bench.open()
@@ -142,7 +142,7 @@ async def test_the_pull_request_is_found_wherever_it_leads_now(
     assert len(server.calls_of(f"POST {PULLS}")) == 1
 
 
-async def test_one_is_left_of_several_that_were_opened_at_once(
+async def test_of_several_opened_concurrently_one_stays(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     """As a real one does it, which looks for another and opens one in two steps."""
@@ -157,7 +157,7 @@ async def test_one_is_left_of_several_that_were_opened_at_once(
     assert (await bench.open()).number == left.number
 
 
-async def test_what_was_merged_is_known_by_what_was_merged(
+async def test_a_merged_pull_request_has_the_head_that_was_merged(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     opened = await bench.open()
@@ -212,7 +212,7 @@ async def test_a_repository_that_was_renamed_is_written_to_by_its_new_name(
         assert remote.url == f"{server.url}/acme/store.git"
 
 
-async def test_who_may_not_ask_what_others_may_do_is_told_so(bench: PlatformBench) -> None:
+async def test_an_account_that_cannot_read_permissions_gets_an_error(bench: PlatformBench) -> None:
     bench.row.own_role = "write"
     error = await bench.refused(bench.platform.may_write(bench.repo, "wanda"))
     assert error.fault == "denied"

@@ -91,7 +91,7 @@ async def opened(github: GitHub, house: House, **fields: Any) -> Any:
     return await github.open_pull_request(house.repo, "", house.request(**fields))
 
 
-async def test_an_app_and_a_token_say_who_they_are_and_what_they_lack(house: House) -> None:
+async def test_a_check_returns_the_account_and_missing_permissions(house: House) -> None:
     account = await house.github().check()
     assert (account.login, account.is_own, account.missing) == ("agentjobs[bot]", True, ())
     house.server.app.permissions = {"metadata": "read", "contents": "read", "issues": "write"}
@@ -109,7 +109,7 @@ async def test_an_app_and_a_token_say_who_they_are_and_what_they_lack(house: Hou
     assert got.value.fault == "unauthorized"
 
 
-async def test_an_installation_that_ended_says_what_to_do(house: House) -> None:
+async def test_an_error_about_a_removed_installation_says_what_to_do(house: House) -> None:
     house.server.app.is_suspended = True
     with pytest.raises(ForgeError, match="suspended") as caught:
         await house.github().check()
@@ -125,7 +125,7 @@ async def test_an_installation_that_ended_says_what_to_do(house: House) -> None:
     assert house.clock.slept == []
 
 
-async def test_all_pages_of_repositories_are_seen_with_a_token_for_nothing_else(
+async def test_all_pages_of_repositories_are_listed_with_a_token_only_for_that(
     house: House,
 ) -> None:
     for number in range(120):
@@ -144,9 +144,7 @@ async def test_all_pages_of_repositories_are_seen_with_a_token_for_nothing_else(
     assert given.permissions == {"metadata": "read"}
 
 
-async def test_git_reaches_one_repository_with_a_token_made_for_it(
-    house: House, tmp_path: Path
-) -> None:
+async def test_git_uses_a_token_for_one_repository(house: House, tmp_path: Path) -> None:
     other = house.server.add_repository("acme/other", {"a": "b"})
     async with house.github().open_remote(house.repo, "ajt_job") as remote:
         await git(
@@ -190,7 +188,7 @@ async def test_a_pull_request_has_its_labels_and_all_reviewers_there_are(house: 
     assert "back to a draft" in again.notes[0]
 
 
-async def test_whatever_is_lost_on_the_way_one_is_opened(house: House) -> None:
+async def test_one_is_opened_whichever_response_is_lost(house: House) -> None:
     faults = [
         cut(on=NEW_PULL, after=True),
         server_error(502, on=NEW_PULL, after=True),
@@ -216,7 +214,7 @@ async def test_whatever_is_lost_on_the_way_one_is_opened(house: House) -> None:
     assert len(house.row.pulls) == len(faults)
 
 
-async def test_asked_at_once_one_is_opened_with_one_token(house: House) -> None:
+async def test_concurrent_requests_open_one_pull_request_with_one_token(house: House) -> None:
     github = house.github()
     pulls = await asyncio.gather(*(opened(github, house) for _ in range(6)))
     assert len({pull.number for pull in pulls}) == 1
@@ -259,7 +257,9 @@ async def test_a_repository_the_app_is_not_installed_on_is_gone(house: House) ->
     assert caught.value.fault == "gone"
 
 
-async def test_a_rename_is_followed_and_another_of_its_name_is_not_it(house: House) -> None:
+async def test_a_rename_is_followed_and_a_new_repository_of_that_name_is_another_one(
+    house: House,
+) -> None:
     house.server.state.rename(house.row, "acme/store")
     for kind in ("app", "token"):
         seen = await house.github(kind).repository(house.repo)
@@ -275,7 +275,7 @@ async def test_a_rename_is_followed_and_another_of_its_name_is_not_it(house: Hou
     assert caught.value.fault == "gone"
 
 
-async def test_a_repository_of_no_size_is_looked_into(house: House) -> None:
+async def test_a_repository_of_size_zero_is_checked_for_commits(house: House) -> None:
     empty = house.server.add_repository("acme/new", is_empty=True)
     address = RepoAddress("acme", "acme/new", "", "")
     assert (await house.github().repository(address)).default_branch == ""
@@ -294,7 +294,7 @@ async def test_tokens_that_ended_early_are_replaced(house: House) -> None:
     assert len(house.server.app.tokens) == 2
 
 
-async def test_pull_requests_are_told_as_they_are(house: House) -> None:
+async def test_pull_requests_are_returned_as_they_are(house: House) -> None:
     github = house.github()
     pull = await opened(github, house)
     row = house.row.pulls[pull.number]
@@ -335,7 +335,7 @@ async def test_comments_and_issues_are_read_and_written_once(house: House) -> No
     assert caught.value.fault == "gone"
 
 
-async def test_who_may_write_is_asked_of_github(house: House) -> None:
+async def test_write_access_is_read_from_github(house: House) -> None:
     house.row.roles = {"ann": "maintain", "bob": "triage", "eve[bot]": "write"}
     for login in ("ann", "bob", "eve[bot]"):
         house.server.state.user(login)

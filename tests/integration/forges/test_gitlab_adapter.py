@@ -34,7 +34,7 @@ def server(bench: PlatformBench) -> GitLabServer:
     return bench.server
 
 
-async def test_the_account_is_told_with_the_scope_it_lacks(
+async def test_the_account_is_returned_with_the_missing_scope(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     assert await bench.platform.check() == Account("agentjobs-bot", is_own=False)
@@ -51,7 +51,7 @@ async def test_the_account_is_told_with_the_scope_it_lacks(
     assert "scope api" in str(error)
 
 
-async def test_a_right_by_a_group_that_it_was_shared_with_is_a_right(
+async def test_access_through_a_group_the_project_is_shared_with_counts(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     server.shared.add(bench.row.id)
@@ -62,7 +62,7 @@ async def test_a_right_by_a_group_that_it_was_shared_with_is_a_right(
     assert not (await bench.platform.repository(bench.repo)).may_push
 
 
-async def test_labels_and_reviewers_come_along_and_no_text_gives_an_order(
+async def test_labels_and_reviewers_are_set_and_no_text_is_a_quick_action(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     bench.row.roles = {"ada": "write", "Bob": "read", server.account: "write"}
@@ -85,7 +85,7 @@ async def test_labels_and_reviewers_come_along_and_no_text_gives_an_order(
     assert server.orders == []
 
 
-async def test_what_gitlab_refuses_beside_it_does_not_keep_it_from_being_opened(
+async def test_a_merge_request_is_opened_even_if_gitlab_refuses_extras(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     server.next(faults.Fault(status=422, message="too many", on=CREATES["gitlab"]))
@@ -100,7 +100,7 @@ async def test_what_gitlab_refuses_beside_it_does_not_keep_it_from_being_opened(
     assert second.notes == ("GitLab did not accept 'bob' as a reviewer.",)
 
 
-async def test_going_on_makes_it_a_draft_again_or_says_why_not(
+async def test_a_follow_up_makes_it_a_draft_again_or_notes_why_not(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     first = await bench.open()
@@ -134,7 +134,7 @@ async def test_a_conversation_is_read_from_its_end(
     assert len(server.calls) == 1
 
 
-async def test_a_comment_whose_answer_was_lost_is_not_written_twice(
+async def test_a_comment_whose_response_was_lost_is_not_written_twice(
     bench: PlatformBench, server: GitLabServer
 ) -> None:
     issue = server.state.add_issue(bench.row, "It breaks")

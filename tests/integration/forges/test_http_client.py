@@ -110,7 +110,7 @@ async def test_a_request_is_written_as_it_was_meant(script: Script, api: Platfor
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
-def test_what_is_no_name_gets_into_no_path(name: str) -> None:
+def test_an_invalid_name_is_never_part_of_a_path(name: str) -> None:
     with pytest.raises(ForgeError):
         api_module.build_path("repos", "acme", name)
 
@@ -133,7 +133,7 @@ def _moment(seconds: float) -> Callable[[HandClock], str]:
     return lambda clock: str(int(clock.now + seconds))
 
 
-async def test_a_platform_that_asks_for_time_gets_it_even_for_a_post(
+async def test_a_requested_wait_is_respected_even_for_a_post(
     script: Script, session: aiohttp.ClientSession
 ) -> None:
     table: list[tuple[int, str, str, Callable[[HandClock], str], int]] = [
@@ -155,7 +155,7 @@ async def test_a_platform_that_asks_for_time_gets_it_even_for_a_post(
         assert "GitLab is busy (rate limit); trying again in" in clock.said[0]
 
 
-async def test_a_spent_budget_is_waited_for_only_as_long_as_patience_lasts(
+async def test_a_rate_limit_is_waited_for_only_within_the_retry_budget(
     script: Script, session: aiohttp.ClientSession, clock: HandClock
 ) -> None:
     limits = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(clock.now + 1_800))}
@@ -168,7 +168,7 @@ async def test_a_spent_budget_is_waited_for_only_as_long_as_patience_lasts(
     assert await at(script.url, session, clock.retry_budget(3_600)).get("/x") == {"ok": True}
 
 
-async def test_a_platform_that_stays_away_is_not_stormed(
+async def test_requests_to_an_unavailable_platform_back_off(
     script: Script, api: PlatformApi, clock: HandClock
 ) -> None:
     script.answers = [told(500, Retry_After="0")]
@@ -179,7 +179,7 @@ async def test_a_platform_that_stays_away_is_not_stormed(
     assert 500 < sum(clock.slept) <= 600
 
 
-async def test_a_post_is_not_repeated_where_it_may_have_been_done(
+async def test_a_post_that_may_have_been_processed_is_not_repeated(
     script: Script, api: PlatformApi
 ) -> None:
     for lost in (told(500), told(504), None):
@@ -209,9 +209,7 @@ REFUSALS: list[tuple[int, Any, str, str]] = [
 ]
 
 
-async def test_a_refusal_is_final_and_in_the_platform_s_words(
-    script: Script, api: PlatformApi
-) -> None:
+async def test_a_refusal_is_final_and_quotes_the_platform(script: Script, api: PlatformApi) -> None:
     for status, body, fault, words in REFUSALS:
         script.answers = [told(status, body)]
         with pytest.raises(ApiError) as caught:
@@ -225,7 +223,7 @@ async def test_a_refusal_is_final_and_in_the_platform_s_words(
     assert len(script.asked) == len(REFUSALS)
 
 
-async def test_what_is_no_api_is_told_as_an_address_to_check(
+async def test_a_response_that_is_not_from_an_api_asks_to_check_the_address(
     script: Script, api: PlatformApi
 ) -> None:
     pages = [
@@ -264,7 +262,7 @@ async def test_reading_follows_a_move_and_writing_does_not(
     assert len(script.asked) == 1
 
 
-async def test_nothing_is_shown_to_another_host(script: Script, api: PlatformApi) -> None:
+async def test_the_credential_is_not_sent_to_another_host(script: Script, api: PlatformApi) -> None:
     host = script.url.removeprefix("http://").partition("/")[0]
     elsewhere = ["https://127.0.0.1/api", "http://elsewhere.test/api", f"http://u:p@{host}/api"]
     for address in (*elsewhere, "//x", "http://[x"):
@@ -279,7 +277,7 @@ async def test_nothing_is_shown_to_another_host(script: Script, api: PlatformApi
         assert len(script.asked) == 2
 
 
-async def test_a_circle_of_redirects_ends(script: Script, api: PlatformApi) -> None:
+async def test_a_redirect_loop_ends(script: Script, api: PlatformApi) -> None:
     script.answers = [told(302, Location=script.url)]
     with pytest.raises(ApiError, match="endlessly") as caught:
         await api.get("/x")
@@ -327,7 +325,7 @@ async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
     assert await read() == 1
 
 
-async def test_the_last_page_is_read_first_where_it_is_told_which_it_is(
+async def test_the_last_page_is_read_first_if_the_platform_names_it(
     script: Script, api: PlatformApi
 ) -> None:
     tells_last = True
@@ -351,7 +349,7 @@ async def test_the_last_page_is_read_first_where_it_is_told_which_it_is(
     assert [one async for one in api.pages_backwards(list[int], "/x")] == [[1]]
 
 
-async def test_an_answer_is_bounded_and_never_unpacked(
+async def test_a_response_is_bounded_and_never_decompressed(
     script: Script, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_module, "MAX_RESPONSE_BYTES", 2**20)
@@ -364,7 +362,7 @@ async def test_an_answer_is_bounded_and_never_unpacked(
         await api.get("/x")
 
 
-async def test_a_platform_that_is_silent_is_away(
+async def test_a_platform_that_does_not_respond_is_unavailable(
     script: Script,
     session: aiohttp.ClientSession,
     clock: HandClock,
@@ -394,7 +392,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
     assert (script.asked, clock.slept) == ([], [])
 
 
-async def test_a_certificate_of_nobody_trusted_says_what_the_operator_can_do(
+async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
     session: aiohttp.ClientSession, clock: HandClock
 ) -> None:
     runner = web.ServerRunner(web.Server(lambda _: web.Response()), shutdown_timeout=0.1)
@@ -423,7 +421,7 @@ async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
     assert SECRET not in " ".join(clock.said)
 
 
-async def test_a_credential_that_no_header_takes_is_told_without_it(
+async def test_a_credential_with_invalid_characters_is_refused_without_quoting_it(
     script: Script, session: aiohttp.ClientSession, clock: HandClock
 ) -> None:
     async def broken() -> Mapping[str, str]:

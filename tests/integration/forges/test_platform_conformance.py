@@ -76,7 +76,7 @@ async def test_a_repository_is_found_after_it_was_renamed(bench: PlatformBench) 
     assert len(await bench.platform.comments(bench.repo, second.number, CommentCursor())) == 1
 
 
-async def test_a_repository_tells_what_stands_in_its_way(bench: PlatformBench) -> None:
+async def test_a_repository_shows_why_it_cannot_be_connected(bench: PlatformBench) -> None:
     state = bench.server.state
     bench.server.add_repository("acme/empty", {}, is_empty=True)
     for name, field in (("acme/empty", {}), ("acme/old", {"is_archived": True})):
@@ -91,7 +91,7 @@ async def test_a_repository_tells_what_stands_in_its_way(bench: PlatformBench) -
 
 
 @pytest.mark.parametrize("external_id", ["99999999", ""])
-async def test_what_is_not_there_is_gone(bench: PlatformBench, external_id: str) -> None:
+async def test_a_missing_resource_is_not_found(bench: PlatformBench, external_id: str) -> None:
     gone = RepoAddress("acme", "acme/gone", "repo_gone", external_id)
     platform = bench.platform
     assert (await bench.refused(platform.repository(gone))).fault == "gone"
@@ -117,7 +117,9 @@ async def test_a_pull_request_is_shown_as_it_is_now(bench: PlatformBench) -> Non
     assert found.state == "merged"
 
 
-async def test_what_was_closed_unmerged_is_not_opened_again(bench: PlatformBench) -> None:
+async def test_a_pull_request_closed_without_merging_is_not_opened_again(
+    bench: PlatformBench,
+) -> None:
     opened = await bench.open()
     bench.row.pulls[opened.number].state = "closed"
     for is_follow_up in (False, True):
@@ -149,7 +151,7 @@ async def test_a_merged_one_is_adopted_with_its_own_head_only(bench: PlatformBen
     assert "was merged before" in str(error)
 
 
-async def test_work_that_goes_on_as_a_draft_is_one_or_says_why_not(bench: PlatformBench) -> None:
+async def test_a_follow_up_as_a_draft_is_one_or_notes_why_not(bench: PlatformBench) -> None:
     opened = await bench.open()
     again = await bench.open(is_follow_up=True, draft=True)
     assert again.number == opened.number
@@ -157,7 +159,7 @@ async def test_work_that_goes_on_as_a_draft_is_one_or_says_why_not(bench: Platfo
     assert (await bench.platform.pull(bench.repo, opened.number)).draft == again.draft
 
 
-async def test_labels_and_reviewers_are_asked_for_and_what_fails_is_a_note(
+async def test_labels_and_reviewers_are_requested_and_failures_are_notes(
     bench: PlatformBench,
 ) -> None:
     state = bench.server.state
@@ -200,7 +202,7 @@ def heard_up_to(found: list[Comment]) -> CommentCursor:
     return CommentCursor(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
 
 
-async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: PlatformBench) -> None:
+async def test_line_comments_and_reviews_are_read_once(bench: PlatformBench) -> None:
     opened = await bench.open()
     state = bench.server.state
     row = bench.row.pulls[opened.number]
@@ -236,7 +238,7 @@ async def test_what_is_said_on_lines_and_in_reviews_is_heard_once(bench: Platfor
     ]
 
 
-async def test_where_nobody_listened_before_only_the_newest_of_a_kind_is_told(
+async def test_without_a_cursor_only_the_newest_of_each_kind_is_returned(
     bench: PlatformBench,
 ) -> None:
     opened = await bench.open()
@@ -266,7 +268,7 @@ async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
     assert found.author == (await bench.platform.check()).login
 
 
-async def test_who_may_write_is_told_by_the_role(bench: PlatformBench) -> None:
+async def test_write_access_depends_on_the_role(bench: PlatformBench) -> None:
     roles = {"rita": "read", "wanda": "write", "mia": "maintain", "adam": "admin"}
     for login, role in roles.items():
         bench.server.state.add_user(login)
@@ -290,7 +292,7 @@ async def test_an_issue_is_read_and_written_to(bench: PlatformBench) -> None:
     assert [one.text for one in row.comments] == ["A pull request is open."]
 
 
-async def test_git_fetches_and_pushes_with_the_connections_right(
+async def test_git_fetches_and_pushes_with_the_connections_credential(
     bench: PlatformBench, tmp_path: Path
 ) -> None:
     clone = tmp_path / "clone.git"
@@ -309,7 +311,7 @@ async def test_git_fetches_and_pushes_with_the_connections_right(
     assert not [one for one in bench.known_secrets if one in f"{raised.value!r}"]
 
 
-async def test_git_is_not_let_in_with_a_right_that_is_gone(bench: PlatformBench) -> None:
+async def test_git_is_refused_with_a_revoked_credential(bench: PlatformBench) -> None:
     async with bench.forge.open_remote(bench.repo, "") as remote:
         bench.server.token = "another"
         if bench.kind == "github-app":

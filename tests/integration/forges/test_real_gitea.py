@@ -126,7 +126,7 @@ def _people(session: aiohttp.ClientSession) -> PlatformApi:
     )
 
 
-async def test_a_repository_is_seen_from_empty_to_renamed(ground: Ground) -> None:
+async def test_a_repository_is_read_correctly_from_empty_to_renamed(ground: Ground) -> None:
     platform, repo = ground.platform, ground.repo
     account = await platform.check()
     assert account.missing == ()
@@ -152,7 +152,7 @@ async def test_a_repository_is_seen_from_empty_to_renamed(ground: Ground) -> Non
     assert (await ground.open(ONE, "0" * 40)).url.startswith(f"{URL}/{fresh.full_name}/pulls/")
 
 
-async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) -> None:
+async def test_a_pull_request_is_opened_commented_on_and_closed(ground: Ground) -> None:
     platform, repo = ground.platform, ground.repo
     await ground.push("main", "first")
     commit = await ground.push(ONE, "one")
@@ -194,7 +194,7 @@ async def test_a_pull_request_is_opened_talked_about_and_closed(ground: Ground) 
         await ground.open("agentjobs/none", odd, is_follow_up=True)
 
 
-async def test_what_was_merged_is_known_by_what_was_merged(ground: Ground) -> None:
+async def test_a_merged_pull_request_has_the_head_that_was_merged(ground: Ground) -> None:
     await ground.push("main", "first")
     merged = await ground.push(TWO, "two")
     opened = await ground.open(TWO, merged)

@@ -56,7 +56,7 @@ def asked(bench: PlatformBench) -> Counter[str]:
     return Counter(call.name.rpartition("/")[2] for call in bench.server.calls)
 
 
-async def test_on_github_a_review_that_was_begun_first_and_sent_last_is_heard(
+async def test_on_github_a_review_that_was_started_first_and_submitted_last_is_read(
     github: PlatformBench,
 ) -> None:
     row = await opened(github)
@@ -100,7 +100,7 @@ async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformBe
     assert asked(github) == {"comments": 1 + 3, "reviews": 1 + 2}
 
 
-async def test_on_github_a_review_without_words_is_no_comment(github: PlatformBench) -> None:
+async def test_on_github_a_review_without_a_summary_is_no_comment(github: PlatformBench) -> None:
     row = await opened(github)
     github.server.state.add_review(row, "ada", " \n")
     review = github.server.state.add_review(row, "ghost")
@@ -109,7 +109,7 @@ async def test_on_github_a_review_without_words_is_no_comment(github: PlatformBe
     assert (found.kind, found.text, found.place) == ("line", "Only here", "a.py, line 2")
 
 
-async def test_on_gitea_the_latest_reviews_are_read_again_for_answers_to_them(
+async def test_on_gitea_the_latest_reviews_are_read_again_for_replies(
     gitea: PlatformBench,
 ) -> None:
     row = await opened(gitea)

@@ -55,7 +55,7 @@ async def test_one_file_is_found_by_the_name_a_page_shows(repository: Repository
     assert await file_diff_between(*ends, "../../etc/passwd") is None
 
 
-async def test_a_long_list_of_files_keeps_nobody_else_waiting(
+async def test_a_long_list_of_files_does_not_block_other_requests(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = repository.commit({"big": "line\n" * MEBIBYTE, "small": "1\n"})

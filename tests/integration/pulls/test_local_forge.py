@@ -58,7 +58,7 @@ async def test_the_address_of_a_pull_request_is_below_the_public_one(platform: P
     "place",
     [("other", "acme/shop", 1), ("acme", "acme/none", 1), (*HERE, 0), (*HERE, 7), (*HERE, 2**80)],
 )
-async def test_what_is_not_there_is_not_found(
+async def test_a_missing_pull_request_is_not_found(
     platform: Platform, place: tuple[str, str, int]
 ) -> None:
     await platform.open_pull("agentjobs/one", {"a": "1"})
@@ -73,7 +73,7 @@ async def test_listing_an_unknown_repository_says_so(platform: Platform) -> None
     assert refused.value.code == "repo_not_found"
 
 
-async def test_a_proposal_shows_commits_and_files_since_the_branches_parted(
+async def test_a_proposal_has_the_commits_and_files_since_the_common_ancestor(
     platform: Platform,
 ) -> None:
     await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
@@ -100,7 +100,7 @@ async def test_a_huge_change_is_cut_and_says_so(platform: Platform) -> None:
     assert sum(len(file.lines) for file in proposal.diff.files) <= 20_000
 
 
-async def test_merging_makes_a_real_merge_commit_by_the_service(platform: Platform) -> None:
+async def test_merging_creates_a_merge_commit_by_the_service(platform: Platform) -> None:
     number = await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
     moved = platform.propose("main", {"other.txt": "main moved on"})
     pull = await merge_pull(platform.db, platform.settings, *HERE, number)
@@ -175,7 +175,9 @@ async def test_a_draft_is_merged_only_once_it_is_ready(platform: Platform) -> No
     assert (await merge_pull(platform.db, platform.settings, *HERE, number)).state == "merged"
 
 
-async def test_what_belongs_to_being_ready_happens_once_and_with_it(platform: Platform) -> None:
+async def test_marking_ready_runs_the_callback_once_in_the_same_transaction(
+    platform: Platform,
+) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
     told: list[int] = []
 
@@ -259,7 +261,7 @@ async def test_a_recorded_push_moves_pull_requests_and_the_default_branch(
     assert (await get_pull(platform.db, *HERE, number)).head_commit == commit
 
 
-async def test_a_repository_whose_files_are_elsewhere_says_where_to_look(
+async def test_an_error_says_where_the_files_of_a_repository_must_be(
     platform: Platform,
 ) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1"})
@@ -296,7 +298,7 @@ async def test_a_bare_repository_can_be_imported_too(tmp_path: Path) -> None:
     assert imported.default_branch == "main"
 
 
-async def test_the_branch_the_source_stands_on_becomes_the_default(tmp_path: Path) -> None:
+async def test_the_head_of_the_source_becomes_the_default_branch(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
     git_output("checkout", "-q", "-b", "weird/näme", cwd=source)
     imported = await import_repository(str(source), tmp_path / "git" / "r.git")
@@ -361,7 +363,7 @@ def _ssh(place: Path) -> str:
         (_ssh, "repo_unavailable"),
     ],
 )
-async def test_what_cannot_be_imported_is_refused_and_leaves_nothing(
+async def test_a_failed_import_is_refused_and_leaves_nothing(
     tmp_path: Path, source_in: Callable[[Path], str], code: str
 ) -> None:
     source = source_in(tmp_path)

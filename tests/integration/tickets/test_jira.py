@@ -148,7 +148,7 @@ async def test_a_missing_permission_to_link_is_named(server: JiraServer, jira: J
     assert error.value.fault == "denied"
 
 
-async def test_a_wrong_token_is_told_from_a_missing_ticket(
+async def test_a_wrong_token_is_another_error_than_a_missing_ticket(
     server: JiraServer, session: aiohttp.ClientSession
 ) -> None:
     jira = wrong_jira(server, session)
@@ -180,7 +180,7 @@ async def test_a_wrong_token_is_told_from_a_missing_ticket(
     ],
     ids=str,
 )
-async def test_an_answer_that_is_none_is_told_in_clear_words(
+async def test_an_invalid_response_has_a_clear_error(
     server: JiraServer, jira: JiraTracker, fault: Fault, kind: str, words: str
 ) -> None:
     server.next(fault)
@@ -189,7 +189,7 @@ async def test_an_answer_that_is_none_is_told_in_clear_words(
     assert error.value.fault == kind
 
 
-async def test_trouble_that_passes_is_sat_out_and_trouble_that_stays_is_away(
+async def test_temporary_errors_are_retried_and_lasting_ones_reported(
     server: JiraServer, jira: JiraTracker, waits: Waits
 ) -> None:
     for fault in (faults.too_many(30), faults.server_error(503), faults.web_page()):
@@ -203,7 +203,7 @@ async def test_trouble_that_passes_is_sat_out_and_trouble_that_stays_is_away(
     assert error.value.fault == "away"
 
 
-async def test_the_trackers_of_an_organization_are_asked_in_turn(
+async def test_the_trackers_of_an_organization_are_searched_in_order(
     server: JiraServer, session: aiohttp.ClientSession, sqlite_url: str, tmp_path: Path
 ) -> None:
     """The first has lost its token: that stands with it, and does not keep the second from it."""

@@ -194,7 +194,7 @@ async def test_a_pull_request_of_an_empty_change_says_so(
     assert "No file differs" in (await shown(browser, f"{PULLS}/1")).text
 
 
-async def test_what_is_not_there_is_not_found(browser: httpx.AsyncClient) -> None:
+async def test_a_missing_pull_request_is_not_found(browser: httpx.AsyncClient) -> None:
     numbers = ("1", "0", "-1", "x", "9" * 5_000, "²", "1/")
     places = ("acme/acme/none", "nobody/acme/shop")
     for path in (

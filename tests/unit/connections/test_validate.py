@@ -46,7 +46,7 @@ def pem(
         ("gitea", "https://[2001:DB8::1]:3000/git", "https://[2001:db8::1]:3000/git"),
     ],
 )
-def test_an_address_is_kept_in_one_plain_spelling(platform: str, given: str, kept: str) -> None:
+def test_an_address_is_normalized(platform: str, given: str, kept: str) -> None:
     assert validate_url(platform, given) == kept
     assert validate_url(platform, kept) == kept
 
@@ -86,7 +86,7 @@ def test_any_other_address_is_refused_and_not_repeated(given: str) -> None:
     assert "token@" not in problem.value.message
 
 
-def test_a_platform_of_ones_own_needs_an_address_and_there_are_three_platforms() -> None:
+def test_a_self_hosted_platform_needs_an_address_and_there_are_three_platforms() -> None:
     with pytest.raises(Problem, match="--url"):
         validate_url("gitea", "")
     assert validate_platform("gitlab") == "gitlab"
@@ -106,7 +106,7 @@ def test_names_that_no_connection_has(name: str) -> None:
         validate_name(name)
 
 
-def test_an_app_is_a_whole_and_only_github_has_apps() -> None:
+def test_an_app_needs_both_ids_and_only_github_has_apps() -> None:
     assert validate_installation("github", "12", "345") == ("12", "345")
     assert validate_installation("github", "Iv23liAbCdEf", "345") == ("Iv23liAbCdEf", "345")
     assert validate_installation("gitlab", None, "") == (None, None)
@@ -140,7 +140,7 @@ def test_the_key_of_an_app_is_an_rsa_key_in_pem_form() -> None:
         assert bad[-70:] not in problem.value.message
 
 
-def test_a_token_is_one_word() -> None:
+def test_a_token_has_no_spaces() -> None:
     validate_credential("token", "glpat-" + "x" * 20)
     for bad in ("", "two words", "line\nbreak", "tökén", "x" * 4_097, "a\0b"):
         with pytest.raises(Problem) as problem:
@@ -151,7 +151,7 @@ def test_a_token_is_one_word() -> None:
         validate_credential("token", "-----BEGIN RSA PRIVATE KEY-----")
 
 
-def test_what_is_given_shows_no_credential_when_it_is_printed() -> None:
+def test_a_new_connection_does_not_print_its_credential() -> None:
     assert "ghp_x" not in repr(NewConnection(platform="github", credential="ghp_x"))
 
 

@@ -41,7 +41,7 @@ def test_a_body_is_cut_inside_no_character_and_says_so() -> None:
     assert cut.endswith("(truncated)")
 
 
-def test_words_of_others_are_shown_on_one_line() -> None:
+def test_untrusted_text_becomes_one_line() -> None:
     assert one_line("a\r\n b\x1b[31m\u2028c" + "x" * 500, 10) == "a b[31m cx"
 
 
@@ -60,7 +60,7 @@ def test_of_a_branch_s_pull_requests_the_open_one_counts_then_the_newest() -> No
     assert newest_of_branch([pull(4, head=Head("other", "c"))], branch) is None
 
 
-def test_what_may_be_adopted() -> None:
+def test_which_pull_requests_are_adopted() -> None:
     merged = pull(3, "closed", merged_at="2026-01-01T00:00:00Z")
     assert find_adoptable(pull(), request()) == pull()
     assert find_adoptable(merged, request()) == merged
@@ -85,7 +85,7 @@ def test_reviewers_are_people_and_teams_of_the_owner_but_not_the_author() -> Non
     ]
 
 
-def test_a_repository_of_size_zero_is_only_perhaps_empty() -> None:
+def test_a_repository_of_size_zero_may_be_empty() -> None:
     told = {"id": 7, "full_name": "acme/x", "default_branch": "main"}
     assert Repository(**told, size=0).to_remote().default_branch == ""  # type: ignore[arg-type]
     small = Repository(**told, size=0, pushed_at="2026-01-01T00:00:00Z")  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def notes() -> Operation:
     return match.operation
 
 
-def test_a_path_is_found_by_its_own_words_before_any_placeholder() -> None:
+def test_a_literal_path_matches_before_a_placeholder() -> None:
     description = Description(from_facts(_FACTS))
     own, other = description.match("GET", "/projects/own"), description.match("GET", "/projects/x")
     assert own is not None
@@ -84,14 +84,14 @@ def test_a_path_is_found_by_its_own_words_before_any_placeholder() -> None:
         ([], {"text": "a", "title": "b"}, "body.title is not described"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said(
+def test_the_faults_of_a_request_are_listed(
     query: list[tuple[str, str]], body: object, fault: str
 ) -> None:
     (found,) = notes().request_faults(query, body)
     assert fault in found
 
 
-def test_what_is_right_passes() -> None:
+def test_valid_values_pass() -> None:
     query = [("dry", "true"), ("page", "2"), ("sort", "up")]
     body = {"text": "a", "labels": ["x"], "place": None}
     assert list(notes().request_faults(query, body)) == []

@@ -39,7 +39,7 @@ def test_the_marks_of_a_draft_are_known_however_they_are_written(title: str) -> 
     assert draft_title(title) == "WIP: x"
 
 
-def test_a_word_that_only_begins_so_is_no_mark() -> None:
+def test_a_word_that_starts_like_a_mark_is_not_one() -> None:
     assert without_draft_mark("Wipe the table") == "Wipe the table"
     assert not has_draft_mark("A WIP: x")
 
@@ -51,7 +51,7 @@ def test_a_title_is_never_empty_and_never_too_long() -> None:
     assert len(draft_title("x" * 255)) == 255
 
 
-def test_a_version_that_does_not_tell_drafts_is_read_by_the_title() -> None:
+def test_drafts_of_older_versions_are_recognized_by_the_title() -> None:
     assert pull(title="WIP: A change").is_draft
     assert not pull().is_draft
     assert not pull(title="WIP: A change", draft=False).is_draft
@@ -66,7 +66,7 @@ def test_a_branch_of_a_fork_is_another_branch() -> None:
     assert not pull(head={"label": "agentjobs/one", "repo_id": -1}).is_from("agentjobs/one")
 
 
-def test_what_became_of_it_is_one_word() -> None:
+def test_the_state_is_open_merged_or_closed() -> None:
     assert pull().pull_state == "open"
     assert pull(state="closed").pull_state == "closed"
     assert pull(state="closed", merged=True).branch_pull.state == "merged"
@@ -94,5 +94,5 @@ def test_an_empty_repository_has_no_default_branch_yet() -> None:
     ("permission", "may"),
     [("owner", True), ("admin", True), ("write", True), ("read", False), ("none", False)],
 )
-def test_a_permission_is_one_to_write_or_not(permission: str, may: bool) -> None:
+def test_a_role_has_write_access_or_not(permission: str, may: bool) -> None:
     assert Access(permission).may_write is may

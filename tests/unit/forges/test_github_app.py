@@ -93,13 +93,13 @@ async def test_a_token_is_replaced_five_minutes_before_it_ends(
     assert await cache.token("b", desk.ask) == "ghs_3"
 
 
-async def test_of_those_who_want_a_token_one_asks(clock: HandClock, desk: Desk) -> None:
+async def test_concurrent_callers_share_one_token_request(clock: HandClock, desk: Desk) -> None:
     cache = TokenCache(clock)
     wanted = [cache.token("a", desk.ask) for _ in range(20)]
     assert set(await asyncio.gather(*wanted)) == {"ghs_1"}
 
 
-async def test_who_gives_up_while_asking_leaves_it_to_the_next(
+async def test_a_cancelled_token_request_is_left_to_the_next_caller(
     clock: HandClock, desk: Desk
 ) -> None:
     cache = TokenCache(clock)
@@ -124,7 +124,7 @@ async def test_a_token_that_was_not_accepted_is_replaced_once(clock: HandClock, 
     assert await cache.token("a", desk.ask) == "ghs_2"
 
 
-async def test_old_tokens_do_not_pile_up(clock: HandClock, desk: Desk) -> None:
+async def test_expired_tokens_are_removed(clock: HandClock, desk: Desk) -> None:
     cache = TokenCache(clock)
     for number in range(50):
         await cache.token(number, desk.ask)
@@ -137,14 +137,14 @@ def test_no_token_is_shown_by_what_holds_it(clock: HandClock) -> None:
     assert "ghs_" not in repr(InstallationToken("ghs_secret", datetime.fromtimestamp(0, UTC)))
 
 
-def test_a_token_reaches_one_repository_and_no_more_than_the_work_needs() -> None:
+def test_a_token_is_limited_to_one_repository_and_the_needed_permissions() -> None:
     assert Scope("7", "acme/shop").fields == {"repository_ids": [7]}
     assert Scope(full_name="acme/shop").fields == {"repositories": ["shop"]}
     assert Scope("7", "acme/shop").permissions == WORK_PERMISSIONS
     assert (Scope().fields, Scope().permissions) == ({}, LIST_PERMISSIONS)
 
 
-def test_permissions_that_lack_are_called_as_github_calls_them() -> None:
+def test_missing_permissions_are_named_as_on_github() -> None:
     granted = {"contents": "read", "pull_requests": "write", "metadata": "read"}
     missing = missing_permissions(granted, WORK_PERMISSIONS)
     assert permission_titles(missing) == ("Contents: read and write", "Issues: read and write")
@@ -172,5 +172,5 @@ def test_an_app_without_issues_works_without_them(issues: str) -> None:
         ("https://notgithub.com", "https://notgithub.com/api/v3"),
     ],
 )
-def test_each_github_has_its_api_at_its_place(url: str, address: str) -> None:
+def test_the_api_url_depends_on_the_kind_of_github(url: str, address: str) -> None:
     assert api_url(url) == address

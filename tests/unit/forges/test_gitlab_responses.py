@@ -58,7 +58,7 @@ def test_only_the_request_says_whether_it_is_a_draft(title: str, draft: bool, se
     assert title_for(request(title=title, draft=draft)) == sent
 
 
-def test_a_title_fits_with_its_mark() -> None:
+def test_a_title_fits_with_its_draft_mark() -> None:
     assert len(title_for(request(title="x" * 400, draft=True))) == 255
     assert draft_title("x" * 255) == f"Draft: {'x' * 248}"
     assert draft_title("Draft: x") == "Draft: x"
@@ -75,11 +75,11 @@ def test_a_title_fits_with_its_mark() -> None:
         ("/\n//\n/merge!", "/\n//\n/merge!"),
     ],
 )
-def test_no_text_gives_gitlab_an_order(text: str, sent: str) -> None:
+def test_no_text_is_a_quick_action_of_gitlab(text: str, sent: str) -> None:
     assert escape_quick_actions(text) == sent
 
 
-def test_what_is_cut_off_makes_no_order_of_what_is_left() -> None:
+def test_truncation_leaves_no_quick_action() -> None:
     # The cut goes through the word, and what stands before it would be an order by itself.
     were_cut = set()
     for length in range(499_964, 499_980):
@@ -91,7 +91,7 @@ def test_what_is_cut_off_makes_no_order_of_what_is_left() -> None:
     assert len(escape_quick_actions("/a\n" * 400_000)) < 1_000_000
 
 
-def test_an_account_made_for_a_token_is_the_services_own() -> None:
+def test_a_bot_account_is_the_services_own() -> None:
     assert User(1, "project_12_bot_5f3a").is_own
     assert User(1, "group_7_bot").is_own
     assert User(1, "service_account_group_7_ab").is_own
@@ -99,7 +99,7 @@ def test_an_account_made_for_a_token_is_the_services_own() -> None:
     assert not User(1, "project_manager_bot").is_own
 
 
-def test_a_developer_by_either_way_may_push() -> None:
+def test_a_developer_of_the_project_or_the_group_may_push() -> None:
     developer, reporter = Access(30), Access(20)
     assert Permissions(developer, None).may_push
     assert Permissions(reporter, developer).may_push
@@ -130,7 +130,7 @@ def test_the_open_one_goes_before_newer_ones_that_are_over() -> None:
     assert newest_of_branch([closed, merged]) == closed
 
 
-def test_what_is_adopted_is_open_or_merged_as_it_is() -> None:
+def test_an_adopted_merge_request_is_open_or_merged() -> None:
     merged = merge_request(state="merged")
     assert find_adoptable(None, request()) is None
     assert find_adoptable(merged, request()) == merged
@@ -144,13 +144,13 @@ def test_what_is_adopted_is_open_or_merged_as_it_is() -> None:
         find_adoptable(merged, request(head_commit="other", is_follow_up=True))
 
 
-def test_titles_are_told_without_the_mark() -> None:
+def test_titles_are_returned_without_the_draft_mark() -> None:
     now = merge_request(title="Draft: A change", draft=True).remote_pull
     assert (now.title, now.draft, now.state) == ("A change", True, "open")
     assert merge_request(title="Draft:").remote_pull.title == "Draft:"
 
 
-def test_what_gitlab_left_out_is_told() -> None:
+def test_what_gitlab_dropped_is_noted() -> None:
     wishes = PullExtras({5: "ada", 6: "bob"}, ("Security", "old"), ("A note.",))
     made = merge_request(labels=["security"], reviewers=[User(5, "ada")])
     assert wishes.notes_on(made) == (

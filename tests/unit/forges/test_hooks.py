@@ -58,14 +58,12 @@ def test_the_documented_signature_of_github_is_accepted() -> None:
         {"authorization": GITHUB_SECRET},
     ],
 )
-def test_whoever_does_not_know_the_secret_is_not_believed(
-    platform: str, headers: dict[str, str]
-) -> None:
+def test_a_wrong_secret_is_refused(platform: str, headers: dict[str, str]) -> None:
     assert not is_signed(platform, GITHUB_SECRET, headers, GITHUB_BODY)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_no_secret_is_nobodys_secret(platform: str) -> None:
+def test_an_empty_secret_verifies_nothing(platform: str) -> None:
     digest = hmac.new(b"", b"{}", hashlib.sha256).hexdigest()
     headers = {"x-hub-signature-256": f"sha256={digest}", "x-gitea-signature": digest}
     assert not is_signed(platform, "", {**headers, "x-gitlab-token": ""}, b"{}")
@@ -132,7 +130,7 @@ def test_no_secret_is_nobodys_secret(platform: str) -> None:
         ("gitea", "wiki", {}, None),
     ],
 )
-def test_an_event_becomes_a_hint(
+def test_a_payload_becomes_an_event(
     platform: str, event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
     repository = {"id": 5, "full_name": "acme/shop", "owner": {"login": "acme"}}
@@ -163,7 +161,7 @@ def test_an_event_becomes_a_hint(
         ("Pipeline Hook", {"project": {"id": 5}}, None),
     ],
 )
-def test_an_event_of_gitlab_becomes_a_hint(
+def test_a_gitlab_payload_becomes_an_event(
     event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
     assert hint("gitlab", event, payload) == expected
@@ -185,7 +183,7 @@ _EVENTS = st.sampled_from(
 
 @settings(max_examples=150)
 @given(st.sampled_from(PLATFORMS), _EVENTS, st.dictionaries(_NAMES, _VALUES) | _VALUES)
-def test_whatever_the_types_are_a_hint_is_sound_or_there_is_none(
+def test_an_event_is_valid_or_none_whatever_types_a_payload_has(
     platform: str, event: str, payload: object
 ) -> None:
     found = hint(platform, event, payload)
@@ -214,12 +212,12 @@ def test_whatever_the_types_are_a_hint_is_sound_or_there_is_none(
         b'{"ref":"\\ud800","repository":{"id":5}}',
     ],
 )
-def test_a_hostile_body_is_nothing_and_never_raises(platform: str, body: bytes) -> None:
+def test_a_hostile_body_is_no_event_and_never_raises(platform: str, body: bytes) -> None:
     for event in ("push", "Push Hook"):
         assert parse_event(platform, {EVENT_HEADERS[platform]: event}, body) is None
 
 
-def test_a_delivery_is_known_by_the_platforms_name_of_it_or_by_what_it_says() -> None:
+def test_a_delivery_id_comes_from_the_platform_or_from_the_body() -> None:
     assert delivery_id_of("github", {"x-github-delivery": "72d3162e"}, b"") == "72d3162e"
     assert delivery_id_of("gitlab", {"x-gitlab-event-uuid": "13792a34"}, b"") == "13792a34"
     assert delivery_id_of("gitea", {"x-forgejo-delivery": "f6266f16"}, b"") == "f6266f16"

@@ -63,13 +63,15 @@ def answer(body: bytes, status: int = 200, **headers: str) -> Response:
         (SAID, {"author": "a\x00da"}),
     ],
 )
-def test_what_no_platform_can_mean_is_refused(told: msgspec.Struct, fields: dict[str, str]) -> None:
+def test_values_that_no_platform_returns_are_refused(
+    told: msgspec.Struct, fields: dict[str, str]
+) -> None:
     assert validate("GitHub", told) == told
     with pytest.raises(ForgeError, match="GitHub returned an invalid"):
         validate("GitHub", msgspec.structs.replace(told, **fields))
 
 
-def test_what_may_be_is_taken_and_the_words_of_people_are_mended() -> None:
+def test_valid_values_are_accepted_and_texts_are_cleaned() -> None:
     merged = msgspec.structs.replace(PULL, head_commit="", url="http://hub.internal:8080/a/b/7")
     assert validate("GitHub", merged) == merged
     empty = RemoteRepository("1", "acme/deep/er/.github", "")
@@ -78,7 +80,7 @@ def test_what_may_be_is_taken_and_the_words_of_people_are_mended() -> None:
     assert validate("Gitea", odd).title == "a\ufffdb" + "x" * 997
 
 
-def test_a_number_in_a_header_is_one_or_nothing() -> None:
+def test_a_count_in_a_header_is_a_number_or_none() -> None:
     assert [parse_count(text) for text in ("0", "61", "", "-1", "1.5", "٣", "9" * 5_000)] == [
         0,
         61,
@@ -87,14 +89,14 @@ def test_a_number_in_a_header_is_one_or_nothing() -> None:
 
 
 @pytest.mark.parametrize("moment", ["2026-01-01T00:00:00", "9999-12-31T23:59:59.999999", "soon"])
-def test_a_time_without_its_zone_is_none(moment: str) -> None:
+def test_a_time_without_a_zone_is_refused(moment: str) -> None:
     body = msgspec.json.encode({"token": "x", "expires_at": moment, "created_at": moment})
     for shape in (InstallationToken, CommentTime):
         with pytest.raises(ForgeError, match="unexpected response"):
             decode_as("GitHub", answer(body), shape)
 
 
-def test_since_when_to_read_is_an_hour_before_and_only_a_time_that_was() -> None:
+def test_reading_starts_an_hour_earlier_and_only_from_a_plausible_time() -> None:
     def since(moment: str) -> str | None:
         told = answer(msgspec.json.encode({"created_at": moment}))
         return decode_as("Gitea", told, CommentTime).one_hour_earlier
@@ -104,7 +106,7 @@ def test_since_when_to_read_is_an_hour_before_and_only_a_time_that_was() -> None
         assert since(never) is None
 
 
-def test_words_are_looked_for_where_there_can_be_some() -> None:
+def test_messages_are_read_only_from_small_bodies() -> None:
     def said(body: bytes) -> str:
         return str(error_from("GitHub", answer(body, 403), "", 0))
 
@@ -114,7 +116,7 @@ def test_words_are_looked_for_where_there_can_be_some() -> None:
     assert "told late" not in said(msgspec.json.encode({"errors": [" "] * 2_000 + ["told late"]}))
 
 
-def test_what_has_no_type_is_read_up_to_a_mebibyte_and_a_type_is_kept_to() -> None:
+def test_untyped_responses_are_limited_and_typed_ones_must_match() -> None:
     costly = b"[" + b"[]," * 400_000 + b"[]]"
     with pytest.raises(ApiError, match="more than 1 MiB"):
         decode("GitHub", answer(costly))
@@ -136,7 +138,7 @@ def test_each_page_is_found_by_its_relation() -> None:
     assert link_url(told, "prev") is None
 
 
-def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
+def test_of_many_comments_the_oldest_come_first_and_all_are_bounded() -> None:
     newer = NewerComments("GitHub", 10)
     for numbers in (range(900, 2_000), range(5, 950)):
         said = [msgspec.structs.replace(SAID, id=number, text="ü" * 60_000) for number in (numbers)]
@@ -146,7 +148,7 @@ def test_of_many_comments_the_oldest_are_heard_first_and_none_is_long() -> None:
     assert all(len(one.text.encode()) <= MAX_COMMENT_BYTES for one in found)
 
 
-def test_where_nobody_listened_the_newest_comment_says_where_to_begin() -> None:
+def test_without_a_cursor_only_the_newest_comment_is_returned() -> None:
     newer = NewerComments("GitHub", None)
     assert newer.oldest_first == []
     for numbers in ((3, 900, 7), (20, 4)):

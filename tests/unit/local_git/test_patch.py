@@ -104,7 +104,7 @@ def test_a_file_of_too_many_lines_is_cut_and_its_numbers_are_those_git_counted()
     assert (file.additions, diff.additions, file.counted) == (90, 90, True)
 
 
-def test_all_lines_of_a_page_have_a_bound_too() -> None:
+def test_the_lines_of_a_page_are_bounded() -> None:
     listing = b"".join(RAW + b"A\0%d\0" % n for n in range(9))
     numbers = b"".join(b"3\t0\t%d\0" % n for n in range(9))
     patch = b"".join(

@@ -124,7 +124,7 @@ def test_a_ticket_reads_as_it_was_written() -> None:
         doc({"type": "codeBlock", "attrs": [], "content": {}}),
     ],
 )
-def test_what_is_no_document_has_no_text(document: Any) -> None:
+def test_an_invalid_document_has_no_text(document: Any) -> None:
     assert adf_text(document).strip("#`\n ") == ""
 
 
@@ -133,7 +133,7 @@ def test_text_that_is_text_already_stays() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bulletList", "panel", "table", "expand", "listItem", "taskList"])
-def test_a_document_without_a_bottom_is_cut_where_nobody_nests(kind: str) -> None:
+def test_a_document_that_is_nested_too_deeply_is_truncated(kind: str) -> None:
     deep = paragraph(text("bottom"))
     for _ in range(5_000):
         deep = node(kind, deep)
@@ -170,7 +170,7 @@ def test_a_long_text_is_cut_with_a_notice_and_never_inside_a_letter() -> None:
     assert MAX_TEXT_BYTES - 2 < len(cut.encode()) <= MAX_TEXT_BYTES
 
 
-def test_what_strangers_wrote_is_bounded_and_harmless() -> None:
+def test_untrusted_text_is_bounded_and_cleaned() -> None:
     ticket = build_ticket(
         "A-1",
         "A\nline\u202e\x1b[31m \ud800" + "x" * 999,

@@ -86,7 +86,9 @@ def test_anything_else_is_no_key(written: str) -> None:
         ),
     ],
 )
-def test_cloud_is_told_by_its_host_or_by_a_word(given: dict, url: str, account: str | None) -> None:
+def test_cloud_is_recognized_by_its_host_or_specified(
+    given: dict, url: str, account: str | None
+) -> None:
     draft = draft_from("org_1", NewTracker(kind="jira", token=TOKEN, **given))
     assert (draft.url, draft.account) == (url, account)
     assert draft.flavour == ("data-center" if account is None else "cloud")
@@ -110,7 +112,7 @@ def test_cloud_is_told_by_its_host_or_by_a_word(given: dict, url: str, account: 
         {"url": "https://jira.example.com", "token": "two words"},
     ],
 )
-def test_what_cannot_be_a_tracker_is_refused_without_its_token(given: dict) -> None:
+def test_an_invalid_tracker_is_refused_without_quoting_its_token(given: dict) -> None:
     new = NewTracker(**{"kind": "jira", "token": TOKEN, **given})
     with pytest.raises(Problem) as problem:
         draft_from("org_1", new)

@@ -113,7 +113,7 @@ async def has_repository(sender: Sender) -> None:
     await sender.service.harness.db.transact(insert)
 
 
-async def test_what_a_platform_tells_is_remembered_once(sender: Sender) -> None:
+async def test_a_delivery_is_stored_once(sender: Sender) -> None:
     answer = await sender.send()
     # It is not connected, so there is nothing to remember.
     assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
@@ -137,7 +137,7 @@ async def test_what_a_platform_tells_is_remembered_once(sender: Sender) -> None:
     ("body", "event"),
     [(b'{"zen": "x"}', "ping"), (b"{}", "star"), (b"{", "push"), (b"[" * 9_999, "push")],
 )
-async def test_what_means_nothing_to_us_is_taken_and_forgotten(
+async def test_irrelevant_deliveries_are_accepted_and_ignored(
     sender: Sender, body: bytes, event: str
 ) -> None:
     answer = await sender.send(body, X_GitHub_Event=event)
@@ -148,7 +148,7 @@ async def test_what_means_nothing_to_us_is_taken_and_forgotten(
     assert row["hook_seen_at"] is not None
 
 
-async def test_who_does_not_know_the_secret_learns_nothing(sender: Sender) -> None:
+async def test_a_sender_without_the_secret_learns_nothing(sender: Sender) -> None:
     service = sender.service
     db = service.harness.db
     await service.harness.organization("rival")
@@ -192,7 +192,7 @@ async def test_a_body_of_5_mib_is_read_and_a_larger_one_is_not(sender: Sender) -
         assert refusal(answer) == (413, "payload_too_large")
 
 
-async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
+async def test_a_request_without_a_signature_is_refused_unread(sender: Sender) -> None:
     new = NewConnection(platform="gitlab", credential="glpat-1")
     service = sender.service
     added = await add_connection(service.harness.db, service.context.keys, ORGANIZATION, new)
@@ -207,7 +207,7 @@ async def test_a_body_that_cannot_help_is_not_read(sender: Sender) -> None:
     assert answer.status_code == 202
 
 
-async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
+async def test_bodies_being_read_are_bounded_and_unknown_senders_use_no_memory(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_TOTAL_BYTES", 3 * MIB)
@@ -236,7 +236,7 @@ async def test_what_is_read_at_once_is_bounded_and_a_stranger_takes_no_room(
     assert refusal(answer) == (401, "unauthorized")
 
 
-async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_heard(
+async def test_a_connection_with_too_many_deliveries_is_limited_and_others_are_not(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "HOOKS_BURST", 3)
@@ -254,7 +254,7 @@ async def test_a_connection_that_floods_us_is_told_to_wait_and_the_others_are_he
     assert answer.status_code == 202
 
 
-async def test_a_packed_body_and_a_form_are_refused(sender: Sender) -> None:
+async def test_a_compressed_body_and_a_form_are_refused(sender: Sender) -> None:
     answer = await sender.send(Content_Encoding="gzip")
     assert refusal(answer) == (415, "unsupported_media_type")
     answer = await sender.send(b"payload=x", Content_Type="application/x-www-form-urlencoded")
@@ -264,7 +264,7 @@ async def test_a_packed_body_and_a_form_are_refused(sender: Sender) -> None:
     assert refusal(answer) == (405, "method_not_allowed")
 
 
-async def test_a_locked_secret_is_a_matter_of_the_operator(sender: Sender) -> None:
+async def test_a_locked_secret_is_reported_in_the_operators_log(sender: Sender) -> None:
     sender.service.context.keys.path.unlink()
     answer = await sender.send()
     assert refusal(answer) == (503, "unavailable")
