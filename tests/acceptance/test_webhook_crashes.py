@@ -16,8 +16,8 @@ from tests.support.service import Service, StartService, wait_until
 from tests.support.webhook_service import (
     REPO,
     SHARED,
-    House,
-    open_house,
+    WebhookHarness,
+    open_harness,
     outcomes,
     running,
     settled,
@@ -53,8 +53,8 @@ def holding_receiver() -> Iterator[tuple[Receiver, threading.Event]]:
             may_answer.set()
 
 
-def queue_jobs(house: House, number: int) -> list[str]:
-    return [house.api.create(REPO, "sleepy") for _ in range(number)]
+def queue_jobs(harness: WebhookHarness, number: int) -> list[str]:
+    return [harness.api.create(REPO, "sleepy") for _ in range(number)]
 
 
 def times_heard(receiving: Receiver) -> Counter[str]:
@@ -75,10 +75,10 @@ def test_deliveries_of_a_killed_service_arrive_after_its_restart(
     start: StartService, tmp_path: Path
 ) -> None:
     service = start("serve", **ONE_AT_A_TIME)
-    house = open_house(service, tmp_path)
+    harness = open_harness(service, tmp_path)
     with holding_receiver() as (receiving, may_answer):
-        house.add(receiving.url)
-        jobs = queue_jobs(house, 3)
+        harness.add(receiving.url)
+        jobs = queue_jobs(harness, 3)
         receiving.wait_for(1)
         service.kill()
         assert len(receiving.received) == 1
@@ -96,12 +96,12 @@ def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
     start: StartService, tmp_path: Path
 ) -> None:
     serve = start("serve", AGENTJOBS_SEND_WEBHOOKS="false", **ONE_AT_A_TIME)
-    house = open_house(serve, tmp_path)
+    harness = open_harness(serve, tmp_path)
     workers = {**ONE_AT_A_TIME, "AGENTJOBS_PUBLIC_URL": serve.root_url}
     with holding_receiver() as (receiving, may_answer):
-        house.add(receiving.url, "--events", "job.failed")
+        harness.add(receiving.url, "--events", "job.failed")
         first = start("worker", data_dir="first", **workers)
-        house.api.create(REPO, "premium")
+        harness.api.create(REPO, "premium")
         receiving.wait_for(1)
         first.kill()
         may_answer.set()
@@ -117,12 +117,12 @@ def test_a_job_that_lost_its_worker_sends_queued_and_started_again(
     start: StartService, tmp_path: Path
 ) -> None:
     service = start(**SHARED)
-    house = open_house(service, tmp_path)
+    harness = open_harness(service, tmp_path)
     with receiver() as receiving:
-        house.add(receiving.url)
-        job_id = house.api.create(REPO, "slow-once")
-        house.api.wait_status(job_id, "running")
-        assert len(house.settled()) == 2
+        harness.add(receiving.url)
+        job_id = harness.api.create(REPO, "slow-once")
+        harness.api.wait_status(job_id, "running")
+        assert len(harness.settled()) == 2
         service.kill()
         again = start(**SHARED)
         arrived = receiving.wait_for(6)
@@ -139,10 +139,10 @@ def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_rece
     # The lease is far longer than the test: what is sent again was given back.
     environment = {**SHARED, "AGENTJOBS_DRAIN_GRACE_SECONDS": "2"}
     service = start("serve", **environment)
-    house = open_house(service, tmp_path)
+    harness = open_harness(service, tmp_path)
     with holding_receiver() as (slow, slow_may_answer), holding_receiver() as (dead, revive):
-        endpoints = [house.add(one.url) for one in (slow, dead)]
-        queue_jobs(house, 1)
+        endpoints = [harness.add(one.url) for one in (slow, dead)]
+        queue_jobs(harness, 1)
         for one in (slow, dead):
             one.wait_for(1)
         service.signal(signal.SIGTERM)
@@ -150,7 +150,7 @@ def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_rece
         # Without a second signal, which would ask it to hurry.
         wait_until(lambda: service.process and service.process.poll() is not None, "the end")
         assert service.stop() == 0
-        left = {one["endpoint"]: (one["status"], outcomes(one)) for one in house.deliveries()}
+        left = {one["endpoint"]: (one["status"], outcomes(one)) for one in harness.deliveries()}
         assert [left[each.id] for each in endpoints] == [("delivered", [204]), ("pending", [])]
         revive.set()
         again = start("serve", **environment)
@@ -171,14 +171,14 @@ def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
             running(Service(tmp_path / "data", environment, ("serve",))) as service,
             holding_receiver() as (receiving, may_answer),
         ):
-            house = open_house(service, tmp_path)
-            house.add(receiving.url)
-            jobs = queue_jobs(house, 5)
+            harness = open_harness(service, tmp_path)
+            harness.add(receiving.url)
+            jobs = queue_jobs(harness, 5)
             receiving.wait_for(5)
             cluster.stop()
             may_answer.set()
             cluster.start()
-            logged = house.settled()
+            logged = harness.settled()
             assert sorted(one["job_id"] for one in logged) == sorted(jobs)
             assert [outcomes(one) for one in logged] == [[204]] * 5
             # Nothing was sent twice: the results were kept, not lost and made again.

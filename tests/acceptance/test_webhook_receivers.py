@@ -1,4 +1,4 @@
-"""Every bad receiver at once against one running service: what its log says, and who suffers.
+"""Every bad receiver at once against one running service: what its log sends, and who suffers.
 
 All are endpoints of one organization and hear of the same job, beside one that is healthy.
 """
@@ -23,9 +23,9 @@ from tests.support.webhook_service import (
     QUICK,
     REPO,
     RETRY_SECONDS,
-    House,
+    WebhookHarness,
     bad_receivers,
-    open_house,
+    open_harness,
     outcomes,
     running,
 )
@@ -50,13 +50,13 @@ def cuts_its_body() -> Behaviour:
 
 
 def asks_to_wait(*wishes: str) -> Behaviour:
-    answers = (bad.answer(429, {"Retry-After": bad.RETRY_AFTER[wish]}) for wish in wishes)
-    return bad.in_turn(*answers)
+    answers = (bad.response(429, {"Retry-After": bad.RETRY_AFTER[wish]}) for wish in wishes)
+    return bad.in_sequence(*answers)
 
 
 BOMB = "gzip bomb"
 PLAIN: dict[str, tuple[Behaviour, Outcomes]] = {
-    "never answers": (bad.never_answers, always("timeout")),
+    "never answers": (bad.never_responds, always("timeout")),
     "drips its head": (bad.drips_head(), always("timeout")),
     "drips its body": (bad.drips_body(), [200]),
     "endless body": (bad.endless_body, [200]),
@@ -70,15 +70,15 @@ PLAIN: dict[str, tuple[Behaviour, Outcomes]] = {
     "307": (bad.redirects(307), always("redirect")),
     "429 that asks for time": (asks_to_wait("seconds", "date", "huge"), always("http_status")),
     "429 with nonsense": (asks_to_wait("nonsense"), always("http_status")),
-    "410": (bad.answers(410), ["http_status"]),
-    "204": (bad.answers(204), [204]),
+    "410": (bad.responds(410), ["http_status"]),
+    "204": (bad.responds(204), [204]),
     "500 thrice": (bad.fails_thrice(), [*["http_status"] * 3, 200]),
 }
-# The address says https, the socket speaks no TLS.
+# The address sends https, the socket speaks no TLS.
 NO_TLS: dict[str, tuple[Behaviour, Outcomes]] = {
     "reset in the handshake": (bad.resets_in_handshake, always("tls")),
     "plain text": (bad.speaks_plain_text, always("tls")),
-    "no handshake": (bad.never_shakes_hands, always("timeout")),
+    "no handshake": (bad.never_starts_tls, always("timeout")),
 }
 CERTIFICATES: dict[str, Outcomes] = {
     "good certificate": [200],
@@ -97,8 +97,8 @@ EXPECTED: dict[str, Outcomes] = {
 
 
 @dataclass(frozen=True)
-class World:
-    house: House
+class ReceiverHarness:
+    harness: WebhookHarness
     healthy: Receiver
     received: dict[str, bad.Receiver]
     # Identifiers of the endpoints of the bad ones.
@@ -106,7 +106,7 @@ class World:
 
 
 @contextmanager
-def open_world(home: Path) -> Iterator[World]:
+def open_receivers(home: Path) -> Iterator[ReceiverHarness]:
     authority = new_authority(home)
     environment = {
         **QUICK,
@@ -123,25 +123,25 @@ def open_world(home: Path) -> Iterator[World]:
         receiver() as healthy,
         bad_receivers(behaviours) as received,
         bad_receivers(bomb) as apart,
-        # Ends before the receivers do, so that nobody is in the midst of a visit then.
+        # Ends before the receivers do, so that nobody is in the midst of a connection then.
         running(Service(home / "data", environment)) as service,
     ):
-        house = open_house(service, home)
+        harness = open_harness(service, home)
         received.update(apart)
-        yield World(house, healthy, received, add_all(house, urls_of(received)))
+        yield ReceiverHarness(harness, healthy, received, add_all(harness, urls_of(received)))
 
 
 def served(authority: Authority) -> dict[str, tuple[Behaviour, SSLContext | None]]:
     contexts = {
         "good certificate": authority.certificate(HERE),
-        "self-signed": authority.stranger(HERE),
+        "self-signed": authority.untrusted(HERE),
         "wrong name": authority.certificate("other.example"),
         "expired": authority.certificate(HERE, expired=True),
     }
     return {
         **{name: (behaviour, None) for name, (behaviour, _) in (PLAIN | NO_TLS).items()},
         RESET_AT_ONCE: (bad.resets_at_once, None),
-        **{name: (bad.answers(200), context) for name, context in contexts.items()},
+        **{name: (bad.responds(200), context) for name, context in contexts.items()},
     }
 
 
@@ -153,9 +153,9 @@ def urls_of(received: dict[str, bad.Receiver]) -> dict[str, str]:
     }
 
 
-def add_all(house: House, urls: dict[str, str]) -> dict[str, str]:
+def add_all(harness: WebhookHarness, urls: dict[str, str]) -> dict[str, str]:
     with ThreadPoolExecutor(2) as commands:
-        added = commands.map(lambda url: house.add(url, "--events", "job.queued"), urls.values())
+        added = commands.map(lambda url: harness.add(url, "--events", "job.queued"), urls.values())
         return {name: endpoint.id for name, endpoint in zip(urls, added, strict=True)}
 
 
@@ -163,29 +163,29 @@ Log = dict[str, dict[str, Any]]
 
 
 def test_bad_receivers_are_classified_and_do_not_affect_others(tmp_path: Path) -> None:
-    with open_world(tmp_path) as world:
-        healthy = world.house.add(world.healthy.url)
-        assert world.house.api.finish(REPO, "idle")["status"] == "failed"
-        world.healthy.wait_for(3)
-        world.house.check_healthy()
-        hanging = world.received["never answers"]
+    with open_receivers(tmp_path) as receivers:
+        healthy = receivers.harness.add(receivers.healthy.url)
+        assert receivers.harness.api.finish(REPO, "idle")["status"] == "failed"
+        receivers.healthy.wait_for(3)
+        receivers.harness.check_healthy()
+        hanging = receivers.received["never answers"]
         wait_until(lambda: len(hanging.requests) == ATTEMPTS, "the last attempt that hangs")
-        everything = world.house.settled("--limit", "200")
+        everything = receivers.harness.settled("--limit", "200")
         log = {
             name: delivery
-            for name, endpoint_id in world.ids.items()
+            for name, endpoint_id in receivers.ids.items()
             for delivery in everything
             if delivery["endpoint"] == endpoint_id
         }
         beside = [one for one in everything if one["endpoint"] == healthy.id]
 
         check_outcomes(log)
-        check_addresses(log, world.received)
+        check_addresses(log, receivers.received)
         check_waits(log)
-        check_requests(world.received)
-        check_only_the_gone_one_is_disabled(world)
-        check_healthy_one_was_not_delayed(world.healthy, beside, log["never answers"])
-        world.house.check_healthy()
+        check_requests(receivers.received)
+        check_only_the_gone_one_is_disabled(receivers)
+        check_healthy_one_was_not_delayed(receivers.healthy, beside, log["never answers"])
+        receivers.harness.check_healthy()
 
 
 def check_outcomes(log: Log) -> None:
@@ -238,10 +238,10 @@ def check_requests(received: dict[str, bad.Receiver]) -> None:
         assert received[name].requests == [], name
 
 
-def check_only_the_gone_one_is_disabled(world: World) -> None:
-    listed = json.loads(world.house.webhooks("list", "--json"))["webhooks"]
+def check_only_the_gone_one_is_disabled(receivers: ReceiverHarness) -> None:
+    listed = json.loads(receivers.harness.webhooks("list", "--json"))["webhooks"]
     disabled = {one["id"]: one["disabled_reason"] for one in listed if not one["enabled"]}
-    assert disabled == {world.ids["410"]: "gone"}
+    assert disabled == {receivers.ids["410"]: "gone"}
 
 
 def check_healthy_one_was_not_delayed(

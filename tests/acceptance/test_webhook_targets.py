@@ -12,7 +12,7 @@ from tests.support.webhook_service import (
     QUICK,
     REPO,
     add_endpoint,
-    open_house,
+    open_harness,
     outcomes,
     running,
     settled,
@@ -85,9 +85,9 @@ def test_an_address_that_is_no_longer_allowed_is_not_dialled(
 ) -> None:
     with receiver() as receiving:
         service = start_here()
-        house = open_house(service, tmp_path)
-        house.add(receiving.url, "--events", "job.queued")
-        key = house.api.http.headers["Authorization"].removeprefix("Bearer ")
+        harness = open_harness(service, tmp_path)
+        harness.add(receiving.url, "--events", "job.queued")
+        key = harness.api.http.headers["Authorization"].removeprefix("Bearer ")
         assert service.stop() == 0
         exposed = start_here("serve")
         check_refused(exposed, ON_THIS_MACHINE)

@@ -17,9 +17,9 @@ from tests.support.webhook_service import (
     REPO,
     SHARED,
     Endpoint,
-    House,
+    WebhookHarness,
     body_signature,
-    open_house,
+    open_harness,
     outcomes,
     running,
 )
@@ -33,11 +33,11 @@ NewReceiver = Callable[[], Receiver]
 
 
 @pytest.fixture(scope="module")
-def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookHarness]:
     """`agentjobs up` as it comes, but for its retries."""
     home = tmp_path_factory.mktemp("laptop")
     with running(Service(home / "data", QUICK)) as service:
-        yield open_house(service, home)
+        yield open_harness(service, home)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def company(
     tmp_path_factory: pytest.TempPathFactory,
     postgres_cluster: PostgresCluster,
     postgres_template: str,
-) -> Iterator[House]:
+) -> Iterator[WebhookHarness]:
     """`serve` and `worker` on PostgreSQL, both of which send."""
     home = tmp_path_factory.mktemp("company")
     url = postgres_cluster.url(postgres_cluster.create_database(postgres_template))
@@ -53,13 +53,13 @@ def company(
     with running(Service(home / "serve", environment, ("serve",))) as serve:
         beside = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
         with running(Service(home / "worker", beside, ("worker",))):
-            yield open_house(serve, home)
+            yield open_harness(serve, home)
 
 
 @pytest.fixture(params=["laptop", "company"])
-def house(request: pytest.FixtureRequest) -> House:
+def harness(request: pytest.FixtureRequest) -> WebhookHarness:
     """The test runs once on each store."""
-    found: House = request.getfixturevalue(request.param)
+    found: WebhookHarness = request.getfixturevalue(request.param)
     return found
 
 
@@ -89,9 +89,9 @@ def wait_for_events(receiving: Receiver, job_id: str, expected: list[str]) -> li
     return arrived
 
 
-def wait_for_job(house: House, receiving: Receiver) -> Received:
+def wait_for_job(harness: WebhookHarness, receiving: Receiver) -> Received:
     """The first thing that is heard of a new job."""
-    (first, *_) = wait_for_events(receiving, house.api.create(REPO, "idle"), ["job.queued"])
+    (first, *_) = wait_for_events(receiving, harness.api.create(REPO, "idle"), ["job.queued"])
     return first
 
 
@@ -100,9 +100,11 @@ def check_signed(one: Received, endpoint: Endpoint) -> None:
     assert Webhook(endpoint.secret).verify(one.body, dict(one.headers.items())) == one.payload
 
 
-def test_the_events_of_a_job_arrive_in_order_and_signed(house: House, receiving: Receiver) -> None:
-    endpoint = house.add(receiving.url)
-    job = house.api.finish(REPO, "edit")
+def test_the_events_of_a_job_arrive_in_order_and_signed(
+    harness: WebhookHarness, receiving: Receiver
+) -> None:
+    endpoint = harness.add(receiving.url)
+    job = harness.api.finish(REPO, "edit")
     assert job["status"] == "completed", job
     arrived = wait_for_events(receiving, job["job_id"], COMPLETED)
     assert [one.sequence for one in arrived] == [1, 2, 3, 4]
@@ -116,7 +118,7 @@ def test_the_events_of_a_job_arrive_in_order_and_signed(house: House, receiving:
         assert one.headers["webhook-id"].startswith("evt_")
         assert "X-Service-Signature-256-Next" not in one.headers
         check_signed(one, endpoint)
-    logged = house.settled("--job", job["job_id"], "--endpoint", endpoint.id)
+    logged = harness.settled("--job", job["job_id"], "--endpoint", endpoint.id)
     assert [one["id"] for one in logged] == [one.headers["X-Service-Delivery"] for one in arrived]
     assert [one["event"] for one in logged] == COMPLETED
     assert [outcomes(one) for one in logged] == [[204]] * 4
@@ -124,12 +126,14 @@ def test_the_events_of_a_job_arrive_in_order_and_signed(house: House, receiving:
     assert {one["attempts"][0]["address"] for one in logged} == {f"127.0.0.1:{receiving.port}"}
 
 
-def test_jobs_without_a_pull_request_end_with_job_failed(house: House, receiving: Receiver) -> None:
-    house.add(receiving.url)
-    crashed = house.api.finish(REPO, "crash")["job_id"]
-    cancelled = house.api.create(REPO, "sleepy")
-    house.api.wait_status(cancelled, "running")
-    house.api.http.post(f"/jobs/{cancelled}/cancel")
+def test_jobs_without_a_pull_request_end_with_job_failed(
+    harness: WebhookHarness, receiving: Receiver
+) -> None:
+    harness.add(receiving.url)
+    crashed = harness.api.finish(REPO, "crash")["job_id"]
+    cancelled = harness.api.create(REPO, "sleepy")
+    harness.api.wait_status(cancelled, "running")
+    harness.api.http.post(f"/jobs/{cancelled}/cancel")
     for job_id in (crashed, cancelled):
         arrived = wait_for_events(receiving, job_id, FAILED)
         assert [one.sequence for one in arrived] == [1, 2, 3]
@@ -137,20 +141,20 @@ def test_jobs_without_a_pull_request_end_with_job_failed(house: House, receiving
 
 
 def test_review_of_a_draft_is_requested_once_it_is_marked_ready(
-    house: House, receiving: Receiver
+    harness: WebhookHarness, receiving: Receiver
 ) -> None:
-    house.add(receiving.url)
-    job = house.api.finish(REPO, "edit", config_override={"draft": True})
+    harness.add(receiving.url)
+    job = harness.api.finish(REPO, "edit", config_override={"draft": True})
     wait_for_events(receiving, job["job_id"], COMPLETED[:3])
-    assert house.api.events(job["job_id"]) == COMPLETED[:3]
+    assert harness.api.events(job["job_id"]) == COMPLETED[:3]
     for _ in range(2):
-        house.service.admin("pulls", "ready", REPO, str(job["pr_number"]))
+        harness.service.admin("pulls", "ready", REPO, str(job["pr_number"]))
     last = wait_for_events(receiving, job["job_id"], COMPLETED)[-1]
     assert (last.sequence, last.payload["pr_url"]) == (4, job["pr_url"])
 
 
 def test_each_endpoint_receives_the_events_it_subscribed_to(
-    laptop: House, receiving: Receiver, witness: Receiver
+    laptop: WebhookHarness, receiving: Receiver, witness: Receiver
 ) -> None:
     wanted = ["job.queued", "pr.review_requested"]
     everything = laptop.add(receiving.url)
@@ -168,7 +172,7 @@ def test_each_endpoint_receives_the_events_it_subscribed_to(
 
 
 def test_events_of_another_organization_are_not_sent(
-    laptop: House, receiving: Receiver, witness: Receiver, tmp_path: Path
+    laptop: WebhookHarness, receiving: Receiver, witness: Receiver, tmp_path: Path
 ) -> None:
     service = laptop.service
     service.admin("orgs", "create", "rival")
@@ -191,7 +195,7 @@ def test_events_of_another_organization_are_not_sent(
 
 
 def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
-    laptop: House, receiving: Receiver, witness: Receiver
+    laptop: WebhookHarness, receiving: Receiver, witness: Receiver
 ) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
     laptop.add(witness.url, "--events", "job.queued")
@@ -208,7 +212,7 @@ def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
     assert endpoint.id not in laptop.webhooks("list")
 
 
-def test_a_secret_is_rotated_without_downtime(laptop: House, receiving: Receiver) -> None:
+def test_a_secret_is_rotated_without_downtime(laptop: WebhookHarness, receiving: Receiver) -> None:
     old = laptop.add(receiving.url, "--events", "job.queued")
     new = Endpoint(old.id, laptop.webhooks("rotate-secret", old.id).strip(), old.url)
     assert new.secret != old.secret
@@ -225,7 +229,7 @@ def test_a_secret_is_rotated_without_downtime(laptop: House, receiving: Receiver
 
 
 def test_a_failed_delivery_is_redelivered_with_the_same_id(
-    laptop: House, receiving: Receiver
+    laptop: WebhookHarness, receiving: Receiver
 ) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
     receiving.answer = lambda _: 503
@@ -247,7 +251,7 @@ def test_a_failed_delivery_is_redelivered_with_the_same_id(
         assert len({one.body for one in arrived}) == 1
 
 
-def test_a_ping_is_signed_like_every_delivery(laptop: House, receiving: Receiver) -> None:
+def test_a_ping_is_signed_like_every_delivery(laptop: WebhookHarness, receiving: Receiver) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
     pinged = json.loads(laptop.webhooks("test", endpoint.id, "--json"))
     (one,) = receiving.received

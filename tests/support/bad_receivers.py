@@ -1,7 +1,7 @@
-"""Receivers of webhooks that behave badly, on real sockets of 127.0.0.1.
+"""Webhook receivers that behave badly, on real sockets of 127.0.0.1.
 
-A behaviour is a function of one visit, which is a connection; `receiver` serves it. Each visitor
-is told what the behaviour says, and every request that was read whole is kept.
+A behaviour is a function of one connection; `receiver` serves it to every client. Every request
+that was read completely is kept.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 
 @dataclass
 class Received:
-    """Header names in lower case; `head` as it came."""
+    """Header names are in lower case; `head` is unchanged."""
 
     head: bytes
     headers: dict[str, str]
@@ -37,20 +37,20 @@ class Receiver:
     port: int
     is_tls: bool = False
     requests: list[Received] = field(default_factory=list)
-    visits: int = 0
-    # Set again and again, for those who wait for the next thing to happen.
-    happened: asyncio.Event = field(default_factory=asyncio.Event)
+    connections: int = 0
+    # Set at every connection and request, for tests that wait for the next one.
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def url(self, host: str = "127.0.0.1") -> str:
         return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}/hook?a=b"
 
-    async def until(self, is_so: Callable[["Receiver"], bool]) -> None:
-        while not is_so(self):
-            self.happened.clear()
-            await self.happened.wait()
+    async def until(self, condition: Callable[["Receiver"], bool]) -> None:
+        while not condition(self):
+            self.changed.clear()
+            await self.changed.wait()
 
 
-class Visit:
+class Connection:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, receiver: Receiver
     ) -> None:
@@ -62,7 +62,7 @@ class Visit:
         return await self.reader.readuntil(b"\r\n\r\n")
 
     async def request(self) -> Received:
-        """Raises IncompleteReadError when the visitor has left."""
+        """Raises IncompleteReadError when the client has disconnected."""
         head = await self.request_head()
         lines = head.decode("latin-1").split("\r\n")[1:]
         headers = {
@@ -72,14 +72,14 @@ class Visit:
         body = await self.reader.readexactly(int(headers.get("content-length", 0)))
         received = Received(head, headers, body)
         self.receiver.requests.append(received)
-        self.receiver.happened.set()
+        self.receiver.changed.set()
         return received
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def until_gone(self) -> None:
+    async def until_closed(self) -> None:
         while await self.reader.read(64 * 1024):
             pass
 
@@ -90,27 +90,27 @@ class Visit:
         self.writer.transport.abort()
 
 
-Behaviour = Callable[[Visit], Awaitable[None]]
+Behaviour = Callable[[Connection], Awaitable[None]]
 
 
 @asynccontextmanager
 async def receiver(
     behaviour: Behaviour, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Receiver]:
-    visitors: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[None]] = set()
     served = Receiver(0, is_tls=tls is not None)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        visitors.add(task)
-        served.visits += 1
-        served.happened.set()
-        # Visitors leave as they please, and the server's end is the end of all visits.
+        tasks.add(task)
+        served.connections += 1
+        served.changed.set()
+        # Clients may disconnect at any time, and closing the server cancels all connections.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await behaviour(Visit(reader, writer, served))
+            await behaviour(Connection(reader, writer, served))
         writer.transport.abort()
-        visitors.discard(task)
+        tasks.discard(task)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     served.port = server.sockets[0].getsockname()[1]
@@ -118,24 +118,24 @@ async def receiver(
         yield served
     finally:
         server.close()
-        for each in list(visitors):
+        for each in list(tasks):
             each.cancel()
-        await asyncio.gather(*visitors, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
 
 
 def closed_port() -> int:
-    """Nobody listens there."""
+    """A port without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
         return port
 
 
-# Answers
+# Responses
 
 
-def answer(
+def response(
     status: int, headers: Mapping[str, str] | None = None, body: bytes = b"", reason: str = "Said"
 ) -> bytes:
     lines = [f"HTTP/1.1 {status} {reason}"]
@@ -145,38 +145,38 @@ def answer(
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
-def answers(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Behaviour:
-    return in_turn(answer(status, headers, body))
+def responds(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Behaviour:
+    return in_sequence(response(status, headers, body))
 
 
-def in_turn(*said: bytes) -> Behaviour:
-    """One answer for each request over all visits; the last for all that follow."""
-    left = itertools.chain(said, itertools.repeat(said[-1]))
+def in_sequence(*responses: bytes) -> Behaviour:
+    """One response per request over all connections; the last one for all that follow."""
+    remaining = itertools.chain(responses, itertools.repeat(responses[-1]))
 
-    async def behave(visit: Visit) -> None:
+    async def behave(connection: Connection) -> None:
         while True:
-            await visit.request()
-            await visit.say(next(left))
+            await connection.request()
+            await connection.send(next(remaining))
 
     return behave
 
 
 def fails_thrice() -> Behaviour:
-    return in_turn(*[answer(500)] * 3, answer(200))
+    return in_sequence(*[response(500)] * 3, response(200))
 
 
 def redirects(status: int, location: str = "http://169.254.169.254/latest/meta-data/") -> Behaviour:
-    return answers(status, {"Location": location})
+    return responds(status, {"Location": location})
 
 
-def says(data: bytes) -> Behaviour:
-    """Exactly this, and the end."""
+def sends(data: bytes) -> Behaviour:
+    """Sends exactly this and closes."""
 
-    async def behave(visit: Visit) -> None:
-        await visit.request()
-        await visit.say(data)
-        visit.writer.write_eof()
-        await visit.until_gone()
+    async def behave(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(data)
+        connection.writer.write_eof()
+        await connection.until_closed()
 
     return behave
 
@@ -190,82 +190,82 @@ RETRY_AFTER = {
 
 
 def too_many(retry_after: str) -> Behaviour:
-    return answers(429, {"Retry-After": retry_after})
+    return responds(429, {"Retry-After": retry_after})
 
 
-# Slow, and without an end
+# Slow and endless
 
 
-async def never_answers(visit: Visit) -> None:
-    await visit.request()
-    await visit.until_gone()
+async def never_responds(connection: Connection) -> None:
+    await connection.request()
+    await connection.until_closed()
 
 
-async def never_shakes_hands(visit: Visit) -> None:
-    """For an https address: TCP is accepted, TLS is not spoken."""
-    await visit.until_gone()
+async def never_starts_tls(connection: Connection) -> None:
+    """For an https URL: accepts TCP but does not start TLS."""
+    await connection.until_closed()
 
 
 def drips_head(every_seconds: float = 1) -> Behaviour:
-    async def behave(visit: Visit) -> None:
-        await visit.request()
-        await _drip(visit, answer(200, {"X-Long": "x" * 10_000}), every_seconds)
+    async def behave(connection: Connection) -> None:
+        await connection.request()
+        await _drip(connection, response(200, {"X-Long": "x" * 10_000}), every_seconds)
 
     return behave
 
 
 def drips_body(every_seconds: float = 1) -> Behaviour:
-    async def behave(visit: Visit) -> None:
-        await visit.request()
-        await visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
-        await _drip(visit, b"x" * 10_000, every_seconds)
+    async def behave(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+        await _drip(connection, b"x" * 10_000, every_seconds)
 
     return behave
 
 
-async def _drip(visit: Visit, data: bytes, every_seconds: float) -> None:
+async def _drip(connection: Connection, data: bytes, every_seconds: float) -> None:
     for at in range(len(data)):
-        await visit.say(data[at : at + 1])
+        await connection.send(data[at : at + 1])
         await asyncio.sleep(every_seconds)
 
 
-async def endless_body(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+async def endless_body(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
-        await visit.say(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        await connection.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
 
 
-async def endless_trailers(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+async def endless_trailers(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
     while True:
-        await visit.say(b"x-trailer: x\r\n" * 1_000)
+        await connection.send(b"x-trailer: x\r\n" * 1_000)
 
 
-async def endless_chunk_extension(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n1;")
+async def endless_chunk_extension(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n1;")
     while True:
-        await visit.say(b"x" * 0x10000)
+        await connection.send(b"x" * 0x10000)
 
 
-async def endless_interim_answers(visit: Visit) -> None:
-    await visit.request()
+async def endless_interim_responses(connection: Connection) -> None:
+    await connection.request()
     while True:
-        await visit.say(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
+        await connection.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
 
 
-async def endless_answers(visit: Visit) -> None:
-    await visit.request()
+async def endless_responses(connection: Connection) -> None:
+    await connection.request()
     while True:
-        await visit.say(answer(200) * 1_000)
+        await connection.send(response(200) * 1_000)
 
 
-async def gzip_bomb(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(answer(200, {"Content-Encoding": "gzip"}, _bomb()))
-    await visit.until_gone()
+async def gzip_bomb(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(response(200, {"Content-Encoding": "gzip"}, _bomb()))
+    await connection.until_closed()
 
 
 @cache
@@ -273,87 +273,87 @@ def _bomb() -> bytes:
     return gzip.compress(bytes(64 * MIB), 1)
 
 
-async def one_huge_header(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\nX-Huge: ")
+async def one_huge_header(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\nX-Huge: ")
     for _ in range(10):
-        await visit.say(b"x" * MIB)
-    await visit.say(b"\r\nContent-Length: 0\r\n\r\n")
-    await visit.until_gone()
+        await connection.send(b"x" * MIB)
+    await connection.send(b"\r\nContent-Length: 0\r\n\r\n")
+    await connection.until_closed()
 
 
-async def many_headers(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\n")
+async def many_headers(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\n")
     for _ in range(10):
-        await visit.say(b"X-Many: xxxxx\r\n" * (MIB // 15))
-    await visit.say(b"Content-Length: 0\r\n\r\n")
-    await visit.until_gone()
+        await connection.send(b"X-Many: xxxxx\r\n" * (MIB // 15))
+    await connection.send(b"Content-Length: 0\r\n\r\n")
+    await connection.until_closed()
 
 
-# Cut off
+# Closed early
 
 
-async def resets_at_once(visit: Visit) -> None:
-    visit.reset()
+async def resets_at_once(connection: Connection) -> None:
+    connection.reset()
 
 
-async def resets_in_handshake(visit: Visit) -> None:
-    """For an https address."""
-    await visit.reader.readexactly(5)
-    visit.reset()
+async def resets_in_handshake(connection: Connection) -> None:
+    """For an https URL."""
+    await connection.reader.readexactly(5)
+    connection.reset()
 
 
-async def closes_in_handshake(visit: Visit) -> None:
-    """For an https address."""
-    await visit.reader.readexactly(5)
+async def closes_in_handshake(connection: Connection) -> None:
+    """For an https URL."""
+    await connection.reader.readexactly(5)
 
 
-async def resets_after_request_head(visit: Visit) -> None:
-    await visit.request_head()
-    visit.reset()
+async def resets_after_request_head(connection: Connection) -> None:
+    await connection.request_head()
+    connection.reset()
 
 
-async def resets_after_request(visit: Visit) -> None:
-    await visit.request()
-    visit.reset()
+async def resets_after_request(connection: Connection) -> None:
+    await connection.request()
+    connection.reset()
 
 
-async def resets_mid_head(visit: Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 OK\r\nX-Half: ")
-    visit.reset()
+async def resets_mid_head(connection: Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 OK\r\nX-Half: ")
+    connection.reset()
 
 
-async def closes_after_request(visit: Visit) -> None:
-    await visit.request()
+async def closes_after_request(connection: Connection) -> None:
+    await connection.request()
 
 
 def resets_mid_body(head_was_read: asyncio.Event) -> Behaviour:
-    """As soon as the visitor is known to have read the head."""
+    """As soon as the client is known to have read the head."""
 
-    async def behave(visit: Visit) -> None:
-        await visit.request()
-        await visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+    async def behave(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         await head_was_read.wait()
-        visit.reset()
+        connection.reset()
 
     return behave
 
 
-# Wrong TLS
+# Invalid TLS
 
 
-async def speaks_plain_text(visit: Visit) -> None:
-    """For an https address."""
-    await visit.reader.readexactly(5)
-    await visit.say(answer(400))
-    await visit.until_gone()
+async def speaks_plain_text(connection: Connection) -> None:
+    """For an https URL."""
+    await connection.reader.readexactly(5)
+    await connection.send(response(400))
+    await connection.until_closed()
 
 
 @dataclass
 class Authority:
-    """`file` is what a client trusts."""
+    """`file` is the certificate that clients trust."""
 
     authority: trustme.CA
     file: Path
@@ -370,25 +370,25 @@ class Authority:
         issued.configure_cert(context)
         return context
 
-    def stranger(self, *names: str) -> ssl.SSLContext:
-        """Of an authority that nobody knows, as a self-signed one is."""
+    def untrusted(self, *names: str) -> ssl.SSLContext:
+        """Signed by an unknown authority, like a self-signed certificate."""
         return self.certificate(*names, authority=trustme.CA())
 
     def wants_client_certificate(self, *names: str) -> Behaviour:
-        """For an https address. TLS 1.3 says so only after the visitor's part of the handshake."""
+        """For an https URL. With TLS 1.3 the client learns this only after its own handshake."""
         context = self.certificate(*names)
         context.verify_mode = ssl.CERT_REQUIRED
         self.authority.configure_trust(context)
 
-        async def behave(visit: Visit) -> None:
+        async def behave(connection: Connection) -> None:
             incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             handshake = context.wrap_bio(incoming, outgoing, server_side=True)
             with contextlib.suppress(ssl.SSLError):
                 while _wants_more(handshake):
-                    await visit.say(outgoing.read())
-                    incoming.write(await visit.reader.read(64 * 1024))
-            await visit.say(outgoing.read())
-            await visit.until_gone()
+                    await connection.send(outgoing.read())
+                    incoming.write(await connection.reader.read(64 * 1024))
+            await connection.send(outgoing.read())
+            await connection.until_closed()
 
         return behave
 

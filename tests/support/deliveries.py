@@ -1,4 +1,4 @@
-"""A small world for tests of deliveries: endpoints and events in a store, without any network."""
+"""A harness for tests of deliveries: endpoints and events in a store, without any network."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,12 +37,12 @@ def attempt(
 
 
 def known(organization_id: str) -> Organization:
-    """As `Deliveries.organization` makes it: its name is its identifier."""
+    """As `DeliveryHarness.organization` creates it: its name is its identifier."""
     return Organization(organization_id, organization_id, "enterprise", 0)
 
 
 @dataclass
-class Deliveries:
+class DeliveryHarness:
     """The deliveries of one store, claimed and recorded by `sender`."""
 
     db: Database

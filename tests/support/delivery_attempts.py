@@ -1,4 +1,4 @@
-"""Attempts of the tests: connections with short options, and one delivery to send."""
+"""A webhook client with defaults for tests, and one delivery to send."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -20,12 +20,12 @@ HEADERS = {"X-Service-Event": "job.queued", "Content-Type": "application/json"}
 BODY = b'{"event": "job.queued"}'
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
-# The service runs on uvloop; the two fail in different words.
+# The service runs on uvloop; the two report failures differently.
 LOOPS: tuple[Run, ...] = (asyncio.run, uvloop.run)
 
 
 @asynccontextmanager
-async def connections(
+async def webhook_client(
     allowed: AllowList = LOOPBACK,
     *,
     authority: Authority | None = None,
@@ -34,7 +34,7 @@ async def connections(
     connect_seconds: float = 30,
     lookup: Lookup = system_lookup,
 ) -> AsyncIterator[WebhookClient]:
-    opened = WebhookClient(
+    client = WebhookClient(
         allowed,
         ca_file=str(authority.file) if authority else "",
         proxy=proxy,
@@ -43,16 +43,16 @@ async def connections(
         lookup=lookup,
     )
     try:
-        yield opened
+        yield client
     finally:
-        await opened.close()
+        await client.close()
 
 
-async def send(opened: WebhookClient, url: str, endpoint: str = "whk_1") -> Attempt:
+async def send(client: WebhookClient, url: str, endpoint: str = "whk_1") -> Attempt:
     async with asyncio.timeout(100):
-        return await opened.post(endpoint, url, HEADERS, BODY)
+        return await client.post(endpoint, url, HEADERS, BODY)
 
 
 async def one_attempt(behaviour: Behaviour, **options: Any) -> tuple[Attempt, Receiver]:
-    async with receiver(behaviour) as served, connections(**options) as opened:
-        return await send(opened, served.url()), served
+    async with receiver(behaviour) as served, webhook_client(**options) as client:
+        return await send(client, served.url()), served

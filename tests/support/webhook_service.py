@@ -37,7 +37,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class House:
+class WebhookHarness:
     service: Service
     api: Api
 
@@ -72,11 +72,11 @@ def running(service: Service) -> Iterator[Service]:
             service.kill()
 
 
-def open_house(service: Service, directory: Path) -> House:
+def open_harness(service: Service, directory: Path) -> WebhookHarness:
     service.connect(sample_repository(directory / "source"), REPO)
     api = service.client(service.key())
     api.wait_ready(REPO)
-    return House(service, api)
+    return WebhookHarness(service, api)
 
 
 def add_endpoint(service: Service, url: str, *options: str) -> Endpoint:

@@ -52,7 +52,7 @@ from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
-from tests.support.deliveries import Deliveries, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, known
 from tests.support.local_repository import Platform, make_platform, make_repository
 from tests.support.receiver import receiver
 
@@ -216,7 +216,7 @@ async def test_of_two_who_do_the_same_at_once_one_is_told(
 async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service(
     database: Database,
 ) -> None:
-    harness = Deliveries(database)
+    harness = DeliveryHarness(database)
     await harness.organization("org_a")
     endpoint_id = await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
@@ -234,7 +234,7 @@ async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service
 
 
 async def test_redeliveries_are_told_with_their_number(database: Database) -> None:
-    harness = Deliveries(database)
+    harness = DeliveryHarness(database)
     await harness.organization("org_a")
     endpoint_id = await harness.endpoint("org_a")
     for number in range(3):

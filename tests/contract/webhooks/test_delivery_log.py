@@ -18,31 +18,33 @@ from agentjobs.webhooks.log import (
     list_deliveries,
 )
 from agentjobs.webhooks.model import Attempt
-from tests.support.deliveries import Deliveries, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, known
 
 ALL = DeliveryFilter()
 
 
 @pytest.fixture
-async def world(database: Database) -> Deliveries:
-    world = Deliveries(database)
+async def harness(database: Database) -> DeliveryHarness:
+    harness = DeliveryHarness(database)
     for name in ("org_a", "org_b"):
-        await world.organization(name)
-    return world
+        await harness.organization(name)
+    return harness
 
 
-async def ids(world: Deliveries, wanted: DeliveryFilter = ALL, owner: str = "org_a") -> list[str]:
-    return [one.id for one in (await list_deliveries(world.db, owner, wanted)).deliveries]
+async def ids(
+    harness: DeliveryHarness, wanted: DeliveryFilter = ALL, owner: str = "org_a"
+) -> list[str]:
+    return [one.id for one in (await list_deliveries(harness.db, owner, wanted)).deliveries]
 
 
-async def one_of_each(world: Deliveries) -> dict[str, str]:
+async def one_of_each(harness: DeliveryHarness) -> dict[str, str]:
     """The identifiers of a delivery in each state, the oldest first."""
-    await world.endpoint("org_a")
+    await harness.endpoint("org_a")
     for number in range(4):
-        await world.event("org_a", f"job_{number}")
-    good, bad, retried, leased = await world.claim()
+        await harness.event("org_a", f"job_{number}")
+    good, bad, retried, leased = await harness.claim()
     out_of_retries = replace(bad, failures=3)
-    await world.record(
+    await harness.record(
         (good, attempt(200)), (out_of_retries, attempt(500)), (retried, attempt(500))
     )
     return {
@@ -54,14 +56,14 @@ async def one_of_each(world: Deliveries) -> dict[str, str]:
 
 
 async def test_deliveries_are_listed_newest_first_with_their_attempts(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint_id = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    await world.event("org_a", "job_1", 2, JOB_COMPLETED)
-    (first,) = await world.claim()
-    await world.record((first, attempt(500)))
-    waiting, tried = (await list_deliveries(world.db, "org_a", ALL)).deliveries
+    endpoint_id = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.event("org_a", "job_1", 2, JOB_COMPLETED)
+    (first,) = await harness.claim()
+    await harness.record((first, attempt(500)))
+    waiting, tried = (await list_deliveries(harness.db, "org_a", ALL)).deliveries
 
     assert (tried.id, tried.event_id, tried.sequence) == (first.id, first.event_id, 1)
     assert (tried.job_id, tried.event, tried.status) == ("job_1", "job.queued", "pending")
@@ -76,38 +78,38 @@ async def test_deliveries_are_listed_newest_first_with_their_attempts(
     assert (waiting.event, waiting.sequence, waiting.attempts) == (JOB_COMPLETED, 2, ())
 
 
-async def test_a_settled_delivery_has_no_next_attempt(world: Deliveries) -> None:
-    made = await one_of_each(world)
-    page = await list_deliveries(world.db, "org_a", ALL)
+async def test_a_settled_delivery_has_no_next_attempt(harness: DeliveryHarness) -> None:
+    made = await one_of_each(harness)
+    page = await list_deliveries(harness.db, "org_a", ALL)
     times = {one.id: one.next_attempt_at for one in page.deliveries}
     assert (times[made["delivered"]], times[made["failed"]]) == (None, None)
     assert times[made["retried"]] is not None
     assert times[made["leased"]] is not None
 
 
-async def test_each_filter_selects_its_deliveries(world: Deliveries) -> None:
-    made = await one_of_each(world)
-    other = await world.endpoint("org_a", events='["job.completed"]')
-    await world.event("org_a", "job_0", 2, JOB_COMPLETED)
-    completed = [one for one in await ids(world) if one not in made.values()]
+async def test_each_filter_selects_its_deliveries(harness: DeliveryHarness) -> None:
+    made = await one_of_each(harness)
+    other = await harness.endpoint("org_a", events='["job.completed"]')
+    await harness.event("org_a", "job_0", 2, JOB_COMPLETED)
+    completed = [one for one in await ids(harness) if one not in made.values()]
 
-    assert await ids(world, DeliveryFilter(status="delivered")) == [made["delivered"]]
-    assert await ids(world, DeliveryFilter(status="failed")) == [made["failed"]]
-    pending = await ids(world, DeliveryFilter(status="pending"))
+    assert await ids(harness, DeliveryFilter(status="delivered")) == [made["delivered"]]
+    assert await ids(harness, DeliveryFilter(status="failed")) == [made["failed"]]
+    pending = await ids(harness, DeliveryFilter(status="pending"))
     assert pending == [*completed, made["leased"], made["retried"]]
-    assert await ids(world, DeliveryFilter(job_id="job_0")) == [*completed, made["delivered"]]
+    assert await ids(harness, DeliveryFilter(job_id="job_0")) == [*completed, made["delivered"]]
     of_job = DeliveryFilter(job_id="job_0", status="delivered")
-    assert await ids(world, of_job) == [made["delivered"]]
-    (alone,) = await ids(world, DeliveryFilter(endpoint_id=other))
+    assert await ids(harness, of_job) == [made["delivered"]]
+    (alone,) = await ids(harness, DeliveryFilter(endpoint_id=other))
     assert alone in completed
-    assert await ids(world, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [alone]
-    assert await ids(world, DeliveryFilter(endpoint_id=other, status="failed")) == []
-    assert await ids(world, DeliveryFilter(job_id="job_none")) == []
+    assert await ids(harness, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [alone]
+    assert await ids(harness, DeliveryFilter(endpoint_id=other, status="failed")) == []
+    assert await ids(harness, DeliveryFilter(job_id="job_none")) == []
 
 
-async def test_since_selects_events_from_that_moment_on(world: Deliveries) -> None:
-    made = await one_of_each(world)
-    row = await world.row(made["failed"])
+async def test_since_selects_events_from_that_moment_on(harness: DeliveryHarness) -> None:
+    made = await one_of_each(harness)
+    row = await harness.row(made["failed"])
     moment = row["created_at"]
     later = sorted(one for one in made.values() if one >= first_id_at("dlv", moment))
     assert made["failed"] in later
@@ -115,55 +117,57 @@ async def test_since_selects_events_from_that_moment_on(world: Deliveries) -> No
         DeliveryFilter(since_ms=moment),
         DeliveryFilter(since_ms=moment, endpoint_id=row["endpoint_id"]),
     ):
-        assert sorted(await ids(world, wanted)) == later
+        assert sorted(await ids(harness, wanted)) == later
     of_job = DeliveryFilter(since_ms=moment, job_id=row["job_id"])
-    assert await ids(world, of_job) == [made["failed"]]
-    assert await ids(world, DeliveryFilter(since_ms=now_ms() + 60_000)) == []
-    assert len(await ids(world, DeliveryFilter(since_ms=0))) == 4
+    assert await ids(harness, of_job) == [made["failed"]]
+    assert await ids(harness, DeliveryFilter(since_ms=now_ms() + 60_000)) == []
+    assert len(await ids(harness, DeliveryFilter(since_ms=0))) == 4
 
 
 @pytest.mark.parametrize("by", ["organization", "endpoint", "job"])
-async def test_pages_have_no_gaps_and_no_duplicates(world: Deliveries, by: str) -> None:
-    endpoint_id = await world.endpoint("org_a")
+async def test_pages_have_no_gaps_and_no_duplicates(harness: DeliveryHarness, by: str) -> None:
+    endpoint_id = await harness.endpoint("org_a")
     for sequence in range(1, 8):
-        await world.event("org_a", "job_1", sequence)
+        await harness.event("org_a", "job_1", sequence)
     for answer in (200, 500, 410):
-        for one in (await world.claim())[:1]:
-            await world.record((one, attempt(answer)))
+        for one in (await harness.claim())[:1]:
+            await harness.record((one, attempt(answer)))
     wanted = {
         "organization": ALL,
         "endpoint": DeliveryFilter(endpoint_id=endpoint_id),
         "job": DeliveryFilter(job_id="job_1"),
     }[by]
-    everything = await ids(world)
-    pages = [page async for page in pages_of(world, wanted)]
+    everything = await ids(harness)
+    pages = [page async for page in pages_of(harness, wanted)]
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [one.id for page in pages for one in page] == everything
 
 
-async def pages_of(world: Deliveries, wanted: DeliveryFilter) -> AsyncIterator[list[Delivery]]:
+async def pages_of(
+    harness: DeliveryHarness, wanted: DeliveryFilter
+) -> AsyncIterator[list[Delivery]]:
     before = None
     while True:
-        page = await list_deliveries(world.db, "org_a", wanted, limit=3, before=before)
+        page = await list_deliveries(harness.db, "org_a", wanted, limit=3, before=before)
         yield page.deliveries
         if not page.has_more:
             return
         before = page.deliveries[-1].id
 
 
-async def test_an_exactly_full_last_page_has_no_next_page(world: Deliveries) -> None:
-    await one_of_each(world)
-    page = await list_deliveries(world.db, "org_a", ALL, limit=4)
+async def test_an_exactly_full_last_page_has_no_next_page(harness: DeliveryHarness) -> None:
+    await one_of_each(harness)
+    page = await list_deliveries(harness.db, "org_a", ALL, limit=4)
     assert (len(page.deliveries), page.has_more) == (4, False)
-    assert (await list_deliveries(world.db, "org_a", ALL, limit=3)).has_more
+    assert (await list_deliveries(harness.db, "org_a", ALL, limit=3)).has_more
 
 
 async def test_a_delivery_has_its_requests_and_responses(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
     odd = Attempt(
         at=now_ms(),
         duration_ms=3,
@@ -174,11 +178,11 @@ async def test_a_delivery_has_its_requests_and_responses(
         error_class="http_status",
         error="status 500",
     )
-    await world.record((claimed, odd))
-    (again,) = await world.claim_retries(now=now_ms() + 60_000)
-    await world.record((again, attempt(200, at=odd.at + 6_000)))
+    await harness.record((claimed, odd))
+    (again,) = await harness.claim_retries(now=now_ms() + 60_000)
+    await harness.record((again, attempt(200, at=odd.at + 6_000)))
 
-    detail = await get_delivery(world.db, known("org_a"), claimed.id)
+    detail = await get_delivery(harness.db, known("org_a"), claimed.id)
     assert detail.body == claimed.body
     assert detail.attempts[0] == odd
     assert [one.status_code for one in detail.attempts] == [500, 200]
@@ -186,56 +190,56 @@ async def test_a_delivery_has_its_requests_and_responses(
     assert [one.status_code for one in detail.delivery.attempts] == [500, 200]
 
 
-async def test_deliveries_of_another_organization_are_not_visible(world: Deliveries) -> None:
-    made = await one_of_each(world)
-    endpoint_id = (await world.row(made["failed"]))["endpoint_id"]
+async def test_deliveries_of_another_organization_are_not_visible(harness: DeliveryHarness) -> None:
+    made = await one_of_each(harness)
+    endpoint_id = (await harness.row(made["failed"]))["endpoint_id"]
     for wanted in (
         ALL,
         DeliveryFilter(job_id="job_0"),
         DeliveryFilter(endpoint_id=endpoint_id),
         DeliveryFilter(endpoint_id=endpoint_id, status="failed"),
     ):
-        assert await ids(world, wanted, "org_b") == []
+        assert await ids(harness, wanted, "org_b") == []
     texts = []
     for owner, delivery_id in (("org_b", made["failed"]), ("org_a", "dlv_none")):
         with pytest.raises(Problem) as refused:
-            await get_delivery(world.db, known(owner), delivery_id)
+            await get_delivery(harness.db, known(owner), delivery_id)
         assert refused.value.code == "delivery_not_found"
         assert f"`agentjobs webhooks deliveries --org {owner}`" in refused.value.message
         texts.append(refused.value.message.replace(delivery_id, "").replace(owner, ""))
     assert texts[0] == texts[1]
     with pytest.raises(Problem, match="webhooks list --org org_b"):
-        await find_logged_endpoint(world.db, known("org_b"), endpoint_id)
+        await find_logged_endpoint(harness.db, known("org_b"), endpoint_id)
 
 
-async def test_a_removed_endpoint_can_still_filter_the_log(world: Deliveries) -> None:
-    gone = await world.endpoint("org_a")
-    url = (await world.endpoint_row(gone))["url"]
-    await world.change_endpoint(gone, removed_at=1)
+async def test_a_removed_endpoint_can_still_filter_the_log(harness: DeliveryHarness) -> None:
+    gone = await harness.endpoint("org_a")
+    url = (await harness.endpoint_row(gone))["url"]
+    await harness.change_endpoint(gone, removed_at=1)
     for name in (gone, url):
-        assert await find_logged_endpoint(world.db, known("org_a"), name) == gone
-    successor = await world.endpoint("org_a")
-    await world.change_endpoint(successor, url=url)
-    assert await find_logged_endpoint(world.db, known("org_a"), url) == successor
-    assert await find_logged_endpoint(world.db, known("org_a"), gone) == gone
+        assert await find_logged_endpoint(harness.db, known("org_a"), name) == gone
+    successor = await harness.endpoint("org_a")
+    await harness.change_endpoint(successor, url=url)
+    assert await find_logged_endpoint(harness.db, known("org_a"), url) == successor
+    assert await find_logged_endpoint(harness.db, known("org_a"), gone) == gone
 
 
 async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    both = [await world.endpoint("org_a") for _ in range(2)]
+    both = [await harness.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
-        await world.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
-    found = await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+        await harness.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
+    found = await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
     assert found == both[1]
 
 
-async def test_a_url_of_several_active_endpoints_is_ambiguous(world: Deliveries) -> None:
-    both = [await world.endpoint("org_a") for _ in range(2)]
+async def test_a_url_of_several_active_endpoints_is_ambiguous(harness: DeliveryHarness) -> None:
+    both = [await harness.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
-        await world.change_endpoint(endpoint_id, url="https://same.example/")
+        await harness.change_endpoint(endpoint_id, url="https://same.example/")
     with pytest.raises(Problem) as refused:
-        await find_logged_endpoint(world.db, known("org_a"), "https://same.example/")
+        await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
     assert refused.value.code == "endpoint_ambiguous"
     assert all(endpoint_id in refused.value.message for endpoint_id in both)
-    assert await find_logged_endpoint(world.db, known("org_a"), both[0]) == both[0]
+    assert await find_logged_endpoint(harness.db, known("org_a"), both[0]) == both[0]

@@ -12,33 +12,33 @@ from agentjobs.webhooks.concurrency import SlotPool, Slots
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
 from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.queue import release
-from tests.support.deliveries import Deliveries, attempt
+from tests.support.deliveries import DeliveryHarness, attempt
 
 
 @pytest.fixture
-async def world(database: Database) -> Deliveries:
-    world = Deliveries(database)
-    await world.organization("org_a")
-    return world
+async def harness(database: Database) -> DeliveryHarness:
+    harness = DeliveryHarness(database)
+    await harness.organization("org_a")
+    return harness
 
 
 async def test_an_event_creates_a_delivery_for_each_subscribed_endpoint(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    everything = await world.endpoint("org_a")
-    completions = await world.endpoint("org_a", events='["job.completed"]')
-    disabled = await world.endpoint("org_a")
-    await world.change_endpoint(disabled, disabled_at=1, disabled_reason="by_hand")
-    removed = await world.endpoint("org_a")
-    await world.change_endpoint(removed, removed_at=1)
-    await world.organization("org_b")
-    await world.endpoint("org_b")
+    everything = await harness.endpoint("org_a")
+    completions = await harness.endpoint("org_a", events='["job.completed"]')
+    disabled = await harness.endpoint("org_a")
+    await harness.change_endpoint(disabled, disabled_at=1, disabled_reason="by_hand")
+    removed = await harness.endpoint("org_a")
+    await harness.change_endpoint(removed, removed_at=1)
+    await harness.organization("org_b")
+    await harness.endpoint("org_b")
 
-    await world.event("org_a", "job_1", 1, JOB_QUEUED)
-    first = await world.claim()
-    await world.record(*((one, attempt()) for one in first))
-    await world.event("org_a", "job_1", 2, JOB_COMPLETED)
-    second = await world.claim()
+    await harness.event("org_a", "job_1", 1, JOB_QUEUED)
+    first = await harness.claim()
+    await harness.record(*((one, attempt()) for one in first))
+    await harness.event("org_a", "job_1", 2, JOB_COMPLETED)
+    second = await harness.claim()
 
     assert [one.endpoint_id for one in first] == [everything]
     assert {one.endpoint_id for one in second} == {everything, completions}
@@ -46,14 +46,14 @@ async def test_an_event_creates_a_delivery_for_each_subscribed_endpoint(
     assert len({one.event_id for one in second}) == 1
 
 
-async def test_an_event_and_its_deliveries_are_one_commit(world: Deliveries) -> None:
-    await world.endpoint("org_a")
+async def test_an_event_and_its_deliveries_are_one_commit(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
 
     with pytest.raises(ZeroDivisionError):
-        await world.db.transact(_record_and_fail)
+        await harness.db.transact(_record_and_fail)
 
-    assert await world.statuses() == {}
-    assert await world.db.fetch_all("SELECT id FROM events") == []
+    assert await harness.statuses() == {}
+    assert await harness.db.fetch_all("SELECT id FROM events") == []
 
 
 async def _record_and_fail(tx: Transaction) -> None:
@@ -73,49 +73,49 @@ async def _record_and_fail(tx: Transaction) -> None:
 
 
 async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_at_a_time(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
+    await harness.endpoint("org_a")
     for sequence, event in enumerate(EVENTS, 1):
-        await world.event("org_a", "job_1", sequence, event)
+        await harness.event("org_a", "job_1", sequence, event)
 
     seen = []
-    while claimed := await world.claim():
+    while claimed := await harness.claim():
         assert len(claimed) == 1
-        assert await world.claim() == []
+        assert await harness.claim() == []
         seen.append(claimed[0].sequence)
-        await world.record((claimed[0], attempt(500)))
+        await harness.record((claimed[0], attempt(500)))
 
     assert seen == [1, 2, 3, 4, 5]
 
 
-async def test_a_waiting_retry_does_not_block_later_events(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1", 1)
-    (first,) = await world.claim()
-    await world.record((first, attempt(500)))
-    await world.event("org_a", "job_1", 2)
+async def test_a_waiting_retry_does_not_block_later_events(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1", 1)
+    (first,) = await harness.claim()
+    await harness.record((first, attempt(500)))
+    await harness.event("org_a", "job_1", 2)
 
-    (second,) = await world.claim()
+    (second,) = await harness.claim()
 
     assert second.sequence == 2
-    assert await world.claim_retries() == []
+    assert await harness.claim_retries() == []
 
 
-async def test_one_event_is_claimed_for_two_endpoints_at_once(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
+async def test_one_event_is_claimed_for_two_endpoints_at_once(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
 
-    assert len(await world.claim()) == 2
+    assert len(await harness.claim()) == 2
 
 
-async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) -> None:
+async def test_several_senders_never_claim_the_same_delivery(harness: DeliveryHarness) -> None:
     for _ in range(4):
-        await world.endpoint("org_a")
+        await harness.endpoint("org_a")
     for number in range(20):
-        await world.event("org_a", f"job_{number:02}")
-    senders = [Deliveries(world.db, Slots(100, 8), f"snd_{n}") for n in range(6)]
+        await harness.event("org_a", f"job_{number:02}")
+    senders = [DeliveryHarness(harness.db, Slots(100, 8), f"snd_{n}") for n in range(6)]
 
     claimed = await asyncio.gather(*(sender.claim() for sender in senders))
 
@@ -125,253 +125,255 @@ async def test_several_senders_never_claim_the_same_delivery(world: Deliveries) 
 
 
 async def test_an_endpoint_with_a_long_queue_leaves_slots_for_others(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
     for number in range(50):
         if number == 10:
-            late = await world.endpoint("org_a", events='["job.failed"]')
+            late = await harness.endpoint("org_a", events='["job.failed"]')
         if number == 0:
-            busy = await world.endpoint("org_a")
-        await world.event("org_a", f"job_{number:02}")
-    await world.event("org_a", "job_99", 1, JOB_FAILED)
-    world.slots = Slots(4, 8)
+            busy = await harness.endpoint("org_a")
+        await harness.event("org_a", f"job_{number:02}")
+    await harness.event("org_a", "job_99", 1, JOB_FAILED)
+    harness.slots = Slots(4, 8)
 
-    claimed = [one.endpoint_id for one in await world.claim()]
+    claimed = [one.endpoint_id for one in await harness.claim()]
 
     assert claimed.count(late) == 1
     assert claimed.count(busy) == 2  # a quarter is for other organizations
 
 
-async def test_claims_are_limited_per_endpoint(world: Deliveries) -> None:
-    await world.endpoint("org_a")
+async def test_claims_are_limited_per_endpoint(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
     for number in range(50):
-        await world.event("org_a", f"job_{number:02}")
-    world.slots = Slots(100, 8)
+        await harness.event("org_a", f"job_{number:02}")
+    harness.slots = Slots(100, 8)
 
-    claimed = await world.claim()
+    claimed = await harness.claim()
 
     assert len(claimed) == 8
     assert [one.job_id for one in claimed] == [f"job_{number:02}" for number in range(8)]
 
 
-async def test_excluded_endpoints_are_not_claimed(world: Deliveries) -> None:
-    locked = await world.endpoint("org_a")
-    other = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
+async def test_excluded_endpoints_are_not_claimed(harness: DeliveryHarness) -> None:
+    locked = await harness.endpoint("org_a")
+    other = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
 
-    claimed = await world.claim(excluded_endpoints=frozenset({locked}))
+    claimed = await harness.claim(excluded_endpoints=frozenset({locked}))
 
     assert [one.endpoint_id for one in claimed] == [other]
 
 
 async def test_a_success_is_recorded_with_its_attempt_and_not_claimed_again(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+    endpoint = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
 
-    await world.record((claimed, attempt(204)))
+    await harness.record((claimed, attempt(204)))
 
-    row = await world.row(claimed.id)
+    row = await harness.row(claimed.id)
     assert (row["status"], row["attempts"], row["failures"]) == ("delivered", 1, 0)
     assert row["lease_owner"] is None
-    assert await world.claim() == []
-    assert await world.claim_retries(now=now_ms() + DAY_MS) == []
-    (logged,) = await world.db.fetch_all("SELECT * FROM delivery_attempts")
+    assert await harness.claim() == []
+    assert await harness.claim_retries(now=now_ms() + DAY_MS) == []
+    (logged,) = await harness.db.fetch_all("SELECT * FROM delivery_attempts")
     assert logged["delivery_id"] == claimed.id
     assert logged["status_code"] == 204
     assert bytes(logged["response_body"]) == b"noted"
-    assert (await world.endpoint_row(endpoint))["failing_since"] is None
+    assert (await harness.endpoint_row(endpoint))["failing_since"] is None
 
 
 async def test_a_delivery_fails_after_the_first_attempt_and_three_retries(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
     now = now_ms()
     for _ in range(3):
-        await world.record((claimed, attempt(500, at=now)))
-        assert await world.claim_retries(now=now) == []
-        now = (await world.row(claimed.id))["due_at"]
-        assert await world.claim_retries(now=now - 1) == []
-        (claimed,) = await world.claim_retries(now=now)
-    await world.record((claimed, attempt(500, at=now)))
+        await harness.record((claimed, attempt(500, at=now)))
+        assert await harness.claim_retries(now=now) == []
+        now = (await harness.row(claimed.id))["due_at"]
+        assert await harness.claim_retries(now=now - 1) == []
+        (claimed,) = await harness.claim_retries(now=now)
+    await harness.record((claimed, attempt(500, at=now)))
 
-    row = await world.row(claimed.id)
+    row = await harness.row(claimed.id)
     assert (row["status"], row["attempts"]) == ("failed", 4)
-    assert await world.claim_retries(now=now + DAY_MS) == []
+    assert await harness.claim_retries(now=now + DAY_MS) == []
 
 
 async def test_a_sender_whose_lease_expired_only_writes_the_log(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (lost,) = await world.claim()
-    await world.expire_leases()
-    await run_maintenance(world.db)
-    successor = Deliveries(world.db, Slots(10, 1), "snd_b")
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (lost,) = await harness.claim()
+    await harness.expire_leases()
+    await run_maintenance(harness.db)
+    successor = DeliveryHarness(harness.db, Slots(10, 1), "snd_b")
     (taken,) = await successor.claim()
 
-    await world.record((lost, attempt(500)))
+    await harness.record((lost, attempt(500)))
 
-    row = await world.row(lost.id)
+    row = await harness.row(lost.id)
     assert (row["status"], row["attempts"], row["lease_owner"]) == ("pending", 0, "snd_b")
-    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+    assert len(await harness.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
     await successor.record((taken, attempt(200)))
-    assert (await world.row(lost.id))["status"] == "delivered"
+    assert (await harness.row(lost.id))["status"] == "delivered"
 
 
-async def test_recording_an_attempt_is_idempotent(world: Deliveries) -> None:
+async def test_recording_an_attempt_is_idempotent(harness: DeliveryHarness) -> None:
     from agentjobs.webhooks.record import FinishedAttempt, record
     from agentjobs.webhooks.retries import decide_outcome
 
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
     one = attempt(500)
     finished = FinishedAttempt(claimed, one, decide_outcome(one, 0, (5,)))
 
     for _ in range(2):
-        await world.db.transact(record, [finished], owner="snd_a", disable_days=5)
+        await harness.db.transact(record, [finished], owner="snd_a", disable_days=5)
 
-    assert (await world.row(claimed.id))["attempts"] == 1
-    assert len(await world.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
+    assert (await harness.row(claimed.id))["attempts"] == 1
+    assert len(await harness.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
 
 
-async def test_a_released_delivery_can_be_claimed_at_once(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    claimed = await world.claim()
+async def test_a_released_delivery_can_be_claimed_at_once(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    claimed = await harness.claim()
 
-    await world.db.transact(release, claimed, "snd_a")
+    await harness.db.transact(release, claimed, "snd_a")
 
-    (again,) = await world.claim()
+    (again,) = await harness.claim()
     assert again.id == claimed[0].id
     assert again.fence > claimed[0].fence
 
 
 async def test_410_disables_the_endpoint_and_fails_its_waiting_deliveries(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint = await world.endpoint("org_a")
+    endpoint = await harness.endpoint("org_a")
     for number in range(3):
-        await world.event("org_a", f"job_{number}")
-    world.slots = Slots(10, 2)
-    gone, under_way = await world.claim()
+        await harness.event("org_a", f"job_{number}")
+    harness.slots = Slots(10, 2)
+    gone, under_way = await harness.claim()
 
-    disabled = await world.record((gone, attempt(410)))
+    disabled = await harness.record((gone, attempt(410)))
 
     assert [(one.endpoint_id, one.reason) for one in disabled] == [(endpoint, "gone")]
-    row = await world.endpoint_row(endpoint)
+    row = await harness.endpoint_row(endpoint)
     assert row["disabled_reason"] == "gone"
-    assert sorted((await world.statuses()).values()) == ["failed", "failed", "pending"]
-    await world.record((under_way, attempt(500)))
-    assert set((await world.statuses()).values()) == {"failed"}
+    assert sorted((await harness.statuses()).values()) == ["failed", "failed", "pending"]
+    await harness.record((under_way, attempt(500)))
+    assert set((await harness.statuses()).values()) == {"failed"}
 
 
 async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_failed_delivery(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint = await world.endpoint("org_a")
-    await world.change_endpoint(endpoint, failing_since=now_ms() - 5 * DAY_MS)
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+    endpoint = await harness.endpoint("org_a")
+    await harness.change_endpoint(endpoint, failing_since=now_ms() - 5 * DAY_MS)
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
     now = now_ms()
     for _ in range(3):
-        assert await world.record((claimed, attempt(500, at=now))) == []
-        now = (await world.row(claimed.id))["due_at"]
-        (claimed,) = await world.claim_retries(now=now)
+        assert await harness.record((claimed, attempt(500, at=now))) == []
+        now = (await harness.row(claimed.id))["due_at"]
+        (claimed,) = await harness.claim_retries(now=now)
 
-    disabled = await world.record((claimed, attempt(None, at=now, error="timeout")))
+    disabled = await harness.record((claimed, attempt(None, at=now, error="timeout")))
 
     assert [one.reason for one in disabled] == ["failing"]
 
 
-async def test_a_success_resets_the_failing_time(world: Deliveries) -> None:
-    endpoint = await world.endpoint("org_a")
-    await world.change_endpoint(endpoint, failing_since=now_ms() - 6 * DAY_MS)
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
+async def test_a_success_resets_the_failing_time(harness: DeliveryHarness) -> None:
+    endpoint = await harness.endpoint("org_a")
+    await harness.change_endpoint(endpoint, failing_since=now_ms() - 6 * DAY_MS)
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
 
-    await world.record((claimed, attempt(200)))
+    await harness.record((claimed, attempt(200)))
 
-    row = await world.endpoint_row(endpoint)
+    row = await harness.endpoint_row(endpoint)
     assert row["failing_since"] is None
     assert row["last_success_at"] is not None
 
 
 async def test_a_delivery_to_an_endpoint_disabled_meanwhile_fails(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint = await world.endpoint("org_a")
+    endpoint = await harness.endpoint("org_a")
     for number in range(3):
-        await world.event("org_a", f"job_{number}")
-    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
-    world.slots = Slots(10, 1)
+        await harness.event("org_a", f"job_{number}")
+    await harness.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+    harness.slots = Slots(10, 1)
 
-    assert await world.claim() == []
-    await run_maintenance(world.db)
+    assert await harness.claim() == []
+    await run_maintenance(harness.db)
 
-    assert set((await world.statuses()).values()) == {"failed"}
+    assert set((await harness.statuses()).values()) == {"failed"}
 
 
-async def test_a_pending_secret_is_promoted_when_it_is_due(world: Deliveries) -> None:
-    due = await world.endpoint("org_a")
-    await world.change_endpoint(due, pending_sealed=b"next", pending_key_id="n", promote_at=1)
-    later = await world.endpoint("org_a")
-    await world.change_endpoint(
+async def test_a_pending_secret_is_promoted_when_it_is_due(harness: DeliveryHarness) -> None:
+    due = await harness.endpoint("org_a")
+    await harness.change_endpoint(due, pending_sealed=b"next", pending_key_id="n", promote_at=1)
+    later = await harness.endpoint("org_a")
+    await harness.change_endpoint(
         later, pending_sealed=b"next", pending_key_id="n", promote_at=now_ms() + DAY_MS
     )
 
-    await run_maintenance(world.db)
+    await run_maintenance(harness.db)
 
-    row = await world.endpoint_row(due)
+    row = await harness.endpoint_row(due)
     assert (bytes(row["sealed"]), row["key_id"], row["pending_sealed"]) == (b"next", "n", None)
-    assert bytes((await world.endpoint_row(later))["sealed"]) == b"sealed"
+    assert bytes((await harness.endpoint_row(later))["sealed"]) == b"sealed"
 
 
 async def test_every_endpoint_is_served_however_long_the_queues_of_others(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
     for _ in range(70):
-        await world.endpoint("org_a")
+        await harness.endpoint("org_a")
     for number in range(3):
-        await world.event("org_a", f"job_{number}")
-    world.slots = Slots(1, 1)
+        await harness.event("org_a", f"job_{number}")
+    harness.slots = Slots(1, 1)
 
     seen: list[str] = []
     for _ in range(72):
-        for claimed in await world.claim():
-            await world.record((claimed, attempt()))
+        for claimed in await harness.claim():
+            await harness.record((claimed, attempt()))
             seen.append(claimed.endpoint_id)
 
     assert len(set(seen)) == 70
 
 
-async def test_deliveries_that_are_not_claimed_are_left_to_other_senders(world: Deliveries) -> None:
-    await world.endpoint("org_a")
+async def test_deliveries_that_are_not_claimed_are_left_to_other_senders(
+    harness: DeliveryHarness,
+) -> None:
+    await harness.endpoint("org_a")
     for number in range(8):
-        await world.event("org_a", f"job_{number}")
-    small = Deliveries(world.db, Slots(1, 1), "snd_small")
+        await harness.event("org_a", f"job_{number}")
+    small = DeliveryHarness(harness.db, Slots(1, 1), "snd_small")
 
-    mine, others = await asyncio.gather(small.claim(), world.claim())
+    mine, others = await asyncio.gather(small.claim(), harness.claim())
 
     assert len(mine) <= 1
     assert len(others) >= 7 - len(mine)
 
 
 async def test_senders_that_record_at_once_do_not_deadlock(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
-    senders = [Deliveries(world.db, Slots(2, 1), f"snd_{name}") for name in "ab"]
+    first, second = await harness.endpoint("org_a"), await harness.endpoint("org_a")
+    senders = [DeliveryHarness(harness.db, Slots(2, 1), f"snd_{name}") for name in "ab"]
     for number in range(10):
-        await world.event("org_a", f"job_{number}")
-        await world.event("org_a", f"job_{number}_too")
+        await harness.event("org_a", f"job_{number}")
+        await harness.event("org_a", f"job_{number}_too")
         batches = []
         for sender, healthy in zip(senders, (first, second), strict=True):
             claimed = await sender.claim()
@@ -385,99 +387,103 @@ async def test_senders_that_record_at_once_do_not_deadlock(
         )
 
 
-async def test_a_delivery_without_its_event_fails(world: Deliveries) -> None:
+async def test_a_delivery_without_its_event_fails(harness: DeliveryHarness) -> None:
     async def forget_events(tx: Transaction) -> None:
         await tx.execute("DELETE FROM events")
 
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    await world.db.transact(forget_events)
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.db.transact(forget_events)
 
-    assert await world.claim() == []
+    assert await harness.claim() == []
 
-    assert set((await world.statuses()).values()) == {"failed"}
+    assert set((await harness.statuses()).values()) == {"failed"}
 
 
-async def test_deliveries_fail_at_the_time_their_endpoint_is_disabled(world: Deliveries) -> None:
-    endpoint = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    await world.event("org_a", "job_2")
-    (one,) = (await world.claim())[:1]
+async def test_deliveries_fail_at_the_time_their_endpoint_is_disabled(
+    harness: DeliveryHarness,
+) -> None:
+    endpoint = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.event("org_a", "job_2")
+    (one,) = (await harness.claim())[:1]
     later = now_ms() + DAY_MS
 
-    await world.record((one, attempt(410, at=later)))
+    await harness.record((one, attempt(410, at=later)))
 
-    rows = await world.db.fetch_all("SELECT due_at FROM deliveries WHERE status = 'failed'")
+    rows = await harness.db.fetch_all("SELECT due_at FROM deliveries WHERE status = 'failed'")
     assert all(row["due_at"] >= later for row in rows)
-    assert (await world.endpoint_row(endpoint))["disabled_at"] >= later
+    assert (await harness.endpoint_row(endpoint))["disabled_at"] >= later
 
 
 async def test_a_successful_ping_keeps_the_reason_of_a_disabled_endpoint(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoint = await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (claimed,) = await world.claim()
-    await world.change_endpoint(endpoint, disabled_at=2, disabled_reason="failing", failing_since=1)
+    endpoint = await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (claimed,) = await harness.claim()
+    await harness.change_endpoint(
+        endpoint, disabled_at=2, disabled_reason="failing", failing_since=1
+    )
 
-    await world.record((claimed, attempt(200)))
+    await harness.record((claimed, attempt(200)))
 
-    row = await world.endpoint_row(endpoint)
+    row = await harness.endpoint_row(endpoint)
     assert row["failing_since"] == 1
     assert row["last_success_at"] is not None
 
 
-async def test_maintenance_does_not_expire_leases_in_progress(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    await world.event("org_a", "job_2")
-    mine, lost = await world.claim()
-    await world.expire_leases()
+async def test_maintenance_does_not_expire_leases_in_progress(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.event("org_a", "job_2")
+    mine, lost = await harness.claim()
+    await harness.expire_leases()
 
-    await run_maintenance(world.db, [mine.id])
+    await run_maintenance(harness.db, [mine.id])
 
-    assert (await world.row(mine.id))["lease_owner"] == "snd_a"
-    assert (await world.row(lost.id))["lease_owner"] is None
-    await world.record((mine, attempt(200)))
-    assert (await world.row(mine.id))["status"] == "delivered"
+    assert (await harness.row(mine.id))["lease_owner"] == "snd_a"
+    assert (await harness.row(lost.id))["lease_owner"] is None
+    await harness.record((mine, attempt(200)))
+    assert (await harness.row(mine.id))["status"] == "delivered"
 
 
 async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_batches(
-    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint = await world.endpoint("org_a")
+    endpoint = await harness.endpoint("org_a")
     for number in range(5):
-        await world.event("org_a", f"job_{number}")
-    await world.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
+        await harness.event("org_a", f"job_{number}")
+    await harness.change_endpoint(endpoint, disabled_at=1, disabled_reason="by_hand")
     for module in (maintenance, queue):
         monkeypatch.setattr(module, "FAIL_BATCH", 2)
 
-    steps = [await run_maintenance(world.db) for _ in range(3)]
+    steps = [await run_maintenance(harness.db) for _ in range(3)]
 
     assert steps == [True, True, False]
-    assert set((await world.statuses()).values()) == {"failed"}
+    assert set((await harness.statuses()).values()) == {"failed"}
 
 
 async def test_endpoints_of_a_saturated_organization_share_its_slots(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    endpoints = [await world.endpoint("org_a") for _ in range(8)]
+    endpoints = [await harness.endpoint("org_a") for _ in range(8)]
     for number in range(4):
-        await world.event("org_a", f"job_{number}")
-    world.slots = Slots(4, 4)
-    busy = await world.claim()
+        await harness.event("org_a", f"job_{number}")
+    harness.slots = Slots(4, 4)
+    busy = await harness.claim()
     for one in busy:
-        world.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
+        harness.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
     assert len(busy) == 3
-    assert await world.claim() == []
+    assert await harness.claim() == []
 
     served = Counter(one.endpoint_id for one in busy)
     for _ in range(13):
         ended = busy.pop(0)
-        await world.record((ended, attempt()))
-        world.slots.release(SlotPool("first"), ended.endpoint_id, "org_a")
-        (one,) = await world.claim()
-        world.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
+        await harness.record((ended, attempt()))
+        harness.slots.release(SlotPool("first"), ended.endpoint_id, "org_a")
+        (one,) = await harness.claim()
+        harness.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
         busy.append(one)
         served[one.endpoint_id] += 1
 
@@ -485,55 +491,57 @@ async def test_endpoints_of_a_saturated_organization_share_its_slots(
 
 
 async def test_a_single_delivery_is_found_behind_a_hundred_endpoints_of_another_organization(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
     for _ in range(100):
-        await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    await world.event("org_a", "job_2")
-    await world.organization("org_b")
-    alone = await world.endpoint("org_b")
-    await world.event("org_b", "job_3")
-    world.slots = Slots(4, 1)
+        await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.event("org_a", "job_2")
+    await harness.organization("org_b")
+    alone = await harness.endpoint("org_b")
+    await harness.event("org_b", "job_3")
+    harness.slots = Slots(4, 1)
 
-    claimed = await world.claim()
+    claimed = await harness.claim()
 
     assert alone in {one.endpoint_id for one in claimed}
     assert len(claimed) == 4
 
 
-async def test_all_waiting_endpoints_are_found_however_many_there_are(world: Deliveries) -> None:
-    organizations = [await world.organization(f"org_{number:02}") for number in range(20)]
+async def test_all_waiting_endpoints_are_found_however_many_there_are(
+    harness: DeliveryHarness,
+) -> None:
+    organizations = [await harness.organization(f"org_{number:02}") for number in range(20)]
     for organization in organizations:
-        await world.endpoint(organization)
-        await world.event(organization, f"job_of_{organization}")
+        await harness.endpoint(organization)
+        await harness.event(organization, f"job_of_{organization}")
     for _ in range(80):
-        await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    world.slots = Slots(1_000, 8)
+        await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    harness.slots = Slots(1_000, 8)
 
     found: list[str] = []
     for _ in range(12):
-        found += [one.endpoint_id for one in await world.claim()]
+        found += [one.endpoint_id for one in await harness.claim()]
 
     assert len(set(found)) == 100
 
 
 async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    first, second = await world.endpoint("org_a"), await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    world.slots = Slots(1, 1)
-    (one,) = await world.claim()
+    first, second = await harness.endpoint("org_a"), await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    harness.slots = Slots(1, 1)
+    (one,) = await harness.claim()
     assert one.endpoint_id == first
-    await world.record((one, attempt()))
+    await harness.record((one, attempt()))
     # What there was no room for is taken by another sender, and something new waits before it.
-    other = Deliveries(world.db, Slots(10, 1), "snd_b")
+    other = DeliveryHarness(harness.db, Slots(10, 1), "snd_b")
     assert [each.endpoint_id for each in await other.claim()] == [second]
-    await world.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
-    await world.event("org_a", "job_2")
+    await harness.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
+    await harness.event("org_a", "job_2")
 
-    found = [*await world.claim(), *await world.claim()]
+    found = [*await harness.claim(), *await harness.claim()]
 
     assert [each.endpoint_id for each in found] == [first]

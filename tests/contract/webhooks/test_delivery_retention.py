@@ -14,7 +14,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import SizedDelivery, prune_deliveries, split_batches
-from tests.support.deliveries import Deliveries, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, known
 from tests.support.jobs import JobHarness
 
 KIB = 1024
@@ -31,14 +31,14 @@ async def count(db: Database, table: str) -> int:
 
 
 @pytest.fixture
-async def deliveries(database: Database) -> Deliveries:
-    made = Deliveries(database)
+async def deliveries(database: Database) -> DeliveryHarness:
+    made = DeliveryHarness(database)
     await made.organization("org_a")
     await made.endpoint("org_a")
     return made
 
 
-async def settled(harness: Deliveries, number: int = 1, **columns: Any) -> list[str]:
+async def settled(harness: DeliveryHarness, number: int = 1, **columns: Any) -> list[str]:
     for _ in range(number):
         await harness.event("org_a", new_id("job"))
     taken = await harness.claim()
@@ -56,7 +56,7 @@ async def _change(tx: Transaction, delivery_id: str, columns: dict[str, Any]) ->
 
 
 async def test_old_deliveries_are_deleted_with_their_attempts_and_nothing_else(
-    deliveries: Deliveries,
+    deliveries: DeliveryHarness,
 ) -> None:
     await settled(deliveries, 3)
     db = deliveries.db
@@ -67,12 +67,12 @@ async def test_old_deliveries_are_deleted_with_their_attempts_and_nothing_else(
     assert await count(db, "events") == 3
 
 
-async def test_zero_days_keeps_deliveries_forever(deliveries: Deliveries) -> None:
+async def test_zero_days_keeps_deliveries_forever(deliveries: DeliveryHarness) -> None:
     await settled(deliveries)
     assert await prune_deliveries(deliveries.db, 0, in_days(10_000)) == 0
 
 
-async def test_a_pending_delivery_is_kept_however_old(deliveries: Deliveries) -> None:
+async def test_a_pending_delivery_is_kept_however_old(deliveries: DeliveryHarness) -> None:
     asked, _ = await settled(deliveries, 2)
     await redeliver(deliveries.db, known("org_a"), asked)
     await deliveries.event("org_a", "job_new")
@@ -83,7 +83,7 @@ async def test_a_pending_delivery_is_kept_however_old(deliveries: Deliveries) ->
 
 
 async def test_a_redelivery_restarts_the_retention_period(
-    deliveries: Deliveries,
+    deliveries: DeliveryHarness,
 ) -> None:
     asked, _ = await settled(deliveries, 2)
     await redeliver(deliveries.db, known("org_a"), asked)
@@ -98,7 +98,7 @@ async def test_a_redelivery_restarts_the_retention_period(
 
 
 async def test_old_pending_deliveries_do_not_hide_expired_ones(
-    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 2)
     stay = await settled(deliveries, 5, due_at=in_days(29))
@@ -107,7 +107,7 @@ async def test_old_pending_deliveries_do_not_hide_expired_ones(
     assert list(await deliveries.statuses()) == stay
 
 
-async def test_a_ping_is_deleted_with_its_event(deliveries: Deliveries) -> None:
+async def test_a_ping_is_deleted_with_its_event(deliveries: DeliveryHarness) -> None:
     await settled(deliveries, 1, event=PING)
     await settled(deliveries)
     assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 2
@@ -115,7 +115,7 @@ async def test_a_ping_is_deleted_with_its_event(deliveries: Deliveries) -> None:
 
 
 async def test_many_deliveries_are_deleted_in_batches(
-    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 3)
     monkeypatch.setattr("agentjobs.webhooks.retention._MAX_BATCH_ROWS", 2)
@@ -124,7 +124,7 @@ async def test_many_deliveries_are_deleted_in_batches(
 
 
 async def test_headers_count_toward_the_batch_size(
-    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
 
@@ -154,7 +154,7 @@ def test_batches_are_limited_by_size_and_number() -> None:
     assert list(split_batches([])) == []
 
 
-async def finished_job(harness: JobHarness, sends: Deliveries) -> str:
+async def finished_job(harness: JobHarness, sends: DeliveryHarness) -> str:
     """A job that was queued and cancelled, and both were delivered."""
     caller = harness.callers.get("acme") or await harness.organization()
     if not await count(harness.db, "webhook_endpoints"):
@@ -167,7 +167,7 @@ async def finished_job(harness: JobHarness, sends: Deliveries) -> str:
 
 
 async def test_a_job_is_deleted_with_its_deliveries(harness: JobHarness) -> None:
-    sends = Deliveries(harness.db)
+    sends = DeliveryHarness(harness.db)
     await finished_job(harness, sends)
     assert await count(harness.db, "deliveries") == 2
     pruned = await prune(harness.db, log_days=0, job_days=7, now=in_days(8))
@@ -177,7 +177,7 @@ async def test_a_job_is_deleted_with_its_deliveries(harness: JobHarness) -> None
 
 
 async def test_a_job_is_kept_while_one_of_its_deliveries_is_pending(harness: JobHarness) -> None:
-    sends = Deliveries(harness.db)
+    sends = DeliveryHarness(harness.db)
     job_id = await finished_job(harness, sends)
     await finished_job(harness, sends)
     caller = harness.callers["acme"]

@@ -46,7 +46,7 @@ def keys(tmp_path: Path) -> SealingKeys:
     return SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
 
 
-class House:
+class EndpointHarness:
     """One organization's endpoints, its neighbour, and what only the store knows of them."""
 
     def __init__(self, db: Database, keys: SealingKeys, organization_id: str) -> None:
@@ -109,192 +109,194 @@ class House:
 
 
 @pytest.fixture
-async def house(database: Database, keys: SealingKeys) -> House:
+async def harness(database: Database, keys: SealingKeys) -> EndpointHarness:
     for name in ("acme", "other"):
         await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
-    return House(database, keys, (await find_organization(database, "acme")).id)
+    return EndpointHarness(database, keys, (await find_organization(database, "acme")).id)
 
 
-async def test_an_endpoint_is_listed_as_added_and_its_secret_is_stored_encrypted(house):
+async def test_an_endpoint_is_listed_as_added_and_its_secret_is_stored_encrypted(harness):
     events = ["pr.review_requested", "job.failed", "job.failed"]
-    added = await house.add(description="The bot", events=events)
+    added = await harness.add(description="The bot", events=events)
     assert added.warning is None
     assert added.endpoint.id.startswith("whk_")
     assert added.endpoint.events == ("job.failed", "pr.review_requested")
     assert added.endpoint.enabled
-    assert await list_endpoints(house.db, "acme") == [added.endpoint]
-    assert await list_endpoints(house.db, "other") == []
-    assert await house.secrets(added.endpoint.id, 0) == Secrets(added.secret)
-    stored = dict(await house.row(added.endpoint.id))
+    assert await list_endpoints(harness.db, "acme") == [added.endpoint]
+    assert await list_endpoints(harness.db, "other") == []
+    assert await harness.secrets(added.endpoint.id, 0) == Secrets(added.secret)
+    stored = dict(await harness.row(added.endpoint.id))
     assert added.secret not in repr(stored)
     assert added.secret.encode() not in bytes(stored["sealed"])
 
 
-async def test_an_endpoint_is_found_by_id_or_exact_url_in_its_organization_only(house):
-    added = (await house.add()).endpoint
-    assert await find_endpoint(house.db, "acme", added.id) == added
-    assert await find_endpoint(house.db, "acme", URL) == added
+async def test_an_endpoint_is_found_by_id_or_exact_url_in_its_organization_only(harness):
+    added = (await harness.add()).endpoint
+    assert await find_endpoint(harness.db, "acme", added.id) == added
+    assert await find_endpoint(harness.db, "acme", URL) == added
     for organization, text in (
         *(("other", added.id), ("other", URL)),
         *(("acme", URL + "/"), ("acme", ""), ("acme", "\0"), ("acme", "\udc80")),
     ):
         with pytest.raises(Problem, match=f"webhooks list --org {organization}") as problem:
-            await find_endpoint(house.db, organization, text)
+            await find_endpoint(harness.db, organization, text)
         assert problem.value.code == "endpoint_not_found"
 
 
-async def test_a_duplicate_url_causes_a_warning_and_then_requires_an_id(house):
-    first = await house.add()
-    second = await house.add()
+async def test_a_duplicate_url_causes_a_warning_and_then_requires_an_id(harness):
+    first = await harness.add()
+    second = await harness.add()
     assert first.endpoint.id in (second.warning or "")
     with pytest.raises(Problem, match=second.endpoint.id) as problem:
-        await find_endpoint(house.db, "acme", URL)
+        await find_endpoint(harness.db, "acme", URL)
     assert problem.value.code == "endpoint_ambiguous"
-    assert (await house.add(org="other")).warning is None
+    assert (await harness.add(org="other")).warning is None
 
 
-async def test_an_invalid_endpoint_is_refused_and_not_stored(house):
+async def test_an_invalid_endpoint_is_refused_and_not_stored(harness):
     refused = [
-        (house.add(events=["job.queued", "job.done"]), "unknown_event"),
-        (house.add(events=["ping"]), "unknown_event"),
-        (house.add(description="x" * 201), "invalid_description"),
-        (house.add(description="two\nlines"), "invalid_description"),
-        (house.add(description="\ud800"), "invalid_description"),
-        (house.add("https://10.0.0.1/"), "blocked_address"),
-        (house.add("http://hooks.example.com/"), "blocked_address"),
-        (house.add("hooks.example.com"), "invalid_url"),
-        (house.add(org="nobody"), "organization_not_found"),
+        (harness.add(events=["job.queued", "job.done"]), "unknown_event"),
+        (harness.add(events=["ping"]), "unknown_event"),
+        (harness.add(description="x" * 201), "invalid_description"),
+        (harness.add(description="two\nlines"), "invalid_description"),
+        (harness.add(description="\ud800"), "invalid_description"),
+        (harness.add("https://10.0.0.1/"), "blocked_address"),
+        (harness.add("http://hooks.example.com/"), "blocked_address"),
+        (harness.add("hooks.example.com"), "invalid_url"),
+        (harness.add(org="nobody"), "organization_not_found"),
     ]
     for adding, code in refused:
         with pytest.raises(Problem) as problem:
             await adding
         assert problem.value.code == code
     with pytest.raises(Problem, match=", ".join(EVENTS)):
-        await house.add(events=["job.done"])
-    assert await list_endpoints(house.db, "acme") == []
+        await harness.add(events=["job.done"])
+    assert await list_endpoints(harness.db, "acme") == []
 
 
-async def test_an_organization_has_at_most_a_hundred_endpoints_even_when_added_concurrently(house):
+async def test_an_organization_has_at_most_a_hundred_endpoints_even_when_added_concurrently(
+    harness,
+):
     for number in range(98):
-        await house.add(f"{URL}/{number}")
-    adding = [house.add(f"{URL}/{number}") for number in range(98, 104)]
+        await harness.add(f"{URL}/{number}")
+    adding = [harness.add(f"{URL}/{number}") for number in range(98, 104)]
     results = await asyncio.gather(*adding, return_exceptions=True)
     problems = [one for one in results if isinstance(one, Problem)]
     assert [one.code for one in problems] == ["too_many_endpoints"] * 4
-    every = await list_endpoints(house.db, "acme")
+    every = await list_endpoints(harness.db, "acme")
     assert len(every) == 100
-    assert (await house.add(org="other")).endpoint.enabled
-    await remove_endpoint(house.db, "acme", every[0].id)
-    assert (await house.add()).endpoint.enabled
+    assert (await harness.add(org="other")).endpoint.enabled
+    await remove_endpoint(harness.db, "acme", every[0].id)
+    assert (await harness.add()).endpoint.enabled
 
 
-async def test_both_secrets_sign_during_the_overlap(house):
-    endpoint, old, _ = await house.add()
+async def test_both_secrets_sign_during_the_overlap(harness):
+    endpoint, old, _ = await harness.add()
     before = now_ms()
-    rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 2)
+    rotated, new = await rotate_secret(harness.db, harness.keys, "acme", URL, 2)
     assert rotated.has_pending_secret
     assert before + 2 * HOUR_MS <= (rotated.promote_at or 0) <= now_ms() + 2 * HOUR_MS
-    assert await find_endpoint(house.db, "acme", URL) == rotated
-    assert await house.secrets(endpoint.id, before) == Secrets(old, new)
-    assert await house.secrets(endpoint.id, now_ms() + 2 * HOUR_MS) == Secrets(new)
+    assert await find_endpoint(harness.db, "acme", URL) == rotated
+    assert await harness.secrets(endpoint.id, before) == Secrets(old, new)
+    assert await harness.secrets(endpoint.id, now_ms() + 2 * HOUR_MS) == Secrets(new)
 
 
-async def test_an_overlap_of_zero_replaces_the_secret_at_once(house):
-    endpoint = (await house.add()).endpoint
-    await rotate_secret(house.db, house.keys, "acme", URL)
-    rotated, new = await rotate_secret(house.db, house.keys, "acme", URL, 0)
+async def test_an_overlap_of_zero_replaces_the_secret_at_once(harness):
+    endpoint = (await harness.add()).endpoint
+    await rotate_secret(harness.db, harness.keys, "acme", URL)
+    rotated, new = await rotate_secret(harness.db, harness.keys, "acme", URL, 0)
     assert not rotated.has_pending_secret
-    assert await house.secrets(endpoint.id, now_ms()) == Secrets(new)
-    row = await house.row(endpoint.id)
+    assert await harness.secrets(endpoint.id, now_ms()) == Secrets(new)
+    row = await harness.row(endpoint.id)
     assert (row["pending_sealed"], row["pending_key_id"], row["promote_at"]) == (None, None, None)
 
 
-async def test_an_overlap_is_at_most_a_week(house):
-    await house.add()
+async def test_an_overlap_is_at_most_a_week(harness):
+    await harness.add()
     for hours in (-1, 169):
         with pytest.raises(Problem) as problem:
-            await rotate_secret(house.db, house.keys, "acme", URL, hours)
+            await rotate_secret(harness.db, harness.keys, "acme", URL, hours)
         assert problem.value.code == "invalid_overlap"
 
 
-async def test_another_rotation_replaces_only_the_pending_secret(house):
-    endpoint, old, _ = await house.add()
-    await rotate_secret(house.db, house.keys, "acme", URL)
-    _, newest = await rotate_secret(house.db, house.keys, "acme", URL)
-    assert await house.secrets(endpoint.id, now_ms()) == Secrets(old, newest)
+async def test_another_rotation_replaces_only_the_pending_secret(harness):
+    endpoint, old, _ = await harness.add()
+    await rotate_secret(harness.db, harness.keys, "acme", URL)
+    _, newest = await rotate_secret(harness.db, harness.keys, "acme", URL)
+    assert await harness.secrets(endpoint.id, now_ms()) == Secrets(old, newest)
 
 
-async def test_a_due_pending_secret_is_the_old_one_of_the_next_rotation(house, monkeypatch):
-    endpoint = (await house.add()).endpoint
-    _, second = await rotate_secret(house.db, house.keys, "acme", URL, 1)
+async def test_a_due_pending_secret_is_the_old_one_of_the_next_rotation(harness, monkeypatch):
+    endpoint = (await harness.add()).endpoint
+    _, second = await rotate_secret(harness.db, harness.keys, "acme", URL, 1)
     later = now_ms() + HOUR_MS + 1
     for module in (endpoints, secret_rotation):
         monkeypatch.setattr(module, "now_ms", lambda: later)
-    assert not (await find_endpoint(house.db, "acme", URL)).has_pending_secret
+    assert not (await find_endpoint(harness.db, "acme", URL)).has_pending_secret
     with pytest.raises(Problem) as problem:
-        await promote_secret(house.db, "acme", URL)
+        await promote_secret(harness.db, "acme", URL)
     assert problem.value.code == "no_pending_secret"
-    rotated, third = await rotate_secret(house.db, house.keys, "acme", URL, 1)
+    rotated, third = await rotate_secret(harness.db, harness.keys, "acme", URL, 1)
     assert rotated.promote_at == later + HOUR_MS
-    assert await house.secrets(endpoint.id, later) == Secrets(second, third)
+    assert await harness.secrets(endpoint.id, later) == Secrets(second, third)
 
 
-async def test_a_secret_can_be_promoted_once(house):
-    endpoint = (await house.add()).endpoint
-    _, new = await rotate_secret(house.db, house.keys, "acme", URL)
-    promoted = await promote_secret(house.db, "acme", URL)
+async def test_a_secret_can_be_promoted_once(harness):
+    endpoint = (await harness.add()).endpoint
+    _, new = await rotate_secret(harness.db, harness.keys, "acme", URL)
+    promoted = await promote_secret(harness.db, "acme", URL)
     assert not promoted.has_pending_secret
-    assert await house.secrets(endpoint.id, now_ms()) == Secrets(new)
+    assert await harness.secrets(endpoint.id, now_ms()) == Secrets(new)
     with pytest.raises(Problem, match="rotate-secret") as problem:
-        await promote_secret(house.db, "acme", URL)
+        await promote_secret(harness.db, "acme", URL)
     assert problem.value.code == "no_pending_secret"
 
 
-async def test_disabling_fails_waiting_deliveries_of_this_endpoint_only(house):
-    endpoint = (await house.add()).endpoint
+async def test_disabling_fails_waiting_deliveries_of_this_endpoint_only(harness):
+    endpoint = (await harness.add()).endpoint
     for job_id in ("first", "retry", "sending", "done"):
-        await house.event(job_id)
-    await house.set("UPDATE deliveries SET attempts = 1 WHERE job_id = 'retry'")
-    await house.set("UPDATE deliveries SET lease_owner = 'snd_1' WHERE job_id = 'sending'")
-    await house.set("UPDATE deliveries SET status = 'delivered' WHERE job_id = 'done'")
-    bystander = (await house.add(URL + "/2", events=["job.failed"])).endpoint
-    await house.event("elsewhere", "job.failed")
-    await house.set(
+        await harness.event(job_id)
+    await harness.set("UPDATE deliveries SET attempts = 1 WHERE job_id = 'retry'")
+    await harness.set("UPDATE deliveries SET lease_owner = 'snd_1' WHERE job_id = 'sending'")
+    await harness.set("UPDATE deliveries SET status = 'delivered' WHERE job_id = 'done'")
+    bystander = (await harness.add(URL + "/2", events=["job.failed"])).endpoint
+    await harness.event("elsewhere", "job.failed")
+    await harness.set(
         f"DELETE FROM deliveries WHERE endpoint_id = '{endpoint.id}' AND job_id = 'elsewhere'"
     )
 
-    disabled = await disable_endpoint(house.db, "acme", endpoint.id)
+    disabled = await disable_endpoint(harness.db, "acme", endpoint.id)
     assert (disabled.enabled, disabled.disabled_reason) == (False, "by_hand")
-    assert await house.statuses() == {
+    assert await harness.statuses() == {
         "first": "failed",
         "retry": "failed",
         "sending": "pending",
         "done": "delivered",
         "elsewhere": "pending",
     }
-    await house.event("later")
-    assert "later" not in await house.statuses()
-    assert (await find_endpoint(house.db, "acme", bystander.id)).enabled
+    await harness.event("later")
+    assert "later" not in await harness.statuses()
+    assert (await find_endpoint(harness.db, "acme", bystander.id)).enabled
 
 
-async def test_disabling_fails_a_long_queue_completely(house, monkeypatch):
+async def test_disabling_fails_a_long_queue_completely(harness, monkeypatch):
     monkeypatch.setattr(queue, "FAIL_BATCH", 3)
-    endpoint = (await house.add()).endpoint
+    endpoint = (await harness.add()).endpoint
     for number in range(10):
-        await house.event(f"job_{number}")
-    assert await house.db.transact(disable, endpoint.id, "gone", now_ms())
-    assert sorted((await house.statuses()).values()) == ["failed"] * 3 + ["pending"] * 7
-    await disable_endpoint(house.db, "acme", endpoint.id)
-    assert set((await house.statuses()).values()) == {"failed"}
+        await harness.event(f"job_{number}")
+    assert await harness.db.transact(disable, endpoint.id, "gone", now_ms())
+    assert sorted((await harness.statuses()).values()) == ["failed"] * 3 + ["pending"] * 7
+    await disable_endpoint(harness.db, "acme", endpoint.id)
+    assert set((await harness.statuses()).values()) == {"failed"}
 
 
-async def test_a_disabled_endpoint_keeps_its_first_reason(house):
-    endpoint = (await house.add()).endpoint
-    assert await house.db.transact(disable, endpoint.id, "gone", 1_000)
-    assert not await house.db.transact(disable, endpoint.id, "failing", 2_000)
-    again = await disable_endpoint(house.db, "acme", endpoint.id)
+async def test_a_disabled_endpoint_keeps_its_first_reason(harness):
+    endpoint = (await harness.add()).endpoint
+    assert await harness.db.transact(disable, endpoint.id, "gone", 1_000)
+    assert not await harness.db.transact(disable, endpoint.id, "failing", 2_000)
+    again = await disable_endpoint(harness.db, "acme", endpoint.id)
     assert (again.disabled_reason, again.disabled_at) == ("gone", 1_000)
-    assert not await house.db.transact(disable, "whk_none", "gone", 1_000)
+    assert not await harness.db.transact(disable, "whk_none", "gone", 1_000)
 
 
 @pytest.mark.parametrize(
@@ -306,61 +308,61 @@ async def test_a_disabled_endpoint_keeps_its_first_reason(house):
     ],
 )
 async def test_the_reason_is_shown_with_the_command_to_enable(
-    house, reason: DisabledReason, words: str
+    harness, reason: DisabledReason, words: str
 ):
-    endpoint = (await house.add()).endpoint
+    endpoint = (await harness.add()).endpoint
     assert disabled_text(endpoint) is None
-    await house.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
-    await house.db.transact(disable, endpoint.id, reason, 86_400_000)
-    disabled = await find_endpoint(house.db, "acme", endpoint.id)
+    await harness.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
+    await harness.db.transact(disable, endpoint.id, reason, 86_400_000)
+    disabled = await find_endpoint(harness.db, "acme", endpoint.id)
     way_back = f"enable it with: agentjobs webhooks enable {endpoint.id} --org acme"
     assert disabled_text(disabled) == f"{words}; {way_back}"
 
-    enabled = await enable_endpoint(house.db, "acme", endpoint.id)
+    enabled = await enable_endpoint(harness.db, "acme", endpoint.id)
     assert enabled.enabled
     assert (enabled.disabled_reason, enabled.failing_since) == (None, None)
     assert enabled.last_failure_at == 9_000
-    assert await enable_endpoint(house.db, "acme", endpoint.id) == enabled
+    assert await enable_endpoint(harness.db, "acme", endpoint.id) == enabled
 
 
-async def test_removing_an_endpoint_erases_its_secrets_and_keeps_its_deliveries(house):
-    endpoint = (await house.add()).endpoint
-    await rotate_secret(house.db, house.keys, "acme", URL)
-    await house.event("waiting")
-    removed = await remove_endpoint(house.db, "acme", URL)
+async def test_removing_an_endpoint_erases_its_secrets_and_keeps_its_deliveries(harness):
+    endpoint = (await harness.add()).endpoint
+    await rotate_secret(harness.db, harness.keys, "acme", URL)
+    await harness.event("waiting")
+    removed = await remove_endpoint(harness.db, "acme", URL)
     assert removed.id == endpoint.id
-    assert await list_endpoints(house.db, "acme") == []
-    row = await house.row(endpoint.id)
+    assert await list_endpoints(harness.db, "acme") == []
+    row = await harness.row(endpoint.id)
     assert (bytes(row["sealed"]), row["pending_sealed"], row["promote_at"]) == (b"", None, None)
-    assert await house.statuses() == {"waiting": "failed"}
-    assert not await house.db.transact(disable, endpoint.id, "gone", now_ms())
+    assert await harness.statuses() == {"waiting": "failed"}
+    assert not await harness.db.transact(disable, endpoint.id, "gone", now_ms())
     for verb in (remove_endpoint, enable_endpoint, disable_endpoint, promote_secret):
         with pytest.raises(Problem) as problem:
-            await verb(house.db, "acme", endpoint.id)
+            await verb(harness.db, "acme", endpoint.id)
         assert problem.value.code == "endpoint_not_found"
 
 
-async def test_another_organization_cannot_change_an_endpoint(house):
-    endpoint = (await house.add()).endpoint
+async def test_another_organization_cannot_change_an_endpoint(harness):
+    endpoint = (await harness.add()).endpoint
     for verb in (remove_endpoint, enable_endpoint, disable_endpoint, promote_secret):
         with pytest.raises(Problem) as problem:
-            await verb(house.db, "other", endpoint.id)
+            await verb(harness.db, "other", endpoint.id)
         assert problem.value.code == "endpoint_not_found"
     with pytest.raises(Problem):
-        await rotate_secret(house.db, house.keys, "other", URL)
-    assert await list_endpoints(house.db, "acme") == [endpoint]
+        await rotate_secret(harness.db, harness.keys, "other", URL)
+    assert await list_endpoints(harness.db, "acme") == [endpoint]
 
 
-async def test_commands_use_the_allow_list_of_the_service_or_else_their_settings(house, tmp_path):
+async def test_commands_use_the_allow_list_of_the_service_or_else_their_settings(harness, tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, data_dir=str(tmp_path))
-    assert await load_allow_list(house.db, settings) == effective_allow_list(
+    assert await load_allow_list(harness.db, settings) == effective_allow_list(
         settings, is_laptop=False
     )
     for is_laptop in (True, False):
         allowed = effective_allow_list(settings, is_laptop=is_laptop)
-        await store_allow_list(house.db, allowed)
+        await store_allow_list(harness.db, allowed)
         other = load({}, data_dir=str(tmp_path))
-        assert await load_allow_list(house.db, other) == allowed
+        assert await load_allow_list(harness.db, other) == allowed
 
 
 async def _execute(tx: Transaction, sql: str) -> None:

@@ -13,78 +13,78 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
-from tests.support.deliveries import Deliveries, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, known
 from tests.support.stores import until
 
 
 @pytest.fixture
-async def world(database: Database) -> Deliveries:
-    world = Deliveries(database)
-    await world.organization("org_a")
-    return world
+async def harness(database: Database) -> DeliveryHarness:
+    harness = DeliveryHarness(database)
+    await harness.organization("org_a")
+    return harness
 
 
-async def failed(world: Deliveries, *, jobs: int = 1, at: int | None = None) -> list[str]:
+async def failed(harness: DeliveryHarness, *, jobs: int = 1, at: int | None = None) -> list[str]:
     """Deliveries of as many jobs, each out of retries at that time."""
     for _ in range(jobs):
-        await world.event("org_a", new_id("job"))
-    taken = await world.claim()
-    await world.record(*((replace(one, failures=3), attempt(500, at=at)) for one in taken))
+        await harness.event("org_a", new_id("job"))
+    taken = await harness.claim()
+    await harness.record(*((replace(one, failures=3), attempt(500, at=at)) for one in taken))
     made = [one.id for one in taken]
-    statuses = await world.statuses()
+    statuses = await harness.statuses()
     assert {statuses[one] for one in made} == {"failed"}
     return made
 
 
 async def test_a_failed_delivery_is_redelivered_with_all_retries(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
-    event_id = (await world.row(delivery_id))["event_id"]
-    await redeliver(world.db, known("org_a"), delivery_id)
-    (again,) = await world.claim_retries()
+    await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
+    event_id = (await harness.row(delivery_id))["event_id"]
+    await redeliver(harness.db, known("org_a"), delivery_id)
+    (again,) = await harness.claim_retries()
     assert (again.id, again.event_id, again.attempts) == (delivery_id, event_id, 1)
     assert again.failures == 0
-    await world.record((again, attempt(500)))
-    assert (await world.row(delivery_id))["status"] == "pending"
+    await harness.record((again, attempt(500)))
+    assert (await harness.row(delivery_id))["status"] == "pending"
 
 
-async def test_a_successful_delivery_can_be_redelivered(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (one,) = await world.claim()
-    await world.record((one, attempt(200)))
-    await redeliver(world.db, known("org_a"), one.id)
-    assert [again.id for again in await world.claim_retries()] == [one.id]
+async def test_a_successful_delivery_can_be_redelivered(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (one,) = await harness.claim()
+    await harness.record((one, attempt(200)))
+    await redeliver(harness.db, known("org_a"), one.id)
+    assert [again.id for again in await harness.claim_retries()] == [one.id]
 
 
-async def test_redelivering_a_pending_retry_makes_it_due_now(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (one,) = await world.claim()
-    await world.record((one, attempt(500)))
-    assert await world.claim_retries() == []
-    await redeliver(world.db, known("org_a"), one.id)
-    assert [again.id for again in await world.claim_retries()] == [one.id]
+async def test_redelivering_a_pending_retry_makes_it_due_now(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (one,) = await harness.claim()
+    await harness.record((one, attempt(500)))
+    assert await harness.claim_retries() == []
+    await redeliver(harness.db, known("org_a"), one.id)
+    assert [again.id for again in await harness.claim_retries()] == [one.id]
 
 
-async def test_senders_are_notified(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
+async def test_senders_are_notified(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
     heard: list[str] = []
-    world.db.changes.on(TOPIC, lambda: heard.append("told"))
-    await redeliver(world.db, known("org_a"), delivery_id)
+    harness.db.changes.on(TOPIC, lambda: heard.append("told"))
+    await redeliver(harness.db, known("org_a"), delivery_id)
     await until(lambda: bool(heard))
 
 
-async def test_a_delivery_being_sent_cannot_be_redelivered(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    await world.event("org_a", "job_1")
-    (one,) = await world.claim()
-    await refuses(world, one.id, "delivery_in_progress")
-    await world.record((one, attempt(200)))
-    assert (await world.row(one.id))["status"] == "delivered"
+async def test_a_delivery_being_sent_cannot_be_redelivered(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    (one,) = await harness.claim()
+    await refuses(harness, one.id, "delivery_in_progress")
+    await harness.record((one, attempt(200)))
+    assert (await harness.row(one.id))["status"] == "delivered"
 
 
 @pytest.mark.parametrize(
@@ -95,87 +95,87 @@ async def test_a_delivery_being_sent_cannot_be_redelivered(world: Deliveries) ->
     ],
 )
 async def test_deliveries_of_a_closed_endpoint_cannot_be_redelivered(
-    world: Deliveries, change: dict[str, object], code: str, advice: str
+    harness: DeliveryHarness, change: dict[str, object], code: str, advice: str
 ) -> None:
-    endpoint_id = await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
-    await world.change_endpoint(endpoint_id, **change)
-    message = await refuses(world, delivery_id, code)
+    endpoint_id = await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
+    await harness.change_endpoint(endpoint_id, **change)
+    message = await refuses(harness, delivery_id, code)
     assert advice in message
     assert " --org org_a`" in message
-    assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 1)
-    assert (await world.row(delivery_id))["status"] == "failed"
+    assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 1)
+    assert (await harness.row(delivery_id))["status"] == "failed"
 
 
-async def test_another_organizations_delivery_is_not_found(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
+async def test_another_organizations_delivery_is_not_found(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
     with pytest.raises(Problem) as refused:
-        await redeliver(world.db, known("org_b"), delivery_id)
+        await redeliver(harness.db, known("org_b"), delivery_id)
     assert refused.value.code == "delivery_not_found"
-    await refuses(world, "dlv_none", "delivery_not_found")
-    assert await redeliver_failed(world.db, "org_b", 0) == Redelivered(0, 0)
+    await refuses(harness, "dlv_none", "delivery_not_found")
+    assert await redeliver_failed(harness.db, "org_b", 0) == Redelivered(0, 0)
 
 
-async def test_a_ping_cannot_be_redelivered(world: Deliveries) -> None:
-    await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
-    await world.db.transact(_make_a_ping, delivery_id)
-    endpoint_id = (await world.row(delivery_id))["endpoint_id"]
+async def test_a_ping_cannot_be_redelivered(harness: DeliveryHarness) -> None:
+    await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
+    await harness.db.transact(_make_a_ping, delivery_id)
+    endpoint_id = (await harness.row(delivery_id))["endpoint_id"]
     command = f"`agentjobs webhooks test {endpoint_id} --org org_a`"
-    assert command in await refuses(world, delivery_id, "ping_not_redelivered")
-    assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 0)
+    assert command in await refuses(harness, delivery_id, "ping_not_redelivered")
+    assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 0)
 
 
 async def test_only_deliveries_that_failed_since_a_time_are_redelivered(
-    world: Deliveries,
+    harness: DeliveryHarness,
 ) -> None:
-    await world.endpoint("org_a")
+    await harness.endpoint("org_a")
     long_ago = now_ms() - 3_600_000
-    old = await failed(world, jobs=2, at=long_ago)
-    recent = await failed(world, jobs=7)
-    await world.event("org_a", "job_good")
-    (good,) = await world.claim()
-    await world.record((good, attempt(200)))
+    old = await failed(harness, jobs=2, at=long_ago)
+    recent = await failed(harness, jobs=7)
+    await harness.event("org_a", "job_good")
+    (good,) = await harness.claim()
+    await harness.record((good, attempt(200)))
 
-    done = await redeliver_failed(world.db, "org_a", now_ms() - 60_000)
+    done = await redeliver_failed(harness.db, "org_a", now_ms() - 60_000)
     assert done == Redelivered(7, 0)
-    statuses = await world.statuses()
+    statuses = await harness.statuses()
     assert {statuses[one] for one in recent} == {"pending"}
     assert {statuses[one] for one in old} == {"failed"}
     assert statuses[good.id] == "delivered"
-    assert await redeliver_failed(world.db, "org_a", long_ago) == Redelivered(2, 0)
-    assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(0, 0)
+    assert await redeliver_failed(harness.db, "org_a", long_ago) == Redelivered(2, 0)
+    assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 0)
 
 
 async def test_many_deliveries_are_redelivered_in_batches(
-    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
-    await world.endpoint("org_a")
-    made = await failed(world, jobs=8)
-    assert await redeliver_failed(world.db, "org_a", 0) == Redelivered(8, 0)
-    statuses = await world.statuses()
+    await harness.endpoint("org_a")
+    made = await failed(harness, jobs=8)
+    assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(8, 0)
+    statuses = await harness.statuses()
     assert {statuses[one] for one in made} == {"pending"}
 
 
 async def test_many_batches_are_one_entry_in_the_audit_log(
-    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
-    await world.endpoint("org_a")
-    await failed(world, jobs=8)
-    await redeliver_failed(world.db, "org_a", 0)
-    assert await told(world) == [8]
+    await harness.endpoint("org_a")
+    await failed(harness, jobs=8)
+    await redeliver_failed(harness.db, "org_a", 0)
+    assert await told(harness) == [8]
 
 
 async def test_an_interrupted_redelivery_is_in_the_audit_log(
-    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
-    await world.endpoint("org_a")
-    await failed(world, jobs=8)
-    fetch_all, asked = world.db.fetch_all, []
+    await harness.endpoint("org_a")
+    await failed(harness, jobs=8)
+    fetch_all, asked = harness.db.fetch_all, []
 
     async def breaks_off(sql: str, /, **parameters: Any) -> Any:
         asked.append(sql)
@@ -184,57 +184,57 @@ async def test_an_interrupted_redelivery_is_in_the_audit_log(
         return await fetch_all(sql, **parameters)
 
     with monkeypatch.context() as broken:
-        broken.setattr(world.db, "fetch_all", breaks_off)
+        broken.setattr(harness.db, "fetch_all", breaks_off)
         with pytest.raises(StoreUnavailable):
-            await redeliver_failed(world.db, "org_a", 0)
-    assert await told(world) == [6]
+            await redeliver_failed(harness.db, "org_a", 0)
+    assert await told(harness) == [6]
 
 
 async def test_a_limit_is_respected_and_the_rest_counted(
-    world: Deliveries, monkeypatch: pytest.MonkeyPatch
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
-    closed = await world.endpoint("org_a")
-    made = await failed(world, jobs=5)
-    await world.change_endpoint(closed, disabled_at=1, disabled_reason="gone")
-    await world.endpoint("org_a")
-    made = await failed(world, jobs=8)
+    closed = await harness.endpoint("org_a")
+    made = await failed(harness, jobs=5)
+    await harness.change_endpoint(closed, disabled_at=1, disabled_reason="gone")
+    await harness.endpoint("org_a")
+    made = await failed(harness, jobs=8)
     # Those that cannot be sent are in nobody's way.
-    assert await redeliver_failed(world.db, "org_a", 0, limit=1) == Redelivered(1, 5, left=7)
-    assert await redeliver_failed(world.db, "org_a", 0, limit=4) == Redelivered(4, 5, left=3)
-    statuses = await world.statuses()
+    assert await redeliver_failed(harness.db, "org_a", 0, limit=1) == Redelivered(1, 5, left=7)
+    assert await redeliver_failed(harness.db, "org_a", 0, limit=4) == Redelivered(4, 5, left=3)
+    statuses = await harness.statuses()
     assert [statuses[one] for one in sorted(made)] == ["pending"] * 5 + ["failed"] * 3
-    assert await redeliver_failed(world.db, "org_a", 0, limit=5) == Redelivered(3, 5)
-    assert await told(world) == [1, 4, 3]
+    assert await redeliver_failed(harness.db, "org_a", 0, limit=5) == Redelivered(3, 5)
+    assert await told(harness) == [1, 4, 3]
 
 
-async def told(world: Deliveries) -> list[int]:
+async def told(harness: DeliveryHarness) -> list[int]:
     """How many each entry of the audit log is about, the oldest first."""
     wanted = AuditFilter(action="webhook.redelivered")
-    found = await list_entries(world.db, "org_a", wanted, limit=100)
+    found = await list_entries(harness.db, "org_a", wanted, limit=100)
     return [each.details["count"] for each in reversed(found)]
 
 
-async def test_redelivery_can_be_limited_to_one_endpoint(world: Deliveries) -> None:
-    one, other = await world.endpoint("org_a"), await world.endpoint("org_a")
-    await failed(world, jobs=2)
-    assert await redeliver_failed(world.db, "org_a", 0, one) == Redelivered(2, 0)
-    assert {again.endpoint_id for again in await world.claim_retries()} == {one}
-    assert await redeliver_failed(world.db, "org_b", 0, other) == Redelivered(0, 0)
+async def test_redelivery_can_be_limited_to_one_endpoint(harness: DeliveryHarness) -> None:
+    one, other = await harness.endpoint("org_a"), await harness.endpoint("org_a")
+    await failed(harness, jobs=2)
+    assert await redeliver_failed(harness.db, "org_a", 0, one) == Redelivered(2, 0)
+    assert {again.endpoint_id for again in await harness.claim_retries()} == {one}
+    assert await redeliver_failed(harness.db, "org_b", 0, other) == Redelivered(0, 0)
 
 
-async def test_commands_for_the_default_organization_are_short(world: Deliveries) -> None:
-    endpoint_id = await world.endpoint("org_a")
-    (delivery_id,) = await failed(world)
-    await world.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
+async def test_commands_for_the_default_organization_are_short(harness: DeliveryHarness) -> None:
+    endpoint_id = await harness.endpoint("org_a")
+    (delivery_id,) = await failed(harness)
+    await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
     default = replace(known("org_a"), name=DEFAULT_ORGANIZATION)
     with pytest.raises(Problem, match=f"`agentjobs webhooks enable {endpoint_id}`"):
-        await redeliver(world.db, default, delivery_id)
+        await redeliver(harness.db, default, delivery_id)
 
 
-async def refuses(world: Deliveries, delivery_id: str, code: str) -> str:
+async def refuses(harness: DeliveryHarness, delivery_id: str, code: str) -> str:
     with pytest.raises(Problem) as refused:
-        await redeliver(world.db, known("org_a"), delivery_id)
+        await redeliver(harness.db, known("org_a"), delivery_id)
     assert refused.value.code == code
     return refused.value.message
 

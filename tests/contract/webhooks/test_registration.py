@@ -31,7 +31,7 @@ def unknown(_: str) -> Sequence[str]:
     raise OSError("no such name")
 
 
-class Room:
+class EndpointHarness:
     """The endpoints of `acme`, changed by Ada."""
 
     def __init__(self, db: Database, keys: SealingKeys) -> None:
@@ -73,28 +73,28 @@ class Room:
 
 
 @pytest.fixture
-async def room(database: Database, tmp_path: Path) -> Room:
+async def harness(database: Database, tmp_path: Path) -> EndpointHarness:
     for name in ("acme", "other"):
         await create_organization(database, Plans(DEFAULT_PLANS), name, "free")
     keys = SealingKeys([base64.b64encode(b"k" * 32).decode()], tmp_path / "encryption.key")
-    return Room(database, keys)
+    return EndpointHarness(database, keys)
 
 
-async def test_only_the_given_values_change(room: Room) -> None:
-    endpoint = await room.add()
-    described, warning = await room.edit(endpoint.id, description="")
+async def test_only_the_given_values_change(harness: EndpointHarness) -> None:
+    endpoint = await harness.add()
+    described, warning = await harness.edit(endpoint.id, description="")
     assert (described.description, described.events, described.url) == ("", ("job.failed",), URL)
     assert warning is None
-    chosen, _ = await room.edit(URL, events=["job.failed", "job.queued", "job.queued"])
+    chosen, _ = await harness.edit(URL, events=["job.failed", "job.queued", "job.queued"])
     assert chosen.events == ("job.queued", "job.failed")
-    everything, _ = await room.edit(URL, events=[])
+    everything, _ = await harness.edit(URL, events=[])
     assert everything.events == ()
-    moved, warning = await room.edit(endpoint.id, url=OTHER_URL, description="Moved")
+    moved, warning = await harness.edit(endpoint.id, url=OTHER_URL, description="Moved")
     assert warning is None
     assert (moved.url, moved.description, moved.id) == (OTHER_URL, "Moved", endpoint.id)
-    assert await find_endpoint(room.db, "acme", endpoint.id) == moved
+    assert await find_endpoint(harness.db, "acme", endpoint.id) == moved
     this = {"endpoint": endpoint.id}
-    assert await room.told() == [
+    assert await harness.told() == [
         (
             ADA.name,
             OTHER_URL,
@@ -106,18 +106,18 @@ async def test_only_the_given_values_change(room: Room) -> None:
     ]
 
 
-async def test_unchanged_values_cause_no_change_and_no_lookup(room: Room) -> None:
-    endpoint = await room.add()
-    same, warning = await room.edit(
+async def test_unchanged_values_cause_no_change_and_no_lookup(harness: EndpointHarness) -> None:
+    endpoint = await harness.add()
+    same, warning = await harness.edit(
         endpoint.id, url=URL, description="The bot", events=["job.failed"], lookup=unknown
     )
     assert (same, warning) == (endpoint, None)
-    assert await room.edit(endpoint.id) == (endpoint, None)
-    assert await room.told() == []
+    assert await harness.edit(endpoint.id) == (endpoint, None)
+    assert await harness.told() == []
 
 
-async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(room: Room) -> None:
-    endpoint = await room.add()
+async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(harness: EndpointHarness) -> None:
+    endpoint = await harness.add()
     for changes, code in (
         ({"url": "https://10.0.0.1/"}, "blocked_address"),
         ({"url": "http://hooks.example.com/"}, "blocked_address"),
@@ -129,43 +129,45 @@ async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(room: Room) -> N
         ({"url": OTHER_URL, "organization": "other"}, "endpoint_not_found"),
     ):
         with pytest.raises(Problem) as refused:
-            await room.edit(endpoint.id, **changes)  # type: ignore[arg-type] # of several kinds
+            await harness.edit(endpoint.id, **changes)  # type: ignore[arg-type] # of several kinds
         assert refused.value.code == code
-    assert await find_endpoint(room.db, "acme", endpoint.id) == endpoint
-    assert await room.told() == []
+    assert await find_endpoint(harness.db, "acme", endpoint.id) == endpoint
+    assert await harness.told() == []
 
 
-async def test_an_unresolvable_or_duplicate_url_causes_a_warning(room: Room) -> None:
-    first = await room.add()
-    second = await room.add(OTHER_URL)
-    _, warning = await room.edit(first.id, url=OTHER_URL)
+async def test_an_unresolvable_or_duplicate_url_causes_a_warning(harness: EndpointHarness) -> None:
+    first = await harness.add()
+    second = await harness.add(OTHER_URL)
+    _, warning = await harness.edit(first.id, url=OTHER_URL)
     assert f"{second.id} also uses this URL" in (warning or "")
-    _, warning = await room.edit(first.id, url="https://nobody.example.com/", lookup=unknown)
+    _, warning = await harness.edit(first.id, url="https://nobody.example.com/", lookup=unknown)
     assert "nobody.example.com does not resolve" in (warning or "")
 
 
-async def test_failures_at_the_former_url_do_not_count_for_the_new_one(room: Room) -> None:
-    endpoint = await room.add()
-    await room.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
-    described, _ = await room.edit(endpoint.id, description="x")
+async def test_failures_at_the_former_url_do_not_count_for_the_new_one(
+    harness: EndpointHarness,
+) -> None:
+    endpoint = await harness.add()
+    await harness.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
+    described, _ = await harness.edit(endpoint.id, description="x")
     assert described.failing_since == 5_000
-    moved, _ = await room.edit(endpoint.id, url=OTHER_URL)
+    moved, _ = await harness.edit(endpoint.id, url=OTHER_URL)
     assert (moved.failing_since, moved.last_failure_at) == (None, 9_000)
 
 
-async def test_a_disabled_endpoint_stays_disabled_with_its_reason(room: Room) -> None:
-    endpoint = await room.add()
-    await room.set("UPDATE webhook_endpoints SET failing_since = 5000")
-    await room.db.transact(disable, endpoint.id, "failing", now_ms())
-    moved, _ = await room.edit(endpoint.id, url=OTHER_URL)
+async def test_a_disabled_endpoint_stays_disabled_with_its_reason(harness: EndpointHarness) -> None:
+    endpoint = await harness.add()
+    await harness.set("UPDATE webhook_endpoints SET failing_since = 5000")
+    await harness.db.transact(disable, endpoint.id, "failing", now_ms())
+    moved, _ = await harness.edit(endpoint.id, url=OTHER_URL)
     assert (moved.disabled_reason, moved.failing_since) == ("failing", 5_000)
 
 
-async def test_a_removed_endpoint_cannot_be_changed(room: Room) -> None:
-    endpoint = await room.add()
-    await remove_endpoint(room.db, "acme", endpoint.id)
+async def test_a_removed_endpoint_cannot_be_changed(harness: EndpointHarness) -> None:
+    endpoint = await harness.add()
+    await remove_endpoint(harness.db, "acme", endpoint.id)
     with pytest.raises(Problem) as refused:
-        await room.edit(endpoint.id, description="x")
+        await harness.edit(endpoint.id, description="x")
     assert refused.value.code == "endpoint_not_found"
 
 

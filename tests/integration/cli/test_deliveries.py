@@ -15,7 +15,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from tests.support.cli_process import CommandLineInside, until
-from tests.support.deliveries import Deliveries, attempt
+from tests.support.deliveries import DeliveryHarness, attempt
 from tests.support.receiver import receiver
 
 ESCAPE = "\x1b]0;owned\x07"
@@ -44,7 +44,7 @@ class Past:
     async def _run(self, happen):
         db = await open_database(self._url, migrate=False)
         try:
-            return await happen(db, Deliveries(db))
+            return await happen(db, DeliveryHarness(db))
         finally:
             await db.close()
 

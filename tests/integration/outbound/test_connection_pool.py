@@ -7,19 +7,19 @@ import pytest
 
 from agentjobs.outbound.untrusted_http import pool
 from tests.support import bad_receivers as bad
-from tests.support.bad_receivers import answer, in_turn, receiver
-from tests.support.delivery_attempts import BODY, LOOPS, Run, connections, send
+from tests.support.bad_receivers import in_sequence, receiver, response
+from tests.support.delivery_attempts import BODY, LOOPS, Run, send, webhook_client
 
-OK = answer(200, body=b"ok")
+OK = response(200, body=b"ok")
 
 # After such an answer the next request needs a connection of its own.
 LAST_WORDS = {
-    "the end announced": answer(200, {"Connection": "close"}),
+    "the end announced": response(200, {"Connection": "close"}),
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
     "words behind the end": OK + b"more",
-    "a second answer": OK + answer(500),
+    "a second answer": OK + response(500),
     "a body where none may be": b"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\nbody",
-    "a longer body than is read": answer(200, body=b"x" * 20_000),
+    "a longer body than is read": response(200, body=b"x" * 20_000),
     "a malformed body": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
 }
 
@@ -28,10 +28,10 @@ LAST_WORDS = {
 @pytest.mark.parametrize("said", LAST_WORDS.values(), ids=LAST_WORDS)
 def test_a_connection_is_not_reused_after_a_final_response(run: Run, said: bytes) -> None:
     async def check() -> None:
-        async with receiver(in_turn(said)) as served, connections() as opened:
-            made = [await send(opened, served.url()) for _ in range(3)]
+        async with receiver(in_sequence(said)) as served, webhook_client() as client:
+            made = [await send(client, served.url()) for _ in range(3)]
             assert [one.error for one in made] == [None] * 3
-            assert served.visits == 3
+            assert served.connections == 3
 
     run(check())
 
@@ -41,10 +41,10 @@ def test_a_protocol_switch_is_not_followed(run: Run) -> None:
     said = b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything"
 
     async def check() -> None:
-        async with receiver(in_turn(said)) as served, connections() as opened:
-            made = [await send(opened, served.url()) for _ in range(2)]
+        async with receiver(in_sequence(said)) as served, webhook_client() as client:
+            made = [await send(client, served.url()) for _ in range(2)]
             assert {(one.error_class, one.status_code) for one in made} == {("http_status", 101)}
-            assert served.visits == 2
+            assert served.connections == 2
 
     run(check())
 
@@ -56,29 +56,29 @@ def test_a_connection_is_reused_after_a_chunked_response(run: Run) -> None:
     )
 
     async def check() -> None:
-        async with receiver(in_turn(said)) as served, connections() as opened:
-            made = [await send(opened, served.url()) for _ in range(3)]
+        async with receiver(in_sequence(said)) as served, webhook_client() as client:
+            made = [await send(client, served.url()) for _ in range(3)]
             assert {one.response_body for one in made} == {b"ok"}
             assert {one.response_headers for one in made} == {(("Transfer-Encoding", "chunked"),)}
-            assert served.visits == 1
+            assert served.connections == 1
 
     run(check())
 
 
-Parting = Callable[[bad.Visit], Awaitable[None]]
+Parting = Callable[[bad.Connection], Awaitable[None]]
 
 
-async def closes(visit: bad.Visit) -> None:
-    visit.writer.close()
-    await visit.writer.wait_closed()
+async def closes(connection: bad.Connection) -> None:
+    connection.writer.close()
+    await connection.writer.wait_closed()
 
 
-async def resets(visit: bad.Visit) -> None:
-    visit.reset()
+async def resets(connection: bad.Connection) -> None:
+    connection.reset()
 
 
-async def goes_on_talking(visit: bad.Visit) -> None:
-    await visit.say(answer(500))
+async def goes_on_talking(connection: bad.Connection) -> None:
+    await connection.send(response(500))
 
 
 @pytest.mark.parametrize("run", LOOPS)
@@ -89,35 +89,35 @@ def test_a_connection_that_was_closed_or_sent_data_while_idle_is_not_reused(
     async def check() -> None:
         may_part, parted = asyncio.Event(), asyncio.Event()
 
-        async def behave(visit: bad.Visit) -> None:
-            await visit.request()
-            await visit.say(OK)
+        async def behave(connection: bad.Connection) -> None:
+            await connection.request()
+            await connection.send(OK)
             await may_part.wait()
-            await part(visit)
+            await part(connection)
             parted.set()
-            await visit.until_gone()
+            await connection.until_closed()
 
-        async with receiver(behave) as served, connections() as opened:
-            assert (await send(opened, served.url())).succeeded
+        async with receiver(behave) as served, webhook_client() as client:
+            assert (await send(client, served.url())).succeeded
             may_part.set()
             await parted.wait()
-            attempt = await send(opened, served.url())
+            attempt = await send(client, served.url())
             assert (attempt.status_code, attempt.error) == (200, None)
-            assert served.visits == 2
+            assert served.connections == 2
 
     run(check())
 
 
 async def test_data_before_the_request_is_not_a_response() -> None:
-    async def behave(visit: bad.Visit) -> None:
-        await visit.say(answer(200, {"Connection": "close"}))
-        await visit.until_gone()
+    async def behave(connection: bad.Connection) -> None:
+        await connection.send(response(200, {"Connection": "close"}))
+        await connection.until_closed()
 
-    async with receiver(behave) as served, connections() as opened:
-        made = [await send(opened, served.url()) for _ in range(20)]
+    async with receiver(behave) as served, webhook_client() as client:
+        made = [await send(client, served.url()) for _ in range(20)]
     # Whoever is quicker: it may as well come right behind the request.
     assert {one.error_class for one in made} <= {None, "protocol"}
-    assert served.visits == 20
+    assert served.connections == 20
 
 
 @pytest.mark.parametrize("run", LOOPS)
@@ -130,14 +130,14 @@ def test_an_idle_connection_is_closed_after_the_keepalive_time(
     async def check() -> None:
         was_left = asyncio.Event()
 
-        async def behave(visit: bad.Visit) -> None:
-            await visit.request()
-            await visit.say(OK)
-            await visit.until_gone()
+        async def behave(connection: bad.Connection) -> None:
+            await connection.request()
+            await connection.send(OK)
+            await connection.until_closed()
             was_left.set()
 
-        async with receiver(behave) as served, connections() as opened:
-            assert (await send(opened, served.url())).succeeded
+        async with receiver(behave) as served, webhook_client() as client:
+            assert (await send(client, served.url())).succeeded
             async with asyncio.timeout(60):
                 await was_left.wait()
 
@@ -146,21 +146,21 @@ def test_an_idle_connection_is_closed_after_the_keepalive_time(
 
 async def test_an_expired_connection_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "KEEPALIVE_SECONDS", -1)
-    async with receiver(in_turn(OK)) as served, connections() as opened:
+    async with receiver(in_sequence(OK)) as served, webhook_client() as client:
         for _ in range(3):
-            assert (await send(opened, served.url())).succeeded
-        assert served.visits == 3
+            assert (await send(client, served.url())).succeeded
+        assert served.connections == 3
 
 
 @pytest.mark.parametrize("run", LOOPS)
 def test_the_most_recently_used_connection_is_reused_first(run: Run) -> None:
     async def check() -> None:
-        async with receiver(in_turn(OK)) as served, connections() as opened:
-            await asyncio.gather(*(send(opened, served.url()) for _ in range(5)))
-            visits = served.visits
+        async with receiver(in_sequence(OK)) as served, webhook_client() as client:
+            await asyncio.gather(*(send(client, served.url()) for _ in range(5)))
+            visits = served.connections
             for _ in range(20):
-                assert (await send(opened, served.url())).succeeded
-            assert served.visits == visits
+                assert (await send(client, served.url())).succeeded
+            assert served.connections == visits
 
     run(check())
 
@@ -170,17 +170,17 @@ def test_closing_the_client_closes_all_connections(run: Run) -> None:
     async def check() -> None:
         left = 0
 
-        async def behave(visit: bad.Visit) -> None:
+        async def behave(connection: bad.Connection) -> None:
             nonlocal left
-            await visit.request()
-            await visit.say(OK)
-            await visit.until_gone()
+            await connection.request()
+            await connection.send(OK)
+            await connection.until_closed()
             left += 1
-            visit.receiver.happened.set()
+            connection.receiver.changed.set()
 
         async with receiver(behave) as served:
-            async with connections() as opened:
-                await asyncio.gather(*(send(opened, served.url()) for _ in range(5)))
+            async with webhook_client() as client:
+                await asyncio.gather(*(send(client, served.url()) for _ in range(5)))
             async with asyncio.timeout(60):
                 await served.until(lambda _: left == 5)
 
@@ -192,21 +192,21 @@ def test_an_attempt_cancelled_after_the_response_head_is_kept(run: Run) -> None:
     async def check() -> None:
         head_was_sent = asyncio.Event()
 
-        async def behave(visit: bad.Visit) -> None:
-            await visit.request()
-            await visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        async def behave(connection: bad.Connection) -> None:
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
             head_was_sent.set()
-            await visit.until_gone()
+            await connection.until_closed()
 
         async with (
             receiver(behave) as half,
-            receiver(in_turn(OK)) as good,
-            connections() as opened,
+            receiver(in_sequence(OK)) as good,
+            webhook_client() as client,
         ):
-            waiting = asyncio.create_task(send(opened, half.url()))
+            waiting = asyncio.create_task(send(client, half.url()))
             await head_was_sent.wait()
             # What came before this answer was read before it, too.
-            assert (await send(opened, good.url(), "good")).succeeded
+            assert (await send(client, good.url(), "good")).succeeded
             waiting.cancel()
             attempt = await waiting
         assert (attempt.status_code, attempt.response_body) == (200, b"half")
@@ -215,8 +215,8 @@ def test_an_attempt_cancelled_after_the_response_head_is_kept(run: Run) -> None:
 
 
 async def test_a_header_with_a_line_break_is_not_sent() -> None:
-    async with receiver(in_turn(OK)) as served, connections() as opened:
-        attempt = await opened.post("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
+    async with receiver(in_sequence(OK)) as served, webhook_client() as client:
+        attempt = await client.post("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
         assert (attempt.error_class, attempt.address) == ("protocol", None)
         assert "nothing was sent" in (attempt.error or "")
-        assert served.visits == 0
+        assert served.connections == 0

@@ -11,8 +11,8 @@ import trustme
 
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
-from tests.support.bad_receivers import Authority, answers, receiver
-from tests.support.delivery_attempts import connections, send
+from tests.support.bad_receivers import Authority, receiver, responds
+from tests.support.delivery_attempts import send, webhook_client
 
 LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 # The group ffdhe2048. The refusal comes before any group is seen, so a quick one will do.
@@ -37,7 +37,7 @@ class Servers:
 
     @asynccontextmanager
     async def serving(self, context: ssl.SSLContext) -> AsyncIterator[str]:
-        async with receiver(answers(204), context) as served:
+        async with receiver(responds(204), context) as served:
             yield served.url()
 
     def with_tls_1_2(self, ciphers: str, kind: trustme.KeyType) -> ssl.SSLContext:
@@ -72,8 +72,8 @@ async def test_a_server_that_only_offers_dhe_is_refused(servers: Servers) -> Non
     ):
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.post(url)
-        async with connections(authority=servers.authority) as opened:
-            assert (await send(opened, url)).error_class == "tls"
+        async with webhook_client(authority=servers.authority) as client:
+            assert (await send(client, url)).error_class == "tls"
         # It is a server that others would talk to.
         default = ssl.create_default_context(cafile=servers.trusted)
         async with session.post(url, ssl=default) as answer:

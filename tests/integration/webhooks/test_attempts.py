@@ -13,15 +13,15 @@ from agentjobs.outbound.untrusted_http import pool
 from agentjobs.webhooks import attempt as attempts
 from agentjobs.webhooks.attempt import WebhookClient
 from tests.support import bad_receivers as bad
-from tests.support.bad_receivers import Behaviour, answers, receiver
+from tests.support.bad_receivers import Behaviour, receiver, responds
 from tests.support.delivery_attempts import (
     BODY,
     LOOPS,
     NOTHING,
     Run,
-    connections,
     one_attempt,
     send,
+    webhook_client,
 )
 
 # What is sent, and what is kept
@@ -30,7 +30,7 @@ from tests.support.delivery_attempts import (
 async def test_an_attempt_keeps_the_exact_request_and_response() -> None:
     before = time.time() * 1_000
     attempt, served = await one_attempt(
-        answers(200, {"X-Answer": "caf\xe9", "X-Two": "2"}, b"thank you")
+        responds(200, {"X-Answer": "caf\xe9", "X-Two": "2"}, b"thank you")
     )
     [request] = served.requests
     assert request.head.startswith(b"POST /hook?a=b HTTP/1.1\r\n")
@@ -54,14 +54,14 @@ async def test_an_attempt_keeps_the_exact_request_and_response() -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 async def test_every_2xx_is_a_success(status: int) -> None:
-    attempt, _ = await one_attempt(answers(status))
+    attempt, _ = await one_attempt(responds(status))
     assert attempt.succeeded
     assert attempt.status_code == status
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 429, 500, 503, 599, 999])
 async def test_any_other_status_is_a_failure_with_its_response(status: int) -> None:
-    attempt, _ = await one_attempt(answers(status, {"X-Why": "no"}, b"because"))
+    attempt, _ = await one_attempt(responds(status, {"X-Why": "no"}, b"because"))
     assert (attempt.error_class, attempt.status_code) == ("http_status", status)
     assert attempt.error == f"the receiver responded with {status} Said"
     assert attempt.response_body == b"because"
@@ -84,14 +84,14 @@ async def test_retry_after_is_kept_unchanged(retry_after: str) -> None:
 
 
 async def test_a_receiver_that_fails_three_times_succeeds_the_fourth_time() -> None:
-    async with receiver(bad.fails_thrice()) as served, connections() as opened:
-        seen = [(await send(opened, served.url())).status_code for _ in range(4)]
+    async with receiver(bad.fails_thrice()) as served, webhook_client() as client:
+        seen = [(await send(client, served.url())).status_code for _ in range(4)]
     assert seen == [500, 500, 500, 200]
 
 
 async def test_control_characters_of_a_receiver_are_escaped() -> None:
     attempt, _ = await one_attempt(
-        bad.says(
+        bad.sends(
             b"HTTP/1.1 500 \x1b[31mred\xff\r\nX-A: \xed\xa0\x80\x1b\r\nContent-Length: 0\r\n\r\n"
         )
     )
@@ -102,7 +102,7 @@ async def test_control_characters_of_a_receiver_are_escaped() -> None:
 
 
 async def test_the_first_hundred_headers_are_logged() -> None:
-    attempt, _ = await one_attempt(answers(200, {f"X-{n}": "x" for n in range(120)}))
+    attempt, _ = await one_attempt(responds(200, {f"X-{n}": "x" for n in range(120)}))
     assert attempt.succeeded
     assert len(attempt.response_headers) == 100
 
@@ -110,7 +110,7 @@ async def test_the_first_hundred_headers_are_logged() -> None:
 async def test_at_most_sixteen_kib_of_headers_are_logged() -> None:
     long_ones = {f"X-Long-{number}": "x" * 7_000 for number in range(12)}
 
-    attempt, _ = await one_attempt(answers(200, long_ones))
+    attempt, _ = await one_attempt(responds(200, long_ones))
 
     assert attempt.succeeded
     assert [name for name, _ in attempt.response_headers] == ["X-Long-0", "X-Long-1"]
@@ -120,67 +120,71 @@ async def test_at_most_sixteen_kib_of_headers_are_logged() -> None:
 
 
 async def test_a_connection_is_reused_and_its_address_logged() -> None:
-    async with receiver(answers(200, body=b"x" * 5_000)) as served, connections() as opened:
-        made = [await send(opened, served.url()) for _ in range(5)]
+    async with receiver(responds(200, body=b"x" * 5_000)) as served, webhook_client() as client:
+        made = [await send(client, served.url()) for _ in range(5)]
         assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
-        assert (served.visits, len(served.requests)) == (1, 5)
+        assert (served.connections, len(served.requests)) == (1, 5)
 
 
 async def test_a_response_that_is_not_read_whole_only_costs_the_connection() -> None:
     body = b"x" * 100_000
-    async with receiver(answers(200, body=body)) as served, connections() as opened:
-        made = [await send(opened, served.url()) for _ in range(2)]
+    async with receiver(responds(200, body=body)) as served, webhook_client() as client:
+        made = [await send(client, served.url()) for _ in range(2)]
     assert [one.response_body for one in made] == [body[:16_384]] * 2
-    assert served.visits == 2
+    assert served.connections == 2
 
 
 async def test_endpoints_share_no_connection() -> None:
-    async with receiver(answers(200)) as served, connections() as opened:
+    async with receiver(responds(200)) as served, webhook_client() as client:
         for endpoint in ("whk_1", "whk_2", "whk_1", "whk_2"):
-            assert (await send(opened, served.url(), endpoint)).succeeded
-        assert served.visits == 2
+            assert (await send(client, served.url(), endpoint)).succeeded
+        assert served.connections == 2
 
 
 async def test_the_longest_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 2)
-    async with receiver(answers(200)) as served, connections() as opened:
+    async with receiver(responds(200)) as served, webhook_client() as client:
         for endpoint in ("a", "b", "a", "c", "a", "b"):
-            assert (await send(opened, served.url(), endpoint)).succeeded
+            assert (await send(client, served.url(), endpoint)).succeeded
         # Only b was closed for c, and c for b.
-        assert served.visits == 4
+        assert served.connections == 4
 
 
 async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 1)
     may_answer = asyncio.Event()
 
-    async def waits(visit: bad.Visit) -> None:
-        await visit.request()
+    async def waits(connection: bad.Connection) -> None:
+        await connection.request()
         await may_answer.wait()
-        await visit.say(bad.answer(200))
+        await connection.send(bad.response(200))
 
-    async with receiver(waits) as slow, receiver(answers(200)) as quick, connections() as opened:
-        waiting = asyncio.create_task(send(opened, slow.url(), "slow"))
+    async with (
+        receiver(waits) as slow,
+        receiver(responds(200)) as quick,
+        webhook_client() as client,
+    ):
+        waiting = asyncio.create_task(send(client, slow.url(), "slow"))
         await slow.until(lambda it: bool(it.requests))
         for endpoint in ("a", "b"):
-            assert (await send(opened, quick.url(), endpoint)).succeeded
+            assert (await send(client, quick.url(), endpoint)).succeeded
         may_answer.set()
         assert (await waiting).succeeded
 
 
 async def test_an_endpoint_can_change_its_url() -> None:
     async with (
-        receiver(answers(200)) as one,
-        receiver(answers(201)) as other,
-        connections() as opened,
+        receiver(responds(200)) as one,
+        receiver(responds(201)) as other,
+        webhook_client() as client,
     ):
-        seen = [(await send(opened, it.url())).status_code for it in (one, other, one)]
+        seen = [(await send(client, it.url())).status_code for it in (one, other, one)]
     assert seen == [200, 201, 200]
 
 
 async def test_a_cancelled_attempt_leaves_no_connection() -> None:
-    async with receiver(bad.never_answers) as served, connections() as opened:
-        waiting = asyncio.create_task(send(opened, served.url()))
+    async with receiver(bad.never_responds) as served, webhook_client() as client:
+        waiting = asyncio.create_task(send(client, served.url()))
         await served.until(lambda it: bool(it.requests))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -196,19 +200,19 @@ CUT_OFF: dict[str, tuple[Behaviour, str]] = {
     "reset after the request": (bad.resets_after_request, "protocol"),
     "reset within the head": (bad.resets_mid_head, "protocol"),
     "closed after the request": (bad.closes_after_request, "protocol"),
-    "not HTTP": (bad.says(b"220 mail.test ESMTP\r\n"), "protocol"),
+    "not HTTP": (bad.sends(b"220 mail.test ESMTP\r\n"), "protocol"),
     "a NUL in a header": (
-        bad.says(b"HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n"),
+        bad.sends(b"HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n"),
         "protocol",
     ),
-    "half a head": (bad.says(b"HTTP/1.1 200 OK\r\nX-Half: "), "protocol"),
+    "half a head": (bad.sends(b"HTTP/1.1 200 OK\r\nX-Half: "), "protocol"),
     "two lengths": (
-        bad.says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+        bad.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
         "protocol",
     ),
     "one huge header": (bad.one_huge_header, "protocol"),
     "many headers": (bad.many_headers, "protocol"),
-    "endless interim answers": (bad.endless_interim_answers, "protocol"),
+    "endless interim answers": (bad.endless_interim_responses, "protocol"),
 }
 
 
@@ -231,7 +235,7 @@ def test_a_cut_connection_or_invalid_http_fails(
 
 ENDLESS: dict[str, Behaviour] = {
     "endless body": bad.endless_body,
-    "endless answers": bad.endless_answers,
+    "endless answers": bad.endless_responses,
     "endless words between chunks": bad.endless_chunk_extension,
 }
 
@@ -264,7 +268,7 @@ def test_nothing_is_decompressed(run: Run) -> None:
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize(
-    "behaviour", [bad.never_answers, bad.drips_head(0.05)], ids=["silent", "dripping"]
+    "behaviour", [bad.never_responds, bad.drips_head(0.05)], ids=["silent", "dripping"]
 )
 def test_a_late_response_head_fails(run: Run, behaviour: Behaviour) -> None:
     async def check() -> None:
@@ -307,9 +311,9 @@ def test_a_truncated_body_is_not_a_failure(run: Run) -> None:
         head_was_read = asyncio.Event()
         async with (
             receiver(bad.resets_mid_body(head_was_read)) as served,
-            connections() as opened,
+            webhook_client() as client,
         ):
-            waiting = asyncio.create_task(send(opened, served.url()))
+            waiting = asyncio.create_task(send(client, served.url()))
             await served.until(lambda it: bool(it.requests))
             head_was_read.set()
             attempt = await waiting
@@ -322,8 +326,8 @@ def test_a_truncated_body_is_not_a_failure(run: Run) -> None:
 def test_a_closed_port_is_a_connect_failure(run: Run) -> None:
     async def check() -> None:
         port = bad.closed_port()
-        async with connections() as opened:
-            attempt = await send(opened, f"http://127.0.0.1:{port}/")
+        async with webhook_client() as client:
+            attempt = await send(client, f"http://127.0.0.1:{port}/")
         assert attempt.error_class == "connect"
         assert attempt.address == f"127.0.0.1:{port}"
         assert "could not connect to the receiver" in (attempt.error or "")
@@ -333,25 +337,25 @@ def test_a_closed_port_is_a_connect_failure(run: Run) -> None:
 
 async def test_a_flood_of_interim_responses_does_not_delay_other_receivers() -> None:
     async with (
-        receiver(bad.endless_interim_answers) as flood,
-        receiver(answers(200)) as good,
-        connections() as opened,
+        receiver(bad.endless_interim_responses) as flood,
+        receiver(responds(200)) as good,
+        webhook_client() as client,
     ):
-        floods = [asyncio.create_task(send(opened, flood.url(), "flood")) for _ in range(8)]
-        assert (await send(opened, good.url(), "good")).succeeded
+        floods = [asyncio.create_task(send(client, flood.url(), "flood")) for _ in range(8)]
+        assert (await send(client, good.url(), "good")).succeeded
         assert {(await one).error_class for one in floods} == {"protocol"}
 
 
 async def test_a_silent_endpoint_does_not_delay_others() -> None:
     async with (
-        receiver(bad.never_answers) as silent,
-        receiver(answers(200)) as good,
-        connections() as opened,
+        receiver(bad.never_responds) as silent,
+        receiver(responds(200)) as good,
+        webhook_client() as client,
     ):
-        waiting = [asyncio.create_task(send(opened, silent.url(), "silent")) for _ in range(50)]
+        waiting = [asyncio.create_task(send(client, silent.url(), "silent")) for _ in range(50)]
         await silent.until(lambda it: len(it.requests) == 50)
         for _ in range(20):
-            assert (await send(opened, good.url(), "good")).succeeded
+            assert (await send(client, good.url(), "good")).succeeded
         for one in waiting:
             one.cancel()
         await asyncio.wait(waiting)

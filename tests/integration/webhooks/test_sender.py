@@ -22,7 +22,7 @@ from agentjobs.webhooks import sender
 from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.sender import Sender
 from agentjobs.webhooks.signing import SecretOpener, new_secret
-from tests.support.deliveries import Deliveries
+from tests.support.deliveries import DeliveryHarness
 from tests.support.receiver import Received, Receiver, receiver
 from tests.support.stores import opened, until
 
@@ -35,10 +35,10 @@ QUICK = {
 
 
 @dataclass
-class House:
+class SenderHarness:
     db: Database
     settings: Settings
-    deliveries: Deliveries
+    deliveries: DeliveryHarness
 
     @property
     def keys(self) -> SealingKeys:
@@ -65,10 +65,10 @@ class House:
 
 
 @pytest.fixture
-async def house(database: Database, tmp_path: Path) -> House:
-    deliveries = Deliveries(database)
+async def harness(database: Database, tmp_path: Path) -> SenderHarness:
+    deliveries = DeliveryHarness(database)
     await deliveries.organization("org_a")
-    return House(database, load(QUICK, data_dir=str(tmp_path)), deliveries)
+    return SenderHarness(database, load(QUICK, data_dir=str(tmp_path)), deliveries)
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def receiving() -> Iterator[Receiver]:
 
 @asynccontextmanager
 async def sending(
-    house: House, db: Database | None = None, *, in_a_hurry: bool = False
+    harness: SenderHarness, db: Database | None = None, *, in_a_hurry: bool = False
 ) -> AsyncIterator[None]:
-    client = WebhookClient.from_settings(house.settings, AllowList.parse(["127.0.0.0/8"]))
-    sending = Sender(db or house.db, SecretOpener(house.keys), client, house.settings)
+    client = WebhookClient.from_settings(harness.settings, AllowList.parse(["127.0.0.0/8"]))
+    sending = Sender(db or harness.db, SecretOpener(harness.keys), client, harness.settings)
     running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
     try:
         yield
@@ -98,16 +98,16 @@ async def sending(
 
 
 async def test_the_stored_bytes_arrive_with_both_signatures(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
-    _, secret = await house.endpoint(receiving.url)
-    await house.events(jobs=1)
+    _, secret = await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
 
-    async with sending(house):
-        assert await house.settled() == {"delivered": 1}
+    async with sending(harness):
+        assert await harness.settled() == {"delivered": 1}
 
     (one,) = receiving.received
-    stored = await house.db.fetch_one("SELECT id, body FROM events")
+    stored = await harness.db.fetch_one("SELECT id, body FROM events")
     assert stored is not None
     assert one.body == bytes(stored["body"])
     digest = hmac.new(secret.encode(), one.body, hashlib.sha256).hexdigest()
@@ -117,20 +117,20 @@ async def test_the_stored_bytes_arrive_with_both_signatures(
 
 
 async def test_a_sender_wakes_up_for_a_new_delivery_and_reuses_its_connection(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
-    await house.endpoint(receiving.url)
-    async with sending(house):
+    await harness.endpoint(receiving.url)
+    async with sending(harness):
         for number in range(3):
-            await house.deliveries.event("org_a", f"job_{number}")
+            await harness.deliveries.event("org_a", f"job_{number}")
             await until(lambda: len(receiving.received) == number + 1)  # noqa: B023
-            await house.settled()
+            await harness.settled()
 
     assert len({one.client_port for one in receiving.received}) == 1
 
 
 async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     waits = Counter[str]()
 
@@ -140,11 +140,11 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
         return 200
 
     receiving.answer = answer
-    await house.endpoint(receiving.url)
-    await house.events(jobs=6, each=5)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=6, each=5)
 
-    async with sending(house):
-        assert await house.settled() == {"delivered": 30}
+    async with sending(harness):
+        assert await harness.settled() == {"delivered": 30}
 
     for number in range(6):
         job_id = f"job_{number:03}"
@@ -153,14 +153,14 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
 
 
 async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     receiving.answer = lambda _: 500 if len(receiving.received) < 4 else 200
-    await house.endpoint(receiving.url)
-    await house.events(jobs=1)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
 
-    async with sending(house):
-        assert await house.settled() == {"delivered": 1}
+    async with sending(harness):
+        assert await harness.settled() == {"delivered": 1}
 
     assert len(receiving.received) == 4
     assert len({one.headers["webhook-id"] for one in receiving.received}) == 1
@@ -169,22 +169,24 @@ async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
 
 
 async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_time(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     receiving.answer = lambda _: 503
-    await house.endpoint(receiving.url)
-    await house.events(jobs=2)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=2)
 
-    async with sending(house):
-        assert await house.settled() == {"failed": 2}
+    async with sending(harness):
+        assert await harness.settled() == {"failed": 2}
 
-    logged = await house.db.fetch_all("SELECT * FROM delivery_attempts")
+    logged = await harness.db.fetch_all("SELECT * FROM delivery_attempts")
     assert len(receiving.received) == len(logged) == 8
     assert {row["status_code"] for row in logged} == {503}
     assert {row["address"] for row in logged} == {f"127.0.0.1:{receiving.port}"}
 
 
-async def test_a_hanging_receiver_does_not_delay_others(house: House, receiving: Receiver) -> None:
+async def test_a_hanging_receiver_does_not_delay_others(
+    harness: SenderHarness, receiving: Receiver
+) -> None:
     let_go = threading.Event()
 
     def hang(_: Received) -> int:
@@ -192,81 +194,81 @@ async def test_a_hanging_receiver_does_not_delay_others(house: House, receiving:
         return 200
 
     with receiver(hang) as dead:
-        await house.endpoint(dead.url)
-        await house.endpoint(receiving.url)
-        await house.events(jobs=40)
-        async with sending(house):
+        await harness.endpoint(dead.url)
+        await harness.endpoint(receiving.url)
+        await harness.events(jobs=40)
+        async with sending(harness):
             await until(lambda: len(receiving.received) == 40)
-            assert len(dead.received) <= house.settings.webhook_endpoint_concurrency
+            assert len(dead.received) <= harness.settings.webhook_endpoint_concurrency
             let_go.set()
 
 
 async def test_several_senders_send_each_delivery_once(
-    house: House, receiving: Receiver, database_url: str
+    harness: SenderHarness, receiving: Receiver, database_url: str
 ) -> None:
-    await house.endpoint(receiving.url)
-    await house.events(jobs=50, each=2)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=50, each=2)
 
     async with (
         opened(database_url) as second,
         opened(database_url) as third,
-        sending(house),
-        sending(house, second),
-        sending(house, third),
+        sending(harness),
+        sending(harness, second),
+        sending(harness, third),
     ):
-        assert await house.settled() == {"delivered": 100}
+        assert await harness.settled() == {"delivered": 100}
 
     assert len(receiving.received) == 100
     assert len({one.headers["webhook-id"] for one in receiving.received}) == 100
 
 
 async def test_deliveries_of_a_dead_sender_are_sent_again_with_the_same_id(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
-    await house.endpoint(receiving.url)
-    await house.events(jobs=1)
-    (lost,) = await house.deliveries.claim()
-    await house.deliveries.expire_leases()
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+    (lost,) = await harness.deliveries.claim()
+    await harness.deliveries.expire_leases()
 
-    async with sending(house):
-        assert await house.settled() == {"delivered": 1}
+    async with sending(harness):
+        assert await harness.settled() == {"delivered": 1}
 
     (one,) = receiving.received
     assert one.headers["webhook-id"] == lost.event_id
 
 
 async def test_deliveries_leased_by_a_live_sender_are_left_alone(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
-    await house.endpoint(receiving.url)
-    await house.events(jobs=1)
-    await house.deliveries.claim()
-    await house.deliveries.event("org_a", "job_other")
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+    await harness.deliveries.claim()
+    await harness.deliveries.event("org_a", "job_other")
 
-    async with sending(house):
+    async with sending(harness):
         await until(lambda: len(receiving.received) == 1)
 
     assert receiving.received[0].job_id == "job_other"
 
 
 async def test_a_delivery_whose_secret_cannot_be_opened_is_left_to_another_machine(
-    house: House, receiving: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: SenderHarness, receiving: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await house.endpoint(receiving.url)
+    await harness.endpoint(receiving.url)
     other_data = tmp_path / "other"
     other_data.mkdir()
-    stranger = House(house.db, load(QUICK, data_dir=str(other_data)), house.deliveries)
-    await house.events(jobs=1)
+    stranger = SenderHarness(harness.db, load(QUICK, data_dir=str(other_data)), harness.deliveries)
+    await harness.events(jobs=1)
     async with sending(stranger):
         await until(lambda: "is locked" in caplog.text)
-    assert set((await house.deliveries.statuses()).values()) == {"pending"}
+    assert set((await harness.deliveries.statuses()).values()) == {"pending"}
 
-    async with sending(house):
-        assert await house.settled() == {"delivered": 1}
+    async with sending(harness):
+        assert await harness.settled() == {"delivered": 1}
 
 
 async def test_a_drained_sender_releases_unfinished_deliveries(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     let_go = threading.Event()
 
@@ -275,33 +277,33 @@ async def test_a_drained_sender_releases_unfinished_deliveries(
         return 200
 
     receiving.answer = hang
-    endpoint, _ = await house.endpoint(receiving.url)
-    await house.events(jobs=1)
-    async with sending(house, in_a_hurry=True):
+    endpoint, _ = await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+    async with sending(harness, in_a_hurry=True):
         await until(lambda: len(receiving.received) == 1)
     let_go.set()
 
-    (row,) = await house.db.fetch_all("SELECT * FROM deliveries")
+    (row,) = await harness.db.fetch_all("SELECT * FROM deliveries")
     assert (row["endpoint_id"], row["lease_owner"]) == (endpoint, None)
     assert (row["status"], row["attempts"]) == ("pending", 0)
 
 
 async def test_many_retries_do_not_wait_for_one_poll_per_batch(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
-    await house.endpoint(receiving.url)
-    await house.events(jobs=40)
-    async with sending(house):
-        await house.settled()
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=40)
+    async with sending(harness):
+        await harness.settled()
 
-    await house.db.transact(_make_all_due)
-    async with sending(house):
+    await harness.db.transact(_make_all_due)
+    async with sending(harness):
         # With one look a second at four of them it would take ten.
         await until(lambda: len(receiving.received) == 80, within_seconds=5)
 
 
 async def test_a_sender_does_not_expire_its_own_late_leases(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     answered = threading.Event()
 
@@ -310,29 +312,31 @@ async def test_a_sender_does_not_expire_its_own_late_leases(
         return 200
 
     receiving.answer = answer
-    house.settings = load({}, data_dir=house.settings.data_dir)
-    await house.endpoint(receiving.url)
-    await house.events(jobs=3)
-    async with sending(house):
+    harness.settings = load({}, data_dir=harness.settings.data_dir)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=3)
+    async with sending(harness):
         await until(lambda: len(receiving.received) == 3)
-        await house.deliveries.expire_leases()
+        await harness.deliveries.expire_leases()
         # The upkeep has had its turn, and left what is in hand.
-        await until_upkeep(house)
+        await until_upkeep(harness)
         answered.set()
-        assert await house.settled() == {"delivered": 3}
+        assert await harness.settled() == {"delivered": 3}
 
     assert len(receiving.received) == 3
 
 
-async def test_a_cancelled_claim_leaves_no_lease(house: House, receiving: Receiver) -> None:
-    await house.endpoint(receiving.url)
+async def test_a_cancelled_claim_leaves_no_lease(
+    harness: SenderHarness, receiving: Receiver
+) -> None:
+    await harness.endpoint(receiving.url)
     for number in range(20):
-        await house.deliveries.event("org_a", f"job_{number}")
-        async with sending(house, in_a_hurry=True):
+        await harness.deliveries.event("org_a", f"job_{number}")
+        async with sending(harness, in_a_hurry=True):
             # Somewhere in the first turn, on SQLite between its claim and its end.
             await asyncio.sleep(0)
 
-    rows = await house.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
+    rows = await harness.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
     assert rows == []
 
 
@@ -352,7 +356,7 @@ class CountingDatabase:
 
 
 async def test_deliveries_claimed_before_a_long_suspension_are_not_sent(
-    house: House, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: SenderHarness, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that slept longer than its leases last: others may have sent it meanwhile."""
     slept = 0
@@ -367,20 +371,20 @@ async def test_deliveries_claimed_before_a_long_suspension_are_not_sent(
 
     awake_ms = sender.elapsed_ms
     monkeypatch.setattr(sender, "elapsed_ms", lambda: awake_ms() + slept)
-    await house.endpoint(receiving.url)
-    await house.events(jobs=3)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=3)
 
-    async with sending(house, Sleepy(house.db)):  # type: ignore[arg-type]
-        assert await house.settled() == {"delivered": 3}
+    async with sending(harness, Sleepy(harness.db)):  # type: ignore[arg-type]
+        assert await harness.settled() == {"delivered": 3}
 
     assert len(receiving.received) == 3
-    rows = await house.db.fetch_all("SELECT fence FROM deliveries")
+    rows = await harness.db.fetch_all("SELECT fence FROM deliveries")
     # Claimed, given back, and claimed again.
     assert [row["fence"] for row in rows] == [2, 2, 2]
 
 
 async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
-    house: House, receiving: Receiver
+    harness: SenderHarness, receiving: Receiver
 ) -> None:
     let_go = threading.Event()
 
@@ -389,15 +393,15 @@ async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
         return 200
 
     receiving.answer = hang
-    house.settings = load(
+    harness.settings = load(
         {"AGENTJOBS_WEBHOOK_CONCURRENCY": "4", "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1"},
-        data_dir=house.settings.data_dir,
+        data_dir=harness.settings.data_dir,
     )
     for _ in range(100):
-        await house.endpoint(receiving.url)
-    await house.events(jobs=2)
-    counting = CountingDatabase(house.db)
-    async with sending(house, counting, in_a_hurry=True):  # type: ignore[arg-type]
+        await harness.endpoint(receiving.url)
+    await harness.events(jobs=2)
+    counting = CountingDatabase(harness.db)
+    async with sending(harness, counting, in_a_hurry=True):  # type: ignore[arg-type]
         await until(lambda: len(receiving.received) == 3)
         before = counting.counts.copy()
         await until(lambda: counting.counts["_expire_leases"] >= before["_expire_leases"] + 2)
@@ -408,18 +412,20 @@ async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
     assert turns < 20
 
 
-async def until_upkeep(house: House) -> None:
+async def until_upkeep(harness: SenderHarness) -> None:
     """A lease of somebody else that ran out is cleared by the next upkeep."""
-    await house.db.transact(_lend_marker)
+    await harness.db.transact(_lend_marker)
 
     async def is_cleared() -> bool:
-        row = await house.db.fetch_one("SELECT lease_owner FROM deliveries WHERE id = 'dlv_marker'")
+        row = await harness.db.fetch_one(
+            "SELECT lease_owner FROM deliveries WHERE id = 'dlv_marker'"
+        )
         return row is not None and row["lease_owner"] is None
 
     async with asyncio.timeout(20):
         while not await is_cleared():  # noqa: ASYNC110 - a row gives no event to wait for
             await asyncio.sleep(0.02)
-    await house.db.transact(_remove_marker)
+    await harness.db.transact(_remove_marker)
 
 
 async def _make_all_due(tx: Transaction) -> None:

@@ -13,9 +13,9 @@ from tests.support.bad_receivers import (
     Authority,
     Behaviour,
     Receiver,
-    answers,
     new_authority,
     receiver,
+    responds,
 )
 from tests.support.delivery_attempts import (
     LOOPBACK,
@@ -23,8 +23,8 @@ from tests.support.delivery_attempts import (
     NOTHING,
     SETTING,
     Run,
-    connections,
     send,
+    webhook_client,
 )
 from tests.support.silent_resolver import silent_names
 
@@ -42,13 +42,13 @@ def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Aut
     async def check() -> None:
         tls = authority.certificate("127.0.0.1")
         async with (
-            receiver(answers(200), tls) as served,
-            connections(authority=authority) as opened,
+            receiver(responds(200), tls) as served,
+            webhook_client(authority=authority) as client,
         ):
-            made = [await send(opened, served.url()) for _ in range(3)]
+            made = [await send(client, served.url()) for _ in range(3)]
             assert [one.error for one in made] == [None] * 3
             assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
-            assert served.visits == 1
+            assert served.connections == 1
 
     run(check())
 
@@ -57,7 +57,7 @@ def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Aut
 @pytest.mark.parametrize(
     ("certificate", "words"),
     [
-        (lambda it: it.stranger("127.0.0.1"), "unable to get local issuer"),
+        (lambda it: it.untrusted("127.0.0.1"), "unable to get local issuer"),
         (lambda it: it.certificate("other.test"), "IP address mismatch"),
         (lambda it: it.certificate("127.0.0.1", expired=True), "certificate has expired"),
     ],
@@ -68,10 +68,10 @@ def test_an_invalid_certificate_is_not_accepted(
 ) -> None:
     async def check() -> None:
         async with (
-            receiver(answers(200), certificate(authority)) as served,
-            connections(authority=authority) as opened,
+            receiver(responds(200), certificate(authority)) as served,
+            webhook_client(authority=authority) as client,
         ):
-            attempt = await send(opened, served.url())
+            attempt = await send(client, served.url())
             assert attempt.error_class == "tls"
             assert words in (attempt.error or "")
             assert attempt.address == f"127.0.0.1:{served.port}"
@@ -88,8 +88,8 @@ def test_an_invalid_certificate_is_not_accepted(
 )
 def test_a_failed_handshake_is_a_tls_failure(run: Run, behaviour: Behaviour) -> None:
     async def check() -> None:
-        async with receiver(behaviour) as served, connections() as opened:
-            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+        async with receiver(behaviour) as served, webhook_client() as client:
+            attempt = await send(client, f"https://127.0.0.1:{served.port}/")
         assert attempt.error_class == "tls", attempt
         assert attempt.address == f"127.0.0.1:{served.port}"
 
@@ -100,10 +100,10 @@ def test_a_failed_handshake_is_a_tls_failure(run: Run, behaviour: Behaviour) -> 
 def test_an_endless_handshake_times_out(run: Run) -> None:
     async def check() -> None:
         async with (
-            receiver(bad.never_shakes_hands) as served,
-            connections(connect_seconds=0.3) as opened,
+            receiver(bad.never_starts_tls) as served,
+            webhook_client(connect_seconds=0.3) as client,
         ):
-            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+            attempt = await send(client, f"https://127.0.0.1:{served.port}/")
         assert attempt.error_class == "timeout"
         assert attempt.error == "no connection within 0.3 seconds"
         assert attempt.address == f"127.0.0.1:{served.port}"
@@ -118,9 +118,9 @@ def test_a_receiver_that_requires_a_client_certificate_is_a_tls_failure(
     async def check() -> None:
         async with (
             receiver(authority.wants_client_certificate("127.0.0.1")) as served,
-            connections(authority=authority) as opened,
+            webhook_client(authority=authority) as client,
         ):
-            attempt = await send(opened, f"https://127.0.0.1:{served.port}/")
+            attempt = await send(client, f"https://127.0.0.1:{served.port}/")
         assert attempt.error_class == "tls", attempt
 
     run(check())
@@ -133,18 +133,18 @@ async def test_a_name_without_an_address_is_a_dns_failure() -> None:
     def nobody(host: str) -> Sequence[str]:
         raise OSError(f"{host} is unknown")
 
-    async with connections(lookup=nobody) as opened:
-        attempt = await send(opened, "https://hooks.test/")
+    async with webhook_client(lookup=nobody) as client:
+        attempt = await send(client, "https://hooks.test/")
         assert (attempt.error_class, attempt.address) == ("dns", None)
         assert attempt.error == "the host name was not resolved: hooks.test is unknown"
-    async with connections(lookup=lambda _: []) as opened:
-        assert (await send(opened, "https://hooks.test/")).error_class == "dns"
+    async with webhook_client(lookup=lambda _: []) as client:
+        assert (await send(client, "https://hooks.test/")).error_class == "dns"
 
 
 async def test_an_invalid_name_is_not_resolved() -> None:
-    async with connections() as opened:
+    async with webhook_client() as client:
         for host in ("a..b", "x" * 70 + ".test"):
-            attempt = await send(opened, f"https://{host}/")
+            attempt = await send(client, f"https://{host}/")
             assert attempt.error_class == "blocked_address"
             assert "neither a name nor an IP address" in (attempt.error or "")
 
@@ -156,14 +156,14 @@ async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoin
             return names.lookup(host) if host.startswith("silent") else ["127.0.0.1"]
 
         async with (
-            receiver(answers(200)) as served,
-            connections(lookup=lookup, connect_seconds=1.5) as opened,
+            receiver(responds(200)) as served,
+            webhook_client(lookup=lookup, connect_seconds=1.5) as client,
         ):
             waiting = [
-                asyncio.create_task(send(opened, f"https://silent{n}.test/", f"whk_{n % 10}"))
+                asyncio.create_task(send(client, f"https://silent{n}.test/", f"whk_{n % 10}"))
                 for n in range(100)
             ]
-            good = await send(opened, served.url("good.test"), "good")
+            good = await send(client, served.url("good.test"), "good")
             assert good.succeeded, good
             for one in waiting:
                 attempt = await one
@@ -175,11 +175,11 @@ async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoin
 async def test_a_rebound_name_is_checked_when_it_is_dialled() -> None:
     addresses = iter(["127.0.0.1", "169.254.169.254"])
     async with (
-        receiver(bad.in_turn(bad.answer(200, {"Connection": "close"}))) as served,
-        connections(lookup=lambda _: [next(addresses)]) as opened,
+        receiver(bad.in_sequence(bad.response(200, {"Connection": "close"}))) as served,
+        webhook_client(lookup=lambda _: [next(addresses)]) as client,
     ):
-        first = await send(opened, served.url("moving.test"), "whk_1")
-        second = await send(opened, served.url("moving.test"), "whk_2")
+        first = await send(client, served.url("moving.test"), "whk_1")
+        second = await send(client, served.url("moving.test"), "whk_2")
     assert first.succeeded
     assert (second.error_class, second.address) == ("blocked_address", None)
     assert "169.254.169.254" in (second.error or "")
@@ -188,10 +188,10 @@ async def test_a_rebound_name_is_checked_when_it_is_dialled() -> None:
 
 async def test_the_permitted_address_of_a_name_is_dialled() -> None:
     async with (
-        receiver(answers(200)) as served,
-        connections(lookup=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as opened,
+        receiver(responds(200)) as served,
+        webhook_client(lookup=lambda _: ["10.0.0.1", "127.0.0.2", "127.0.0.1"]) as client,
     ):
-        attempt = await send(opened, served.url("two.test"))
+        attempt = await send(client, served.url("two.test"))
     assert attempt.address == f"127.0.0.1:{served.port}"
     assert attempt.succeeded
 
@@ -211,27 +211,27 @@ ODD_HOSTS = [
 @pytest.mark.parametrize("scheme", ["https", "http"])
 @pytest.mark.parametrize("host", ODD_HOSTS)
 async def test_no_spelling_of_an_internal_address_is_dialled(scheme: str, host: str) -> None:
-    async with receiver(answers(200)) as served, connections(NOTHING) as opened:
-        attempt = await send(opened, f"{scheme}://{host}:{served.port}/hook")
+    async with receiver(responds(200)) as served, webhook_client(NOTHING) as client:
+        attempt = await send(client, f"{scheme}://{host}:{served.port}/hook")
         assert attempt.error_class == "blocked_address", attempt
         assert attempt.address is None
         assert attempt.error
         assert attempt.error.isprintable()
-        assert served.visits == 0
+        assert served.connections == 0
 
 
 @pytest.mark.parametrize("url", ["", "hook", "ftp://127.0.0.1/", "https:///a", "http://a:99999/"])
 async def test_a_url_that_is_not_http_is_refused(url: str) -> None:
-    async with connections() as opened:
-        attempt = await send(opened, url)
+    async with webhook_client() as client:
+        attempt = await send(client, url)
     assert attempt.error_class == "blocked_address"
     assert (attempt.error or "").startswith("the URL is invalid")
 
 
 async def test_http_only_reaches_listed_addresses() -> None:
-    async with connections(LOOPBACK, lookup=lambda _: ["8.8.8.8"]) as opened:
+    async with webhook_client(LOOPBACK, lookup=lambda _: ["8.8.8.8"]) as client:
         for host in ("8.8.8.8", "public.test"):
-            attempt = await send(opened, f"http://{host}/")
+            attempt = await send(client, f"http://{host}/")
             assert (attempt.error_class, attempt.address) == ("blocked_address", None)
             assert (attempt.error or "").endswith(
                 "8.8.8.8 is not a listed address; AGENTJOBS_WEBHOOKS_ALLOW lists what may "
@@ -246,18 +246,18 @@ async def test_http_only_reaches_listed_addresses() -> None:
 async def connect_proxy(port: int, refusal: bytes = b"") -> AsyncIterator[Receiver]:
     """Joins every tunnel to 127.0.0.1:port, whatever it was asked for."""
 
-    async def behave(visit: bad.Visit) -> None:
-        await visit.request()
+    async def behave(connection: bad.Connection) -> None:
+        await connection.request()
         if refusal:
-            await visit.say(refusal)
-            await visit.until_gone()
+            await connection.send(refusal)
+            await connection.until_closed()
             return
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(_pump(visit.reader, writer))
-                both.create_task(_pump(reader, visit.writer))
+                both.create_task(_pump(connection.reader, writer))
+                both.create_task(_pump(reader, connection.writer))
         except* OSError:
             pass
         finally:
@@ -279,13 +279,13 @@ def test_https_uses_the_proxy_which_resolves_names(run: Run, authority: Authorit
     async def check() -> None:
         tls = authority.certificate("hooks.test")
         async with (
-            receiver(answers(200), tls) as served,
+            receiver(responds(200), tls) as served,
             connect_proxy(served.port) as proxy,
-            connections(
+            webhook_client(
                 NOTHING, authority=authority, proxy=f"http://u:secret@127.0.0.1:{proxy.port}"
-            ) as opened,
+            ) as client,
         ):
-            made = [await send(opened, "https://hooks.test/hook") for _ in range(2)]
+            made = [await send(client, "https://hooks.test/hook") for _ in range(2)]
         assert [one.error for one in made] == [None, None]
         assert {one.address for one in made} == {f"127.0.0.1:{proxy.port}"}
         assert "Proxy-Authorization" not in str(made)
@@ -301,59 +301,59 @@ def test_https_uses_the_proxy_which_resolves_names(run: Run, authority: Authorit
 async def test_the_proxy_is_not_asked_for_internal_addresses() -> None:
     async with (
         connect_proxy(1) as proxy,
-        connections(NOTHING, proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+        webhook_client(NOTHING, proxy=f"http://127.0.0.1:{proxy.port}") as client,
     ):
         for host in ("127.0.0.1", "0x7f.1", "[::1]", "169.254.169.254", "127.1", "2130706433"):
-            attempt = await send(opened, f"https://{host}/")
+            attempt = await send(client, f"https://{host}/")
             assert (attempt.error_class, attempt.address) == ("blocked_address", None)
-        assert proxy.visits == 0
+        assert proxy.connections == 0
 
 
 async def test_http_does_not_use_the_proxy() -> None:
     async with (
-        receiver(answers(200)) as served,
+        receiver(responds(200)) as served,
         connect_proxy(1) as proxy,
-        connections(proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+        webhook_client(proxy=f"http://127.0.0.1:{proxy.port}") as client,
     ):
-        attempt = await send(opened, served.url())
+        attempt = await send(client, served.url())
         assert attempt.address == f"127.0.0.1:{served.port}"
         assert attempt.succeeded
-        assert proxy.visits == 0
+        assert proxy.connections == 0
 
 
 async def test_a_proxy_that_refuses_is_a_connect_failure() -> None:
     async with (
-        connect_proxy(1, bad.answer(403, reason="Not You")) as proxy,
-        connections(proxy=f"http://127.0.0.1:{proxy.port}") as opened,
+        connect_proxy(1, bad.response(403, reason="Not You")) as proxy,
+        webhook_client(proxy=f"http://127.0.0.1:{proxy.port}") as client,
     ):
-        attempt = await send(opened, "https://hooks.test/")
+        attempt = await send(client, "https://hooks.test/")
         assert attempt.error_class == "connect"
         assert attempt.error == "the proxy responded to CONNECT with 403 Not You"
         assert attempt.address == f"127.0.0.1:{proxy.port}"
 
 
 async def test_an_unreachable_proxy_is_a_connect_failure() -> None:
-    async with connections(proxy=f"http://127.0.0.1:{bad.closed_port()}") as opened:
-        attempt = await send(opened, "https://hooks.test/")
+    async with webhook_client(proxy=f"http://127.0.0.1:{bad.closed_port()}") as client:
+        attempt = await send(client, "https://hooks.test/")
     assert attempt.error_class == "connect"
     assert "the proxy" in (attempt.error or "")
 
 
-async def tunnels_to_nobody(visit: bad.Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    await visit.reader.readexactly(5)
+async def tunnels_to_nobody(connection: bad.Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await connection.reader.readexactly(5)
 
 
-async def tunnels_to_plain_text(visit: bad.Visit) -> None:
-    await visit.request()
-    await visit.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    await bad.speaks_plain_text(visit)
+async def tunnels_to_plain_text(connection: bad.Connection) -> None:
+    await connection.request()
+    await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await bad.speaks_plain_text(connection)
 
 
 BAD_PROXIES: dict[str, tuple[Behaviour, str]] = {
-    "silent": (bad.never_answers, "timeout"),
-    "not HTTP": (bad.says(b"220 mail.test ESMTP\r\n"), "connect"),
+    "silent": (bad.never_responds, "timeout"),
+    "not HTTP": (bad.sends(b"220 mail.test ESMTP\r\n"), "connect"),
     "closes": (bad.closes_after_request, "connect"),
     "resets": (bad.resets_after_request, "connect"),
     "one huge header": (bad.one_huge_header, "connect"),
@@ -371,11 +371,11 @@ def test_an_invalid_response_of_the_proxy_is_reported(
         limit = 0.3 if expected == "timeout" else 30
         async with (
             receiver(behaviour) as proxy,
-            connections(
+            webhook_client(
                 proxy=f"http://u:secret@127.0.0.1:{proxy.port}", connect_seconds=limit
-            ) as opened,
+            ) as client,
         ):
-            attempt = await send(opened, "https://hooks.test/")
+            attempt = await send(client, "https://hooks.test/")
         assert attempt.error_class == expected, attempt
         assert attempt.address == f"127.0.0.1:{proxy.port}"
         assert "secret" not in str(attempt)

@@ -8,7 +8,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import first_id_at
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
-from tests.support.deliveries import Deliveries, attempt
+from tests.support.deliveries import DeliveryHarness, attempt
 from tests.unit.web.service import Service
 from tests.unit.web.test_health_and_metrics import TOKEN, AwayDatabase, samples
 
@@ -24,8 +24,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def deliveries(service: Service) -> Deliveries:
-    return Deliveries(service.harness.db)
+def deliveries(service: Service) -> DeliveryHarness:
+    return DeliveryHarness(service.harness.db)
 
 
 async def numbers(service: Service) -> dict[tuple[str, ...], float]:
@@ -41,7 +41,7 @@ async def test_without_any_endpoint_everything_is_zero(service: Service) -> None
 
 
 async def test_waiting_deliveries_are_counted_by_lane(
-    service: Service, deliveries: Deliveries
+    service: Service, deliveries: DeliveryHarness
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
     await service.created()
@@ -57,7 +57,7 @@ async def test_waiting_deliveries_are_counted_by_lane(
 
 
 async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
-    service: Service, deliveries: Deliveries
+    service: Service, deliveries: DeliveryHarness
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
     for _ in range(2):
@@ -74,7 +74,7 @@ async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
 
 
 async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
-    service: Service, deliveries: Deliveries
+    service: Service, deliveries: DeliveryHarness
 ) -> None:
     for reason in (None, None, "by_hand", "gone", "failing", "failing"):
         endpoint_id = await deliveries.endpoint(service.caller.organization_id)
@@ -92,7 +92,7 @@ async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
 
 
 async def test_an_unreachable_store_keeps_the_last_values(
-    service: Service, deliveries: Deliveries
+    service: Service, deliveries: DeliveryHarness
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
     await service.created()
