@@ -28,7 +28,7 @@ PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "go": (projects.go_module, "go.mod", "golang.org/x/text", "0.3.8"),
     "maven": (projects.maven_project, "pom.xml", "org.springframework:spring-beans", "5.3.18"),
 }
-SCANNED = "dependencies held against advisories"
+SCANNED = "dependencies scanned"
 WITHOUT_A_FIX = "module shop\n\nrequire github.com/dgrijalva/jwt-go v3.2.0+incompatible\n"
 
 
@@ -159,7 +159,7 @@ def test_a_change_that_leaves_the_fault_is_no_pull_request_whatever_the_agent_sa
         assert "pyyaml 5.3.1 in requirements.txt is still vulnerable" in job["error"]["message"]
         assert job["pr_url"] is None
         assert "goes to 5.4" in api.log(job["job_id"])
-        assert "registry could not be asked" in api.log(job["job_id"])
+        assert "registry is unreachable" in api.log(job["job_id"])
         override = {"auto_trigger_on_cve_severity": "none"}
         idle = api.finish("acme/shop", "cve-fixer", config_override=override)
         assert idle["error"]["code"] == "no_changes"

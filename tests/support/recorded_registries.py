@@ -59,7 +59,7 @@ class RegistryServer:
 
 async def give_recorded(request: web.Request) -> web.StreamResponse:
     answers = {
-        f"/{ECOSYSTEMS[ecosystem]}{REGISTRY_APIS[ecosystem].path_of(name)}": answer
+        f"/{ECOSYSTEMS[ecosystem]}{REGISTRY_APIS[ecosystem].path_for(name)}": answer
         for (ecosystem, name), answer in ANSWERS.items()
     }
     if request.raw_path not in answers:

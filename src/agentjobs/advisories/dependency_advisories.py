@@ -1,4 +1,4 @@
-"""Dependencies together with what is known against them, as the last scan found it."""
+"""Dependencies with their advisories, as of the last scan."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -77,12 +77,12 @@ def dependency_document(
 async def advisories_of(
     db: Database, repo_id: str, dependencies: Iterable[DependencyView]
 ) -> dict[int, list[DependencyAdvisory]]:
-    """By position, the worst first; without those that nothing is known against."""
+    """By position, worst first; without dependencies that have no advisory."""
     positions: dict[tuple[str, ...], list[int]] = {}
-    for one in dependencies:
-        if one.version is not None:
-            key = (one.manifest, one.ecosystem, one.name, one.version)
-            positions.setdefault(key, []).append(one.position)
+    for package in dependencies:
+        if package.version is not None:
+            key = (package.manifest, package.ecosystem, package.name, package.version)
+            positions.setdefault(key, []).append(package.position)
     if not positions:
         return {}
     rows = await db.fetch_all(
@@ -91,12 +91,12 @@ async def advisories_of(
         repo_id=repo_id,
         names=sorted({name for _, _, name, _ in positions}),
     )
-    found: dict[int, list[DependencyAdvisory]] = {}
+    advisories: dict[int, list[DependencyAdvisory]] = {}
     for row in sorted(rows, key=_rank):
         key = (row["manifest"], row["ecosystem"], row["name"], row["version"])
         for position in positions.get(key, ()):
-            found.setdefault(position, []).append(_advisory(row))
-    return found
+            advisories.setdefault(position, []).append(_advisory(row))
+    return advisories
 
 
 def _rank(row: Row) -> tuple[int, str]:
@@ -105,7 +105,7 @@ def _rank(row: Row) -> tuple[int, str]:
 
 def _advisory(row: Row) -> DependencyAdvisory:
     members = _decode_advisories(row["advisory_ids"])
-    names = {name for one in members for name in (one.id, *one.aliases)}
+    names = {name for member in members for name in (member.id, *member.aliases)}
     return DependencyAdvisory(
         id=row["advisory_id"],
         aliases=tuple(sorted(names - {row["advisory_id"]})),

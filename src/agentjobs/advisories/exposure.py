@@ -1,7 +1,4 @@
-"""Which dependencies are known to be vulnerable: one finding for each fault, not for each record.
-
-Pure: dependencies and advisories come in, findings go out.
-"""
+"""Matches dependencies with advisories: one finding per vulnerability, not per record. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +16,7 @@ Package = tuple[str, str, str]
 
 
 class AdvisorySummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What people want to know of an advisory about one package; `ranges` is for reading."""
+    """An advisory about one package, as shown to people; `ranges` is text."""
 
     id: str
     aliases: tuple[str, ...]
@@ -32,7 +29,7 @@ class AdvisorySummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A package in a version that a manifest leads to, and one fault that it has."""
+    """A vulnerability of one version of a package that a manifest depends on."""
 
     manifest: str
     ecosystem: str
@@ -58,47 +55,49 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def match_dependencies(
     dependencies: Iterable[Dependency], advisories: Sequence[Advisory]
 ) -> list[Finding]:
-    """`advisories` also has those about the same faults, so that each is rated and named."""
+    """`advisories` also has related records, which may have the severity or other names."""
     dependencies = list(dependencies)
-    about = by_package(advisories, {(one.ecosystem, one.name) for one in dependencies})
+    known = by_package(advisories, {(package.ecosystem, package.name) for package in dependencies})
     by_shared_name = _by_shared_name(advisories)
-    groups: dict[Package, list[_Fault]] = {}
-    found: dict[tuple[str, ...], Finding] = {}
-    for one in dependencies:
-        known = about.get((one.ecosystem, one.name))
-        if known is None or one.version is None:
+    matches: dict[Package, list[_Match]] = {}
+    findings: dict[tuple[str, ...], Finding] = {}
+    for dependency in dependencies:
+        candidates = known.get((dependency.ecosystem, dependency.name))
+        if candidates is None or dependency.version is None:
             continue
-        package = (one.ecosystem, one.name, one.version)
-        if package not in groups:
-            groups[package] = _faults(package, known, by_shared_name)
-        for fault in groups[package]:
-            finding = _finding(one, one.version, fault)
-            # The same package may be asked for twice in one manifest; once directly is direct.
-            if finding.direct or finding.key not in found:
-                found[finding.key] = finding
-    return list(found.values())
+        package = (dependency.ecosystem, dependency.name, dependency.version)
+        if package not in matches:
+            matches[package] = _match(package, candidates, by_shared_name)
+        for match in matches[package]:
+            finding = _finding(dependency, dependency.version, match)
+            # A manifest may have the same package twice; it is direct if either is.
+            if finding.direct or finding.key not in findings:
+                findings[finding.key] = finding
+    return list(findings.values())
 
 
-class _Fault(msgspec.Struct, frozen=True):
+class _Match(msgspec.Struct, frozen=True):
     group: AdvisoryGroup
     advisories: tuple[AdvisorySummary, ...]
 
 
-def _faults(
-    package: Package, known: Sequence[Advisory], by_shared_name: Mapping[str, list[Advisory]]
-) -> list[_Fault]:
+def _match(
+    package: Package, candidates: Sequence[Advisory], by_shared_name: Mapping[str, list[Advisory]]
+) -> list[_Match]:
     ecosystem, name, version = package
-    hits = [one for one in known if affects(one, ecosystem, name, version)]
+    hits = [advisory for advisory in candidates if affects(advisory, ecosystem, name, version)]
     if not hits:
         return []
     return [
-        _Fault(group, tuple(_described(one, group.severity, package) for one in group.members))
+        _Match(
+            group, tuple(_summarize(member, group.severity, package) for member in group.members)
+        )
         for group in group_advisories(hits, _relatives(hits, by_shared_name))
     ]
 
 
-def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
-    group = fault.group
+def _finding(dependency: Dependency, version: str, match: _Match) -> Finding:
+    group = match.group
     return Finding(
         manifest=dependency.manifest,
         ecosystem=dependency.ecosystem,
@@ -106,7 +105,7 @@ def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
         version=version,
         direct=dependency.direct,
         advisory_id=group.id,
-        advisories=fault.advisories,
+        advisories=match.advisories,
         severity=group.severity.level,
         score=group.severity.score,
         severity_source=group.severity.source,
@@ -114,8 +113,8 @@ def _finding(dependency: Dependency, version: str, fault: _Fault) -> Finding:
     )
 
 
-def _described(advisory: Advisory, severity: Severity, package: Package) -> AdvisorySummary:
-    """`severity` is that of the fault, whichever record of it rates it."""
+def _summarize(advisory: Advisory, severity: Severity, package: Package) -> AdvisorySummary:
+    """`severity` is that of the group, whichever record has it."""
     ecosystem, name, _ = package
     return AdvisorySummary(
         id=advisory.id,
@@ -133,7 +132,7 @@ def _by_shared_name(advisories: Iterable[Advisory]) -> Mapping[str, list[Advisor
     first: dict[str, Advisory] = {}
     shared: dict[str, list[Advisory]] = {}
     for advisory in advisories:
-        # Not `names`: of thousands of records the sets alone would take as long as all the rest.
+        # Not `names`: building sets for thousands of records would double the time.
         for name in (advisory.id, *advisory.aliases):
             other = first.setdefault(name, advisory)
             if other is not advisory:
@@ -144,14 +143,14 @@ def _by_shared_name(advisories: Iterable[Advisory]) -> Mapping[str, list[Advisor
 def _relatives(
     advisories: Iterable[Advisory], by_shared_name: Mapping[str, list[Advisory]]
 ) -> list[Advisory]:
-    """All that are about the same faults, also through a third."""
-    found = {one.id: one for one in advisories}
-    waiting = list(found.values())
-    while waiting:
-        one = waiting.pop()
-        for name in (one.id, *one.aliases):
+    """All records connected by shared names, directly or indirectly."""
+    related = {advisory.id: advisory for advisory in advisories}
+    queue = list(related.values())
+    while queue:
+        advisory = queue.pop()
+        for name in (advisory.id, *advisory.aliases):
             for other in by_shared_name.get(name, ()):
-                if other.id not in found:
-                    found[other.id] = other
-                    waiting.append(other)
-    return list(found.values())
+                if other.id not in related:
+                    related[other.id] = other
+                    queue.append(other)
+    return list(related.values())

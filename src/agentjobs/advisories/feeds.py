@@ -1,6 +1,6 @@
-"""What is known of each ecosystem's feed: its state, when it is due, and who is at it.
+"""The table `advisory_feeds`: the state, due time and claim of each ecosystem's feed.
 
-A feed that is being synchronized has no `checked_at`, and its `due_at` is the end of the claim.
+While a feed is being synchronized, `checked_at` is NULL and `due_at` is the end of the claim.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """`newest` is the latest change that is stored, `etag` the mark of the last whole archive."""
+    """`newest` is the latest stored change, `etag` the revision of the last full archive."""
 
     ecosystem: str
     source: str
@@ -35,8 +35,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[FeedWarning, ...]
 
 
-class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """What a synchronization leaves behind for the next one."""
+class SyncState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that a synchronization stores for the next one."""
 
     source: str
     newest: str | None
@@ -52,27 +52,27 @@ async def list_feeds(db: Database) -> list[Feed]:
 
 
 async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> list[str]:
-    """Those that are wanted exist and are due if they come from elsewhere; returns the others."""
+    """Create missing feeds, make those of another source due, and return other feeds."""
     return await db.transact(_ensure, ecosystems, source)
 
 
 async def delete_feed(db: Database, ecosystem: str) -> None:
-    """Its records must be gone by then."""
-    await db.transact(_forget, ecosystem)
+    """The feed's records must already be deleted."""
+    await db.transact(_delete, ecosystem)
 
 
 async def claim_due_feed(db: Database, ecosystems: Sequence[str]) -> Feed | None:
-    """The one that has waited longest."""
-    return await db.transact(_claim, ecosystems, now_too=False)
+    """Claim the feed that has been due longest."""
+    return await db.transact(_claim, ecosystems, even_if_not_due=False)
 
 
 async def claim_feed(db: Database, ecosystem: str) -> Feed | None:
-    """Whether due or not; None while somebody else is at it."""
-    return await db.transact(_claim, [ecosystem], now_too=True)
+    """Claim a feed whether or not it is due; None while another process holds it."""
+    return await db.transact(_claim, [ecosystem], even_if_not_due=True)
 
 
 class FeedClaim:
-    """The right to synchronize one feed, for the time of a lease."""
+    """A lease on one feed."""
 
     def __init__(self, db: Database, feed: Feed) -> None:
         self._db = db
@@ -82,16 +82,18 @@ class FeedClaim:
     async def renew(self) -> bool:
         return await self._lease.renew()
 
-    async def succeed(self, synced: Synced, next_in_seconds: float) -> None:
+    async def succeed(self, synced: SyncState, next_in_seconds: float) -> None:
         await self._db.transact(
             _succeed, self._ecosystem, self._lease.until, synced, next_in_seconds
         )
 
-    async def fail(self, reason: str, at_most_seconds: float) -> None:
-        await self._db.transact(_fail, self._ecosystem, self._lease.until, reason, at_most_seconds)
+    async def fail(self, reason: str, max_backoff_seconds: float) -> None:
+        await self._db.transact(
+            _fail, self._ecosystem, self._lease.until, reason, max_backoff_seconds
+        )
 
-    async def give_back(self) -> None:
-        """Due at once, for another process: this one was stopped."""
+    async def release(self) -> None:
+        """Make the feed due for another process, because this one is stopping."""
         await self._lease.release(0)
 
 
@@ -113,15 +115,17 @@ async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> li
     return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
 
 
-async def _forget(tx: Transaction, ecosystem: str) -> None:
+async def _delete(tx: Transaction, ecosystem: str) -> None:
     await tx.execute("DELETE FROM advisory_feeds WHERE ecosystem = :name", name=ecosystem)
 
 
-async def _claim(tx: Transaction, ecosystems: Sequence[str], *, now_too: bool) -> Feed | None:
+async def _claim(
+    tx: Transaction, ecosystems: Sequence[str], *, even_if_not_due: bool
+) -> Feed | None:
     now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT * FROM advisory_feeds WHERE ecosystem IN (SELECT value FROM each(:ecosystems))"
-        f" AND (due_at <= :now{' OR checked_at IS NOT NULL' if now_too else ''})"
+        f" AND (due_at <= :now{' OR checked_at IS NOT NULL' if even_if_not_due else ''})"
         " ORDER BY due_at, ecosystem LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         ecosystems=ecosystems,
         now=now,
@@ -137,7 +141,7 @@ async def _claim(tx: Transaction, ecosystems: Sequence[str], *, now_too: bool) -
 
 
 async def _succeed(
-    tx: Transaction, ecosystem: str, due_at: int, synced: Synced, next_in_seconds: float
+    tx: Transaction, ecosystem: str, due_at: int, synced: SyncState, next_in_seconds: float
 ) -> None:
     now = await tx.clock_ms()
     await tx.execute(
@@ -152,21 +156,21 @@ async def _succeed(
         etag=synced.etag,
         records=synced.records,
         generation=synced.generation,
-        warnings=msgspec.json.encode(_bounded(synced.warnings)).decode(),
+        warnings=msgspec.json.encode(_limit(synced.warnings)).decode(),
         now=now,
         next=now + int(next_in_seconds * SECOND_MS),
     )
 
 
 async def _fail(
-    tx: Transaction, ecosystem: str, due_at: int, reason: str, at_most_seconds: float
+    tx: Transaction, ecosystem: str, due_at: int, reason: str, max_backoff_seconds: float
 ) -> None:
     now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT failures FROM advisory_feeds WHERE ecosystem = :ecosystem", ecosystem=ecosystem
     )
     failures = 0 if row is None else row["failures"]
-    backoff = backoff_ms(failures, _FIRST_BACKOFF_MS, int(at_most_seconds * SECOND_MS))
+    backoff = backoff_ms(failures, _FIRST_BACKOFF_MS, int(max_backoff_seconds * SECOND_MS))
     await tx.execute(
         "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
         " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
@@ -178,11 +182,11 @@ async def _fail(
     )
 
 
-def _bounded(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
-    kept = [FeedWarning(one.path, one.reason[:500]) for one in warnings[:_MAX_WARNINGS]]
+def _limit(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
+    limited = [FeedWarning(item.path, item.reason[:500]) for item in warnings[:_MAX_WARNINGS]]
     if len(warnings) > _MAX_WARNINGS:
-        kept.append(FeedWarning("", f"and {len(warnings) - _MAX_WARNINGS} more"))
-    return kept
+        limited.append(FeedWarning("", f"and {len(warnings) - _MAX_WARNINGS} more"))
+    return limited
 
 
 def _feed(row: Row) -> Feed:

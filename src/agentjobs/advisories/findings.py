@@ -1,4 +1,4 @@
-"""Findings as they are stored and shown, always through the organization that owns them."""
+"""The table `findings`, and its views, always scoped to their organization."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,15 @@ from agentjobs.store.like_pattern import contains_pattern
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 
-# The worst first.
+# Worst first.
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
-# By level, and in it by score, as far as there is one.
-_PLACE = "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
-_PLACE = f"(({_PLACE}) * 1000 + 100 - CAST(ROUND(COALESCE(f.score, 0) * 10) AS INTEGER))"
+# By level, then by score.
+_SORT_KEY = (
+    "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
+)
+_SORT_KEY = f"(({_SORT_KEY}) * 1000 + 100 - CAST(ROUND(COALESCE(f.score, 0) * 10) AS INTEGER))"
 _SELECT = (
-    f"SELECT f.*, r.full_name AS repo, {_PLACE} AS place FROM findings f"
+    f"SELECT f.*, r.full_name AS repo, {_SORT_KEY} AS sort_key FROM findings f"
     " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
 )
 _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
@@ -56,8 +58,8 @@ _UPDATE = BatchStatement(
 
 
 class FindingView(msgspec.Struct, frozen=True, kw_only=True):
-    """`fix_version` ends all findings of the package in this version; None: `fix_reason` says why
-    there is none. `advisories` are all records of the fault that are about the package."""
+    """`fix_version` resolves all findings of the package in this version; if it is None,
+    `fix_reason` says why. `advisories` are the records of the vulnerability about the package."""
 
     id: str
     repo_id: str
@@ -79,14 +81,14 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        names = {name for one in self.advisories for name in (one.id, *one.aliases)}
+        names = {name for record in self.advisories for name in (record.id, *record.aliases)}
         return tuple(sorted(names - {self.advisory_id}))
 
     @property
     def cursor(self) -> str:
-        """For `after`: the page that begins behind this one."""
-        place = _RANKS[self.severity] * 1000 + 100 - round((self.score or 0) * 10)  # type: ignore[index]
-        return f"{place:04d}{self.id}"
+        """The value of `after` for the page that follows this finding."""
+        sort_key = _RANKS[self.severity] * 1000 + 100 - round((self.score or 0) * 10)  # type: ignore[index]
+        return f"{sort_key:04d}{self.id}"
 
 
 async def list_findings(
@@ -99,28 +101,27 @@ async def list_findings(
     limit: int = 100,
     after: str | None = None,
 ) -> list[FindingView]:
-    """The worst first. `search` is a part of what is told of the package, its advisories or the
-    repository;
-    `after` is the `cursor` of the last one already seen."""
-    place, last = (after[:4], after[4:]) if after else ("0", "")
-    wanted = "".join(
+    """Worst first. `search` matches a part of the package, its advisories or the repository;
+    `after` is the `cursor` of the last finding of the previous page."""
+    sort_key, last = (after[:4], after[4:]) if after else ("0", "")
+    conditions = "".join(
         clause
-        for clause, given in (
+        for clause, value in (
             (" AND f.repo_id = :repo_id", repo_id),
             (" AND f.severity = :severity", severity),
             (_SEARCH, search),
         )
-        if given
+        if value
     )
     rows = await db.fetch_all(
-        f"{_SELECT} WHERE f.organization_id = :organization_id{wanted}"
-        f" AND ({_PLACE}, f.id) > (CAST(:place AS INTEGER), :last)"
-        f" ORDER BY {_PLACE}, f.id LIMIT :limit",
+        f"{_SELECT} WHERE f.organization_id = :organization_id{conditions}"
+        f" AND ({_SORT_KEY}, f.id) > (CAST(:sort_key AS INTEGER), :last)"
+        f" ORDER BY {_SORT_KEY}, f.id LIMIT :limit",
         organization_id=organization_id,
         repo_id=repo_id,
         severity=severity,
         pattern=contains_pattern((search or "").strip().lower()),
-        place=int(place) if place.isdecimal() else 0,
+        sort_key=int(sort_key) if sort_key.isdecimal() else 0,
         last=last,
         limit=limit,
     )
@@ -128,9 +129,9 @@ async def list_findings(
 
 
 async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
-    """All of them, the worst first."""
+    """All findings of the repository, worst first."""
     rows = await db.fetch_all(
-        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_PLACE}, f.id", repo_id=repo_id
+        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id", repo_id=repo_id
     )
     return [_view(row) for row in rows]
 
@@ -138,7 +139,7 @@ async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
 async def count_by_severity(
     db: Database, organization_id: str, *, repo_id: str | None = None
 ) -> dict[str, int]:
-    """Every severity, the worst first."""
+    """Counts for every severity, worst first."""
     only = " AND f.repo_id = :repo_id" if repo_id else ""
     rows = await db.fetch_all(
         "SELECT f.severity, COUNT(*) AS number FROM findings f"
@@ -147,8 +148,8 @@ async def count_by_severity(
         organization_id=organization_id,
         repo_id=repo_id,
     )
-    found = {row["severity"]: int(row["number"]) for row in rows}
-    return {level: found.get(level, 0) for level in _RANKS}
+    counts = {row["severity"]: int(row["number"]) for row in rows}
+    return {level: counts.get(level, 0) for level in _RANKS}
 
 
 async def replace_findings(
@@ -158,7 +159,7 @@ async def replace_findings(
     findings: Sequence[Finding],
     choices: Mapping[Package, Choice],
 ) -> None:
-    """What was found before keeps its identifier and the time when it was first seen."""
+    """Findings that already exist keep their id and `first_seen_at`."""
     stored = await tx.fetch_all("SELECT * FROM findings WHERE repo_id = :repo_id", repo_id=repo_id)
     before = {tuple(row[name] for name in _KEY): row for row in stored}
     now = await tx.clock_ms()

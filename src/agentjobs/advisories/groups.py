@@ -1,4 +1,4 @@
-"""Records of several databases that are about one fault: a finding is made of such a group."""
+"""Groups records of several databases about the same vulnerability."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from agentjobs.advisories.severity import Severity, severity_of
 
 
 class AdvisoryGroup(msgspec.Struct, frozen=True):
-    """`id` speaks for the group; `aliases` are all other names of the fault, in order."""
+    """`id` represents the group; `aliases` are all other names of the vulnerability, sorted."""
 
     id: str
     members: tuple[Advisory, ...]
@@ -22,16 +22,16 @@ class AdvisoryGroup(msgspec.Struct, frozen=True):
 def group_advisories(
     advisories: Iterable[Advisory], relatives: Iterable[Advisory] = ()
 ) -> list[AdvisoryGroup]:
-    """Groups of those that share a name, also through a third; in the order of their ids.
+    """Groups of records that share a name, directly or indirectly, sorted by id.
 
-    `relatives` are no members, but they connect, name and rate: the record with the severity is
-    often one of another package or database.
+    `relatives` do not become members, but contribute connections, names and severities: the record
+    with the severity is often about another package or from another database.
     """
     members = {advisory.id: advisory for advisory in advisories}
-    everyone = {advisory.id: advisory for advisory in relatives} | members
+    all_records = {advisory.id: advisory for advisory in relatives} | members
     groups = (
         _group([a for a in related if a.id in members], related)
-        for related in _related(everyone.values())
+        for related in _related(all_records.values())
         if any(advisory.id in members for advisory in related)
     )
     return sorted(groups, key=lambda group: group.id)
@@ -42,23 +42,23 @@ def _group(members: list[Advisory], related: list[Advisory]) -> AdvisoryGroup:
     first = members[0]
     names = {name for advisory in related for name in (advisory.id, *advisory.aliases)}
     names.discard(first.id)
-    spoken = [advisory.summary for advisory in (*members, *related) if advisory.summary]
+    summaries = [advisory.summary for advisory in (*members, *related) if advisory.summary]
     return AdvisoryGroup(
         id=first.id,
         members=tuple(members),
         aliases=tuple(sorted(names)),
         severity=severity_of(first, related),
-        summary=spoken[0] if spoken else "",
+        summary=summaries[0] if summaries else "",
     )
 
 
 def _precedence(advisory: Advisory) -> tuple[bool, str]:
-    # GitHub's record exists for most faults of every ecosystem, and it is the one that is rated.
+    # Most vulnerabilities have a record of GitHub, which has a severity.
     return (not advisory.id.startswith("GHSA-"), advisory.id)
 
 
 def _related(advisories: Iterable[Advisory]) -> Sequence[list[Advisory]]:
-    """The classes of the relation "shares a name with"."""
+    """Equivalence classes of records that share names."""
     leader: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -66,15 +66,15 @@ def _related(advisories: Iterable[Advisory]) -> Sequence[list[Advisory]]:
             leader[name] = name = leader[leader[name]]
         return name
 
-    found = list(advisories)
-    names = [name for advisory in found for name in (advisory.id, *advisory.aliases)]
-    if len(found) == 1 or len(set(names)) == len(names):
-        # Most packages: a record for each fault.
-        return [[advisory] for advisory in found]
-    for advisory in found:
+    records = list(advisories)
+    names = [name for advisory in records for name in (advisory.id, *advisory.aliases)]
+    if len(records) == 1 or len(set(names)) == len(names):
+        # The usual case: one record for each vulnerability.
+        return [[advisory] for advisory in records]
+    for advisory in records:
         for alias in advisory.aliases:
             leader[find(alias)] = find(advisory.id)
     classes: dict[str, list[Advisory]] = defaultdict(list)
-    for advisory in found:
+    for advisory in records:
         classes[find(advisory.id)].append(advisory)
     return list(classes.values())

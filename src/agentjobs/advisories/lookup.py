@@ -1,7 +1,4 @@
-"""All that is known of one vulnerability, by any of its names: for those who read about it.
-
-Knows nothing of who is affected.
-"""
+"""Looks up a vulnerability by any of its names, for its page. Does not know who is affected."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -22,7 +19,7 @@ _decode = msgspec.json.Decoder(Advisory).decode
 
 
 class AffectedPackage(msgspec.Struct, frozen=True):
-    """What one record, `source_id`, says of a package; `ranges` is for reading."""
+    """A package according to the record `source_id`; `ranges` is text."""
 
     ecosystem: str
     name: str
@@ -32,7 +29,7 @@ class AffectedPackage(msgspec.Struct, frozen=True):
 
 
 class Vulnerability(msgspec.Struct, frozen=True):
-    """`left_out` is how many packages are not listed."""
+    """`left_out` is the number of packages that are not listed."""
 
     group: AdvisoryGroup
     packages: tuple[AffectedPackage, ...]
@@ -44,7 +41,7 @@ class Vulnerability(msgspec.Struct, frozen=True):
 
 
 async def find_vulnerability(db: Database, name: str) -> Vulnerability | None:
-    """`name` is the identifier or an alias of a record, as it is written there."""
+    """`name` is the exact id or alias of a record."""
     rows = await db.fetch_all(
         "SELECT data FROM advisories"
         " WHERE id IN (SELECT advisory_id FROM advisory_names WHERE name = :name)",
@@ -54,14 +51,14 @@ async def find_vulnerability(db: Database, name: str) -> Vulnerability | None:
         return None
     records = [_decode(row["data"]) for row in rows]
     related = await load_relatives(db, records)
-    everyone = {one.id: one for near in related.values() for one in near}
-    # Rating a vulnerability for the first time takes a while.
-    return await asyncio.to_thread(_build_vulnerability, name, list(everyone.values()))
+    records_by_id = {record.id: record for group in related.values() for record in group}
+    # Parsing CVSS vectors for the first time is slow.
+    return await asyncio.to_thread(_build_vulnerability, name, list(records_by_id.values()))
 
 
 def _build_vulnerability(name: str, records: Sequence[Advisory]) -> Vulnerability:
     groups = group_advisories(records)
-    group = next(one for one in groups if name in (one.id, *one.aliases))
+    group = next(group for group in groups if name in (group.id, *group.aliases))
     packages = list(_packages(group.members))
     return Vulnerability(
         group, tuple(packages[:_MAX_PACKAGES]), max(len(packages) - _MAX_PACKAGES, 0)
@@ -70,7 +67,9 @@ def _build_vulnerability(name: str, records: Sequence[Advisory]) -> Vulnerabilit
 
 def _packages(records: Iterable[Advisory]) -> Iterable[AffectedPackage]:
     for record in records:
-        for ecosystem, name in dict.fromkeys((one.ecosystem, one.name) for one in record.affected):
+        for ecosystem, name in dict.fromkeys(
+            (item.ecosystem, item.name) for item in record.affected
+        ):
             ranges = describe_affected(record, ecosystem, name, _MAX_RANGES_LENGTH)
             fixed = fixed_versions(record, ecosystem, name)[:_MAX_FIXED]
             yield AffectedPackage(ecosystem, name, ranges, fixed, record.id)

@@ -1,4 +1,4 @@
-"""Whether an advisory is about a package in a version, and which versions end the fault."""
+"""Decides whether an advisory affects a version of a package, and lists fixed versions."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
@@ -15,59 +15,63 @@ Package = tuple[str, str]
 
 
 def affects(advisory: Advisory, ecosystem: str, name: str, version: str) -> bool:
-    """`name` is as `package_name` gives it."""
+    """`name` must be normalized by `package_name`."""
     key = version_key(ecosystem, version)
-    for one in advisory.affected:
-        if one.name == name and one.ecosystem == ecosystem and _read(one).hold(version, key):
+    for affected in advisory.affected:
+        if (
+            affected.name == name
+            and affected.ecosystem == ecosystem
+            and _parse(affected).contains(version, key)
+        ):
             return True
     return False
 
 
 def fixed_versions(advisory: Advisory, ecosystem: str, name: str) -> tuple[str, ...]:
-    """Those that the record calls fixed, lowest first. Another range of it may still hold one."""
+    """The versions that the record calls fixed, lowest first; another range may affect one."""
     fixed = {
         event.version: key
-        for one in _about(advisory, ecosystem, name)
-        for found in one.ranges
-        for event in found.events
+        for affected in _affected_of(advisory, ecosystem, name)
+        for version_range in affected.ranges
+        for event in version_range.events
         if event.kind == "fixed" and (key := version_key(ecosystem, event.version)) is not None
     }
     return tuple(sorted(fixed, key=fixed.__getitem__) if len(fixed) > 1 else fixed)
 
 
 def describe_affected(
-    advisory: Advisory, ecosystem: str, name: str, longest: int | None = None
+    advisory: Advisory, ecosystem: str, name: str, max_length: int | None = None
 ) -> str:
-    """For people: `< 1.26.17 or >= 2.0.0, < 2.0.6`; no longer than they would read."""
-    found = _about(advisory, ecosystem, name)
-    spans = [span for one in found for span in _read(one).spans]
+    """As text: `< 1.26.17 or >= 2.0.0, < 2.0.6`; truncated to `max_length`."""
+    affected = _affected_of(advisory, ecosystem, name)
+    spans = [span for item in affected for span in _parse(item).spans]
     if len(spans) > 1:
         spans.sort(key=attrgetter("order"))
     ranges = dict.fromkeys([str(span) for span in spans])
-    text = " or ".join([*ranges, *[version for one in found for version in one.versions]])
-    if longest is None or len(text) <= longest:
+    text = " or ".join([*ranges, *[version for item in affected for version in item.versions]])
+    if max_length is None or len(text) <= max_length:
         return text
-    return text[:longest].rpartition(" or ")[0] + " or …"
+    return text[:max_length].rpartition(" or ")[0] + " or …"
 
 
 def by_package(
-    advisories: Iterable[Advisory], asked_for: Container[Package]
+    advisories: Iterable[Advisory], packages: Container[Package]
 ) -> Mapping[Package, list[Advisory]]:
-    found: dict[Package, list[Advisory]] = defaultdict(list)
+    chunk_ids: dict[Package, list[Advisory]] = defaultdict(list)
     for advisory in advisories:
-        for one in advisory.affected:
-            package = (one.ecosystem, one.name)
-            if package not in asked_for:
+        for affected in advisory.affected:
+            package = (affected.ecosystem, affected.name)
+            if package not in packages:
                 continue
-            known = found[package]
-            # Many speak of a package more than once, in a row.
+            known = chunk_ids[package]
+            # Many records mention a package several times in a row.
             if not known or known[-1] is not advisory:
                 known.append(advisory)
-    return found
+    return chunk_ids
 
 
-def _about(advisory: Advisory, ecosystem: str, name: str) -> list[Affected]:
-    return [one for one in advisory.affected if one.name == name and one.ecosystem == ecosystem]
+def _affected_of(advisory: Advisory, ecosystem: str, name: str) -> list[Affected]:
+    return [item for item in advisory.affected if item.name == name and item.ecosystem == ecosystem]
 
 
 class _Versions(msgspec.Struct, frozen=True, gc=False):
@@ -75,16 +79,16 @@ class _Versions(msgspec.Struct, frozen=True, gc=False):
     texts: frozenset[str] = frozenset()
     keys: frozenset[Key] = frozenset()
 
-    def hold(self, text: str, key: Key | None) -> bool:
+    def contains(self, text: str, key: Key | None) -> bool:
         for span in self.spans:
-            if span.holds(key):
+            if span.contains(key):
                 return True
         return text in self.texts or (key is not None and key in self.keys)
 
 
-# Whoever looks for a fix asks the same few records about every version of a package.
+# Choosing a fix compares the same few records with every version of a package.
 @lru_cache(maxsize=8192)
-def _read(affected: Affected) -> _Versions:
+def _parse(affected: Affected) -> _Versions:
     spans = spans_of(affected.ecosystem, affected.ranges)
     if not affected.versions:
         return _Versions(spans)

@@ -1,7 +1,7 @@
-"""Maven's order of versions, as its POM reference specifies it.
+"""The order of Maven versions, as specified in the POM reference.
 
-That order pads the shorter version with what counts for nothing (0, or an empty qualifier). Maven's
-own comparison is not transitive where a dot stands before a qualifier; this one is.
+The order pads the shorter version with null values (0, or an empty qualifier). Maven's own
+comparison is not transitive if a dot precedes a qualifier; this one is.
 """
 
 import re
@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 
 NUMBERS = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 
-# Ranges, variables and the words for "whatever is newest" are no versions.
+# Ranges, variables, LATEST and RELEASE are not versions.
 _VERSION = re.compile(r"(?!(?:latest|release)$)[0-9a-z][0-9a-z.+_-]*", re.IGNORECASE | re.ASCII)
 _TOKEN = re.compile(r"([-._]?)(\d+|[^\d._-]*)")
 _QUALIFIERS = {"alpha": -5, "beta": -4, "milestone": -3, "rc": -2, "cr": -2, "snapshot": -1}
 _RELEASE = frozenset({"", "final", "ga", "release"})
 _BEFORE_DIGIT = {"a": "alpha", "b": "beta", "m": "milestone"}
 
-# How a version goes on: below its end, at its end, or above it.
+# How the next part compares with the end of a version.
 _LOWER, _END, _QUALIFIED, _HYPHEN_NUMBER, _DOT_NUMBER = -1, 0, 1, 2, 3
 
 
 class _Token(NamedTuple):
     separator: str
     number: int
-    # 0 for a number and for a release; after all words that Maven knows come those it does not.
+    # 0 for a number and for a release; unknown qualifiers rank after known ones.
     rank: int
     word: str
 
     @property
-    def is_nothing(self) -> bool:
+    def is_null(self) -> bool:
         return not (self.number or self.rank)
 
 
@@ -39,26 +39,26 @@ def key(text: str) -> tuple[Any, ...] | None:
 
 
 def _numbers_key(numbers: list[int]) -> tuple[Any, ...]:
-    """The same as for any version, but quicker; most versions are dotted numbers."""
+    """A faster way for dotted numbers, which most versions are."""
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return (*[(_DOT_NUMBER, 0, "", number) for number in numbers], (_END,))
 
 
 def _words_key(text: str) -> tuple[Any, ...]:
-    found: list[Any] = []
-    nothings: list[Any] = []
-    for token in _trimmed(_tokens(text)):
-        if token.is_nothing:
-            nothings.append(_going_on(token))
+    parts: list[Any] = []
+    nulls: list[Any] = []
+    for token in _trim(_tokens(text)):
+        if token.is_null:
+            nulls.append(_part_key(token))
             continue
-        # Nothing is below the end of the other version if what it leads to is, else above it.
+        # Null values sort below the end if the part after them does, else above it.
         if token.rank < 0:
-            found.append((_LOWER, len(nothings), token.rank))
+            parts.append((_LOWER, len(nulls), token.rank))
         else:
-            found.extend((*nothings, _going_on(token)))
-        nothings.clear()
-    return (*found, (_END,))
+            parts.extend((*nulls, _part_key(token)))
+        nulls.clear()
+    return (*parts, (_END,))
 
 
 def is_prerelease(key: tuple[Any, ...]) -> bool:
@@ -69,7 +69,7 @@ def _tokens(text: str) -> list[_Token]:
     pairs = [(sep, value) for sep, value in _TOKEN.findall(text) if sep or value]
     tokens = []
     for position, (sep, value) in enumerate(pairs):
-        # A change between digits and letters counts as a hyphen.
+        # A transition between digits and letters counts as a hyphen.
         separator = "." if sep == "." or position == 0 else "-"
         if value.isdigit():
             tokens.append(_Token(separator, int(value), 0, ""))
@@ -87,23 +87,23 @@ def _word(separator: str, value: str) -> _Token:
     return _Token(separator, 0, 1 if value == "sp" else 2, value)
 
 
-def _trimmed(tokens: list[_Token]) -> list[_Token]:
-    """Without what counts for nothing at the end and before each hyphen."""
-    kept: list[_Token] = []
+def _trim(tokens: list[_Token]) -> list[_Token]:
+    """Without null values at the end and before each hyphen."""
+    trimmed: list[_Token] = []
     for token in tokens:
         if token.separator == "-":
-            _trim_end(kept)
-        kept.append(token)
-    _trim_end(kept)
-    return kept
+            _trim_end(trimmed)
+        trimmed.append(token)
+    _trim_end(trimmed)
+    return trimmed
 
 
 def _trim_end(tokens: list[_Token]) -> None:
-    while tokens and tokens[-1].is_nothing:
+    while tokens and tokens[-1].is_null:
         tokens.pop()
 
 
-def _going_on(token: _Token) -> tuple[int, int, str, int]:
+def _part_key(token: _Token) -> tuple[int, int, str, int]:
     if token.rank:
         return (_QUALIFIED, token.rank, token.word, 0)
     return (_DOT_NUMBER if token.separator == "." else _HYPHEN_NUMBER, 0, "", token.number)

@@ -1,7 +1,4 @@
-"""What matching needs of an advisory, and how it is read from a record in the form of OSV.
-
-Knows not where records come from.
-"""
+"""The parts of an advisory that matching needs, and parsing them from OSV records."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,19 +22,19 @@ __all__ = [
     "parse_advisory",
 ]
 
-# Identifiers become parts of addresses, file names and pages.
+# Identifiers become parts of URLs, file names and pages.
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _SUMMARY_LENGTH = 300
 
 
 class BadAdvisory(Exception):
-    """The record is not one that can be read; the message says what is wrong with it."""
+    """The record is invalid; the message says why."""
 
 
 class Affected(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """A package, its name as `package_name` gives it, and which of its versions have the fault.
+    """The affected versions of a package, whose name is normalized by `package_name`.
 
-    `versions` are those that no range holds: records list thousands that their ranges hold too.
+    `versions` are only those outside of all ranges: records also list thousands inside them.
     """
 
     ecosystem: str
@@ -47,14 +44,14 @@ class Affected(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Rating(msgspec.Struct, frozen=True, gc=False):
-    """`kind` is CVSS_V4, CVSS_V3 or CVSS_V2; the vector is as the record has it, perhaps broken."""
+    """`kind` is CVSS_V4, CVSS_V3 or CVSS_V2; `vector` may be invalid."""
 
     kind: str
     vector: str
 
 
 class Advisory(msgspec.Struct, frozen=True, gc=False):
-    """`label` is the word that the database itself chose for the severity."""
+    """`label` is the database's own name for the severity."""
 
     id: str
     modified: str
@@ -68,40 +65,40 @@ class Advisory(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def names(self) -> frozenset[str]:
-        """Everything it is known by: advisories that share a name are about the same fault."""
+        """The id and aliases; records that share a name are about the same vulnerability."""
         return frozenset((self.id, *self.aliases))
 
 
 def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
-    """None where nothing is to be matched: withdrawn, informational, or no package that we know."""
-    found = _decode(record)
-    if not _IDENTIFIER.fullmatch(found.id):
-        raise BadAdvisory(f"its id {found.id[:80]!r} is no identifier")
-    affected = tuple(_affected(found))
-    if found.withdrawn or not affected:
+    """None for a record that is withdrawn, informational or about no supported ecosystem."""
+    parsed = _decode(record)
+    if not _IDENTIFIER.fullmatch(parsed.id):
+        raise BadAdvisory(f"invalid id {parsed.id[:80]!r}")
+    affected = tuple(_affected(parsed))
+    if parsed.withdrawn or not affected:
         return None
     return Advisory(
-        id=found.id,
-        modified=found.modified,
-        published=found.published or "",
+        id=parsed.id,
+        modified=parsed.modified,
+        published=parsed.published or "",
         affected=affected,
-        aliases=_aliases(found),
-        summary=_summary(found),
-        ratings=tuple(_ratings(found)),
-        label=found.database_specific.severity_label if found.database_specific else None,
-        url=f"https://osv.dev/vulnerability/{found.id}",
+        aliases=_aliases(parsed),
+        summary=_summary(parsed),
+        ratings=tuple(_ratings(parsed)),
+        label=parsed.database_specific.severity_label if parsed.database_specific else None,
+        url=f"https://osv.dev/vulnerability/{parsed.id}",
     )
 
 
 def package_name(ecosystem: str, name: str) -> str:
-    """The one spelling of a name where the ecosystem takes several for the same package."""
+    """The normalized name, if the ecosystem allows several spellings."""
     if ecosystem == "PyPI":
         return canonicalize_name(name)
     return name.lower() if ecosystem == "Packagist" else name
 
 
 class _Specific(msgspec.Struct):
-    """What only some databases say, so it may be of any type."""
+    """Fields that only some databases have, so they may be of any type."""
 
     severity: Any = None
     informational: Any = None
@@ -164,50 +161,50 @@ def _decode(record: bytes | Mapping[str, Any]) -> _Record:
             return _DECODER.decode(record)
         return msgspec.convert(record, _Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadAdvisory(f"not a record in the form of OSV: {error}") from error
+        raise BadAdvisory(f"not a valid OSV record: {error}") from error
     except RecursionError:
-        raise BadAdvisory("not a record in the form of OSV: nested too deeply") from None
+        raise BadAdvisory("not a valid OSV record: nested too deeply") from None
 
 
-def _affected(found: _Record) -> Iterator[Affected]:
-    for one in found.affected or ():
-        specific = one.database_specific or _Specific()
-        if one.package is None or specific.informational:
+def _affected(parsed: _Record) -> Iterator[Affected]:
+    for item in parsed.affected or ():
+        specific = item.database_specific or _Specific()
+        if item.package is None or specific.informational:
             continue
-        # What follows a colon is a registry beside the ecosystem's own; its rules are the same.
-        ecosystem = one.package.ecosystem.partition(":")[0]
+        # The part after a colon names another registry with the same rules.
+        ecosystem = item.package.ecosystem.partition(":")[0]
         if ecosystem not in ECOSYSTEMS:
             continue
-        ranges = tuple(_ranges(one.ranges or (), specific.last_known_affected_version_range))
-        versions = _listed(ecosystem, ranges, one.versions or ())
+        ranges = tuple(_ranges(item.ranges or (), specific.last_known_affected_version_range))
+        versions = _versions_outside(ecosystem, ranges, item.versions or ())
         if ranges or versions:
-            yield Affected(ecosystem, package_name(ecosystem, one.package.name), ranges, versions)
+            yield Affected(ecosystem, package_name(ecosystem, item.package.name), ranges, versions)
 
 
 def _ranges(ranges: Sequence[_Range], last_known: object) -> Iterator[AffectedRange]:
-    # Commits (GIT) are of no use where only versions are known.
-    of_versions = [found for found in ranges if found.type in ("SEMVER", "ECOSYSTEM")]
-    for found in of_versions:
-        events = [event for entry in found.events for event in _events(entry)]
-        if len(of_versions) == 1:
+    # GIT ranges list commits, which cannot be compared with versions.
+    version_ranges = [item for item in ranges if item.type in ("SEMVER", "ECOSYSTEM")]
+    for item in version_ranges:
+        events = [event for entry in item.events for event in _events(entry)]
+        if len(version_ranges) == 1:
             events.extend(_last_known(last_known))
         if events:
-            kind: RangeKind = "SEMVER" if found.type == "SEMVER" else "ECOSYSTEM"
+            kind: RangeKind = "SEMVER" if item.type == "SEMVER" else "ECOSYSTEM"
             yield AffectedRange(kind, tuple(events))
 
 
 def _last_known(text: object) -> Iterator[Event]:
-    """GitHub's database puts here where a range ends if its fix is in a later one, or nowhere."""
-    if isinstance(text, str) and (found := re.fullmatch(r"(<=?) *([^\s,]+)", text)):
-        yield Event("limit" if found[1] == "<" else "last_affected", found[2])
+    """GitHub's field for the end of a range without a fix of its own."""
+    if isinstance(text, str) and (match := re.fullmatch(r"(<=?) *([^\s,]+)", text)):
+        yield Event("limit" if match[1] == "<" else "last_affected", match[2])
 
 
-def _listed(
+def _versions_outside(
     ecosystem: str, ranges: tuple[AffectedRange, ...], versions: Sequence[str]
 ) -> tuple[str, ...]:
     spans = spans_of(ecosystem, ranges) if versions else ()
     keyed = ((version, version_key(ecosystem, version)) for version in versions)
-    return tuple(text for text, key in keyed if not any(span.holds(key) for span in spans))
+    return tuple(text for text, key in keyed if not any(span.contains(key) for span in spans))
 
 
 def _events(entry: _Event) -> Iterator[Event]:
@@ -221,22 +218,22 @@ def _events(entry: _Event) -> Iterator[Event]:
         yield Event("limit", str(entry.limit))
 
 
-def _aliases(found: _Record) -> tuple[str, ...]:
-    known = dict.fromkeys(a for a in found.aliases or () if _IDENTIFIER.fullmatch(a))
-    known.pop(found.id, None)
+def _aliases(parsed: _Record) -> tuple[str, ...]:
+    known = dict.fromkeys(a for a in parsed.aliases or () if _IDENTIFIER.fullmatch(a))
+    known.pop(parsed.id, None)
     return tuple(known)
 
 
-def _summary(found: _Record) -> str:
-    """One line: some databases have only a long text, of which the first line must do."""
-    text = found.summary or (found.details or "").strip().partition("\n")[0]
+def _summary(parsed: _Record) -> str:
+    """One line: the summary, or the first line of the details."""
+    text = parsed.summary or (parsed.details or "").strip().partition("\n")[0]
     line = " ".join(text[: 4 * _SUMMARY_LENGTH].split())
     return line if len(line) <= _SUMMARY_LENGTH else line[: _SUMMARY_LENGTH - 1] + "…"
 
 
-def _ratings(found: _Record) -> Iterator[Rating]:
-    said = list(found.severity or ())
-    for one in found.affected or ():
-        said.extend(one.severity or ())
-    kept = {(s.type, s.score[:400]) for s in said if s.type.startswith("CVSS_V")}
-    return (Rating(kind, vector) for kind, vector in sorted(kept))
+def _ratings(parsed: _Record) -> Iterator[Rating]:
+    severities = list(parsed.severity or ())
+    for item in parsed.affected or ():
+        severities.extend(item.severity or ())
+    vectors = {(s.type, s.score[:400]) for s in severities if s.type.startswith("CVSS_V")}
+    return (Rating(kind, vector) for kind, vector in sorted(vectors))

@@ -1,7 +1,7 @@
-"""Makes advisories of records, and says which of them are news. Pure; for threads.
+"""Parses records of a feed and determines which have changed. Pure; runs in threads.
 
-Most records of a feed are known already: their identifier and time are read first, and only what
-is news is read whole, which takes thirty times as long.
+Most records of a feed are already stored. Their id and time are read first, and only changed
+records are parsed completely, which takes thirty times as long.
 """
 
 import re
@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from agentjobs.advisories.model import Advisory, BadAdvisory, parse_advisory
-from agentjobs.advisories.rows import Known
-from agentjobs.advisories.sources.source import FeedWarning, Piece, Record, moment
+from agentjobs.advisories.rows import StoredState
+from agentjobs.advisories.sources.source import FeedItem, FeedWarning, Record, parse_time
 
-# All that is asked for before a record is read whole.
+# The only requirement on an id before the record is parsed completely.
 _ID = re.compile(r"[!-~]{1,128}")
 
 
@@ -23,8 +23,8 @@ class Head(msgspec.Struct, frozen=True):
     modified: str
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """Records with their heads; None where it cannot be read, which `read` will explain."""
+class RecordHeads(msgspec.Struct, frozen=True):
+    """Records with their heads; None if the head is invalid, which `read` reports."""
 
     records: tuple[tuple[Record, Head | None], ...]
     warnings: tuple[FeedWarning, ...]
@@ -35,7 +35,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """`seen` is everything that the feed still has, broken or not; `gone` matches nothing now."""
+    """`seen` are the ids in the feed, valid or not; `gone` are ids to delete."""
 
     changed: tuple[Advisory, ...]
     gone: tuple[str, ...]
@@ -46,19 +46,19 @@ class Batch(msgspec.Struct, frozen=True):
 _decode_head = msgspec.json.Decoder(Head).decode
 
 
-def look(pieces: Sequence[Piece]) -> Looked:
-    records = [(piece, _head(piece)) for piece in pieces if isinstance(piece, Record)]
-    warnings = [piece for piece in pieces if isinstance(piece, FeedWarning)]
-    return Looked(tuple(records), tuple(warnings))
+def read_heads(items: Sequence[FeedItem]) -> RecordHeads:
+    records = [(item, _head(item)) for item in items if isinstance(item, Record)]
+    warnings = [item for item in items if isinstance(item, FeedWarning)]
+    return RecordHeads(tuple(records), tuple(warnings))
 
 
-def read(looked: Looked, known: Mapping[str, Known], ecosystem: str) -> Batch:
+def read(heads: RecordHeads, known: Mapping[str, StoredState], ecosystem: str) -> Batch:
     changed: list[Advisory] = []
     gone: list[str] = []
-    warnings = list(looked.warnings)
+    warnings = list(heads.warnings)
     seen = {id_of_path(warning.path) for warning in warnings}
-    for record, head in looked.records:
-        if head is not None and not is_news(head.modified, known.get(head.id), ecosystem):
+    for record, head in heads.records:
+        if head is not None and not is_changed(head.modified, known.get(head.id), ecosystem):
             seen.add(head.id)
             continue
         try:
@@ -68,12 +68,12 @@ def read(looked: Looked, known: Mapping[str, Known], ecosystem: str) -> Batch:
             seen.add(id_of_path(record.path))
             continue
         if head is None:
-            warnings.append(FeedWarning(record.path, "it does not tell when it was changed"))
+            warnings.append(FeedWarning(record.path, "it has no valid modification time"))
             seen.add(id_of_path(record.path))
         elif advisory is None:
             gone += [head.id] if head.id in known else []
-        # A source without folders gives us the other ecosystems' records, too.
-        elif any(one.ecosystem == ecosystem for one in advisory.affected):
+        # A source without folders also has the records of other ecosystems.
+        elif any(item.ecosystem == ecosystem for item in advisory.affected):
             changed.append(advisory)
             seen.add(advisory.id)
         elif head.id in known and known[head.id].feed == ecosystem:
@@ -81,8 +81,8 @@ def read(looked: Looked, known: Mapping[str, Known], ecosystem: str) -> Batch:
     return Batch(tuple(changed), tuple(gone), frozenset(seen), tuple(warnings))
 
 
-def is_news(modified: str, known: Known | None, feed: str) -> bool:
-    """A feed corrects itself in any way; of what another brought, only what is newer counts."""
+def is_changed(modified: str, known: StoredState | None, feed: str) -> bool:
+    """Any difference counts for the feed's own records, only a newer time for those of others."""
     if known is None or not known.is_current_format:
         return True
     if modified == known.modified:
@@ -91,9 +91,9 @@ def is_news(modified: str, known: Known | None, feed: str) -> bool:
 
 
 def newest(times: Sequence[str], before: str | None) -> str | None:
-    """The latest of them, but never in the future: nothing would be newer for ever."""
+    """The latest time, but never in the future, after which no record would count as new."""
     now = datetime.now(UTC)
-    moments = [found for text in (*times, before or "") if (found := moment(text))]
+    moments = [parsed for text in (*times, before or "") if (parsed := parse_time(text))]
     return min(max(moments), now).isoformat() if moments else None
 
 
@@ -106,9 +106,9 @@ def _head(record: Record) -> Head | None:
         head = _decode_head(record.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return head if _ID.fullmatch(head.id) and moment(head.modified) else None
+    return head if _ID.fullmatch(head.id) and parse_time(head.modified) else None
 
 
-def _is_older(one: str, other: str) -> bool:
-    first, second = moment(one), moment(other)
+def _is_older(time: str, other: str) -> bool:
+    first, second = parse_time(time), parse_time(other)
     return first is not None and second is not None and first < second

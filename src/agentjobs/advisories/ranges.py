@@ -1,7 +1,7 @@
-"""Ranges of versions: from the events of a record, in any order, to spans that hold versions.
+"""Converts the events of a record's version ranges into spans of versions.
 
-Every range is read by the rules of its ecosystem, SEMVER ones too: those rules decide what a
-package manager installs.
+Versions are always compared by the rules of the ecosystem, even in SEMVER ranges, because these
+rules decide what a package manager installs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,16 +22,16 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AffectedRange(msgspec.Struct, frozen=True, gc=False):
-    """Events in the order of the record, which need not be that of their versions."""
+    """Events in the order of the record, which may differ from the order of versions."""
 
     kind: RangeKind
     events: tuple[Event, ...]
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """From `low` (None: the very first) up to `high` (None: for ever), in it or just before.
+    """Versions from `low` (None: the first) to `high` (None: unlimited), inclusive or exclusive.
 
-    The texts are what the record calls these two.
+    The texts are the record's spellings of both.
     """
 
     low: Key | None
@@ -40,8 +40,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     low_text: str = ""
     high_text: str = ""
 
-    def holds(self, key: Key | None) -> bool:
-        """Of what is no version only one thing is known: that it is one of all."""
+    def contains(self, key: Key | None) -> bool:
+        """An invalid version (None) is only in the span of all versions."""
         low, high = self.low, self.high
         if key is None:
             return low is None and high is None
@@ -60,24 +60,24 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         return ", ".join(parts) or "all versions"
 
 
-# An event: where it is (None: the very beginning), what it is, how the record calls that version.
-_At = tuple[Key | None, EventKind, str]
+# An event: its version's key (None: the first version), its kind, the record's spelling.
+_KeyedEvent = tuple[Key | None, EventKind, str]
 
 
 def spans_of(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
     spans: list[Span] = []
-    for one in ranges:
-        _add_spans(spans, _in_order(ecosystem, one.events))
+    for version_range in ranges:
+        _add_spans(spans, _sort_events(ecosystem, version_range.events))
     return tuple(spans)
 
 
-def _add_spans(spans: list[Span], events: Sequence[_At]) -> None:
-    opened: _At | None = None
+def _add_spans(spans: list[Span], events: Sequence[_KeyedEvent]) -> None:
+    opened: _KeyedEvent | None = None
     ended: Key | None = None
     for event in events:
         key, kind, text = event
         if kind == "introduced" and opened is None and key is not None and key == ended:
-            # Its end stands before it in the record: this one version.
+            # The record has the end before the start: only this version is affected.
             spans.append(Span(key, key, True, text, text))
         elif kind == "introduced":
             opened = opened or event
@@ -90,29 +90,29 @@ def _add_spans(spans: list[Span], events: Sequence[_At]) -> None:
         spans.append(Span(opened[0], None, False, opened[2]))
 
 
-def _in_order(ecosystem: str, events: Sequence[Event]) -> list[_At]:
-    """By version; those at one version stay in the record's order: only that tells what was meant.
+def _sort_events(ecosystem: str, events: Sequence[Event]) -> list[_KeyedEvent]:
+    """By version; events at the same version keep the record's order, which is significant.
 
-    An event at what is no version says nothing.
+    Events with invalid versions are ignored.
     """
-    beginning: list[_At] = []
-    later: list[_At] = []
-    limited = False
+    beginning: list[_KeyedEvent] = []
+    later: list[_KeyedEvent] = []
+    has_limit = False
     for event in events:
         text, kind = event.version, event.kind
-        limited = limited or kind == "limit"
+        has_limit = has_limit or kind == "limit"
         if text == "0" and kind == "introduced":
             beginning.append((None, kind, text))
         elif (key := version_key(ecosystem, text)) is not None:
             later.append((key, kind, text))
     if len(later) > 1:
         later.sort(key=itemgetter(0))
-    found = beginning + later
-    return _cut(found) if limited else found
+    ordered = beginning + later
+    return _apply_limit(ordered) if has_limit else ordered
 
 
-def _cut(events: list[_At]) -> list[_At]:
-    """Nothing is affected from the last limit on, as if that were a fix and all ended there."""
+def _apply_limit(events: list[_KeyedEvent]) -> list[_KeyedEvent]:
+    """Versions from the last limit on are not affected, as if it were a fix."""
     limits = [position for position, (_, kind, _) in enumerate(events) if kind == "limit"]
     if not limits:
         return events

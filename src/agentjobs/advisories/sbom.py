@@ -1,7 +1,7 @@
-"""A software bill of materials of one commit, in CycloneDX 1.6: packages, relations, findings.
+"""Generates a CycloneDX 1.6 SBOM of one commit: packages, dependencies, findings.
 
-Written by hand, a line for each thing: the format's own library takes minutes for what a large
-repository depends on. Without clock or chance: the same index and findings are the same document.
+Does not use CycloneDX's library, which takes minutes for a large repository. Deterministic: the
+same index and findings produce the same document.
 """
 
 import uuid
@@ -16,7 +16,7 @@ from agentjobs.inventory.graph.text import json_list, json_text
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")
-# The strongest first: what runs in production counts as that, whoever else wants it.
+# Strongest first: a package in several scopes gets the strongest.
 _SCOPES = {"runtime": "required", "optional": "optional", "dev": "excluded"}
 _METHODS = {
     "CVSS 4.0": "CVSSv4",
@@ -39,9 +39,9 @@ class Subject(msgspec.Struct, frozen=True):
 def sbom_pieces(
     subject: Subject, dependencies: Sequence[DependencyView], findings: Iterable[FindingView]
 ) -> Iterator[str]:
-    """`findings` have the worst first."""
+    """`findings` are sorted worst first."""
     components = _components(dependencies)
-    refs = {at: one.ref for one in components.values() for at in one.positions}
+    refs = {at: item.ref for item in components.values() for at in item.positions}
     yield "{"
     for name, value in _head(subject).items():
         yield f"{json_text(name)}: {json_text(value)},\n"
@@ -49,13 +49,13 @@ def sbom_pieces(
     yield ",\n"
     yield from json_list("dependencies", _relations(subject.repo_id, dependencies, refs))
     yield ",\n"
-    by_key = {key: one.ref for key, one in components.items()}
+    by_key = {key: item.ref for key, item in components.items()}
     yield from json_list("vulnerabilities", _vulnerabilities(findings, by_key))
     yield "}\n"
 
 
 class _Component(msgspec.Struct):
-    """A package in one version, however many manifests lead to it."""
+    """One version of a package, for all manifests that depend on it."""
 
     ref: str
     first: DependencyView
@@ -85,52 +85,52 @@ def _head(subject: Subject) -> dict[str, Any]:
 
 
 def _components(dependencies: Iterable[DependencyView]) -> dict[_Key, _Component]:
-    found: dict[_Key, _Component] = {}
+    components: dict[_Key, _Component] = {}
     refs: set[str] = set()
-    for one in dependencies:
-        key = (one.ecosystem, one.name, one.version)
-        if key not in found:
-            # Two names may share a package URL, which folds case, and strange ones have none.
-            unique = one.purl and one.purl not in refs
-            ref = one.purl if unique else f"package-{one.position}"
+    for row in dependencies:
+        key = (row.ecosystem, row.name, row.version)
+        if key not in components:
+            # Package URLs ignore case, so two names may share one; invalid names have none.
+            is_unique = row.purl and row.purl not in refs
+            ref = row.purl if is_unique else f"package-{row.position}"
             refs.add(ref)
-            found[key] = _Component(ref, one, one.scope, [], {})
-        component = found[key]
-        component.scope = min(component.scope, one.scope, key=list(_SCOPES).index)
-        component.positions.append(one.position)
-        component.manifests[one.manifest] = None
-    return found
+            components[key] = _Component(ref, row, row.scope, [], {})
+        component = components[key]
+        component.scope = min(component.scope, row.scope, key=list(_SCOPES).index)
+        component.positions.append(row.position)
+        component.manifests[row.manifest] = None
+    return components
 
 
 def _component(component: _Component) -> dict[str, Any]:
     package = component.first
-    described: dict[str, Any] = {
+    document: dict[str, Any] = {
         "type": "library",
         "bom-ref": component.ref,
         "name": package.name,
         "scope": _SCOPES[component.scope],
     }
     if package.version is not None:
-        described["version"] = package.version
+        document["version"] = package.version
     if package.purl:
-        described["purl"] = package.purl
-    described["evidence"] = {"occurrences": [{"location": path} for path in component.manifests]}
-    return described
+        document["purl"] = package.purl
+    document["evidence"] = {"occurrences": [{"location": path} for path in component.manifests]}
+    return document
 
 
 def _relations(
     root: str, dependencies: Sequence[DependencyView], refs: Mapping[int, str]
 ) -> Iterator[dict[str, Any]]:
-    """The repository asks for what is direct. Only what is known: one way to each package."""
-    asks_for: dict[str, dict[str, None]] = {root: {}}
+    """The repository depends on direct packages. Only one path to each package is known."""
+    depends_on: dict[str, dict[str, None]] = {root: {}}
     parents = find_parents(dependencies)
-    for one in dependencies:
-        ref = refs[one.position]
-        if one.direct:
-            asks_for[root][ref] = None
-        elif one.position in parents:
-            asks_for.setdefault(refs[parents[one.position]], {})[ref] = None
-    for ref, others in asks_for.items():
+    for row in dependencies:
+        ref = refs[row.position]
+        if row.direct:
+            depends_on[root][ref] = None
+        elif row.position in parents:
+            depends_on.setdefault(refs[parents[row.position]], {})[ref] = None
+    for ref, others in depends_on.items():
         yield {"ref": ref, "dependsOn": [other for other in others if other != ref]}
 
 
@@ -144,30 +144,30 @@ def _vulnerabilities(
             groups.setdefault(finding.advisory_id, []).append(finding)
     for identifier in sorted(groups):
         group = groups[identifier]
-        in_order = sorted(group, key=_package_of)
-        affected = dict.fromkeys(refs[_package_of(finding)] for finding in in_order)
-        advice = dict.fromkeys(map(_recommendation, in_order))
+        ordered = sorted(group, key=_package_of)
+        affected = dict.fromkeys(refs[_package_of(finding)] for finding in ordered)
+        advice = dict.fromkeys(map(_recommendation, ordered))
         yield {
-            **_described(group),
+            **_describe(group),
             "recommendation": " ".join(advice),
             "affects": [{"ref": ref} for ref in affected],
         }
 
 
-def _described(group: Sequence[FindingView]) -> dict[str, Any]:
-    one = group[0]
-    urls = {found.id: found.url for found in one.advisories}
-    source = {"name": "OSV", **({"url": url} if (url := urls.get(one.advisory_id)) else {})}
+def _describe(group: Sequence[FindingView]) -> dict[str, Any]:
+    first = group[0]
+    urls = {record.id: record.url for record in first.advisories}
+    source = {"name": "OSV", **({"url": url} if (url := urls.get(first.advisory_id)) else {})}
     aliases = sorted({alias for finding in group for alias in finding.aliases})
-    described: dict[str, Any] = {
-        "id": one.advisory_id,
+    document: dict[str, Any] = {
+        "id": first.advisory_id,
         "source": source,
         "references": [{"id": alias, "source": {"name": "OSV"}} for alias in aliases],
-        "ratings": [_rating(one)],
+        "ratings": [_rating(first)],
     }
-    if one.summary:
-        described["description"] = one.summary
-    return described
+    if first.summary:
+        document["description"] = first.summary
+    return document
 
 
 def _rating(finding: FindingView) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""When a repository's dependencies are held against the advisories, and what comes of it.
+"""Scans repositories: matches their dependencies with the advisories and stores findings.
 
-`scan_due_at` is queue, lease and backoff. Who changes dependencies or advisories sets it to now.
+`scan_due_at` serves as queue, lease and backoff. Changes of dependencies or advisories set it.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from agentjobs.store.leases import DueColumn, Lease
 
 _DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
 _BACKOFF_MS = 5 * 60 * SECOND_MS
-# For jobs to leave the queue; and a scan may ask registries again.
-_LATER_MS = 15 * 60 * SECOND_MS
+# Enough for queued jobs to start, and for registries to recover.
+_RESCAN_MS = 15 * 60 * SECOND_MS
 _NAMES_AT_ONCE = 1_000
 _CHOICES_AT_ONCE = 8
 _decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -37,7 +37,7 @@ class VersionChooser(Protocol):
 
 
 class DueScan(msgspec.Struct, frozen=True):
-    """`until` is the claim: whoever sets another time wants a further scan."""
+    """`until` is the end of the claim; another due time means that a new scan was requested."""
 
     repo_id: str
     organization_id: str
@@ -51,7 +51,7 @@ class ScanClaim:
         self._lease = Lease(db, _DUE, scan.repo_id, scan.until)
 
     async def renew(self) -> bool:
-        """True even if another scan was requested meanwhile: this one is still worth finishing."""
+        """True even if a new scan was requested, because this one is still useful."""
         await self._lease.renew()
         return True
 
@@ -63,38 +63,38 @@ class ScanClaim:
 
 
 async def claim_due_scan(db: Database) -> DueScan | None:
-    """The repository that has waited longest; it is due again if we are never heard of."""
+    """Claim the repository that has been due longest; it is due again when the lease expires."""
     return await db.transact(_claim)
 
 
 async def make_all_due(db: Database) -> None:
-    """Once, when a service starts: something may have been left undone."""
+    """Called when a service starts, because an earlier one may have stopped during a scan."""
     await db.transact(_make_all_due)
 
 
-async def request_scans(tx: Transaction, ecosystems: Collection[str], in_ms: int = 0) -> None:
-    """Of the repositories that depend on something there; later is only for those not due yet."""
+async def request_scans(tx: Transaction, ecosystems: Collection[str], delay_ms: int = 0) -> None:
+    """Make repositories due that depend on the ecosystems; a delay applies only if not yet due."""
     if not ecosystems:
         return
-    not_due = " AND scan_due_at IS NULL" if in_ms else ""
+    not_due = " AND scan_due_at IS NULL" if delay_ms else ""
     await tx.execute(
         "UPDATE repos SET scan_due_at = :due_at WHERE disconnected_at IS NULL"
         f" AND indexed_commit IS NOT NULL{not_due} AND EXISTS (SELECT 1 FROM dependencies d"
         " WHERE d.repo_id = repos.id AND d.ecosystem IN (SELECT value FROM each(:ecosystems)))",
-        due_at=await tx.clock_ms() + in_ms,
+        due_at=await tx.clock_ms() + delay_ms,
         ecosystems=sorted(ecosystems),
     )
     tx.announce("scan")
 
 
 async def schedule_rescan(db: Database, repo_id: str) -> None:
-    """Though nothing changed: something could not be done about what was found."""
+    """Scan again later, because an action on the findings could not be completed."""
     await db.transact(_scan_later, repo_id)
 
 
 async def scan_repository(db: Database, scan: DueScan, chooser: VersionChooser) -> int:
-    """How many findings there are. Only `finish` of the claim says that it is done."""
-    dependencies = await dependencies_of(db, scan.repo_id)
+    """Returns the number of findings. The caller must finish the claim."""
+    dependencies = await load_dependencies(db, scan.repo_id)
     advisories = await load_advisories(db, dependencies)
     findings = await asyncio.to_thread(match_dependencies, dependencies, advisories)
     choices = await choose_versions(chooser, findings, advisories)
@@ -102,7 +102,7 @@ async def scan_repository(db: Database, scan: DueScan, chooser: VersionChooser) 
     return len(findings)
 
 
-async def dependencies_of(db: Database, repo_id: str) -> list[Dependency]:
+async def load_dependencies(db: Database, repo_id: str) -> list[Dependency]:
     rows = await db.fetch_all(
         "SELECT * FROM dependencies WHERE repo_id = :repo_id ORDER BY position", repo_id=repo_id
     )
@@ -110,30 +110,30 @@ async def dependencies_of(db: Database, repo_id: str) -> list[Dependency]:
 
 
 async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> list[Advisory]:
-    """With those about the same faults, each once."""
+    """With related records of the same vulnerabilities, without duplicates."""
     names: dict[str, set[str]] = defaultdict(set)
-    for one in dependencies:
-        if one.version is not None:
-            names[one.ecosystem].add(one.name)
-    found: dict[str, Advisory] = {}
-    for ecosystem, wanted in names.items():
-        ordered = sorted(wanted)
+    for dependency in dependencies:
+        if dependency.version is not None:
+            names[dependency.ecosystem].add(dependency.name)
+    advisories: dict[str, Advisory] = {}
+    for ecosystem, unordered in names.items():
+        ordered = sorted(unordered)
         for start in range(0, len(ordered), _NAMES_AT_ONCE):
-            some = await advisories_for(db, ecosystem, ordered[start : start + _NAMES_AT_ONCE])
-            found.update({one.id: one for one in some})
-    return list(found.values())
+            batch = await advisories_for(db, ecosystem, ordered[start : start + _NAMES_AT_ONCE])
+            advisories.update({advisory.id: advisory for advisory in batch})
+    return list(advisories.values())
 
 
 async def choose_versions(
     chooser: VersionChooser, findings: Sequence[Finding], advisories: Sequence[Advisory]
 ) -> dict[Package, Choice]:
-    about = by_package(advisories, {finding.package[:2] for finding in findings})
-    turns = asyncio.Semaphore(_CHOICES_AT_ONCE)
+    by_name = by_package(advisories, {finding.package[:2] for finding in findings})
+    slots = asyncio.Semaphore(_CHOICES_AT_ONCE)
 
     async def choose(package: Package) -> Choice:
         ecosystem, name, version = package
-        async with turns:
-            return await chooser.choose(ecosystem, name, version, about[ecosystem, name])
+        async with slots:
+            return await chooser.choose(ecosystem, name, version, by_name[ecosystem, name])
 
     packages = list(dict.fromkeys(finding.package for finding in findings))
     async with asyncio.TaskGroup() as group:
@@ -155,7 +155,7 @@ async def _claim(tx: Transaction) -> DueScan | None:
 
 
 async def _make_all_due(tx: Transaction) -> None:
-    # One that another process is at keeps its time.
+    # A scan that another process has claimed keeps its lease.
     await tx.execute(
         "UPDATE repos SET scan_due_at = :now WHERE disconnected_at IS NULL"
         " AND indexed_commit IS NOT NULL AND scan_due_at IS NULL",
@@ -170,7 +170,7 @@ async def _store(
     findings: Sequence[Finding],
     choices: Mapping[Package, Choice],
 ) -> None:
-    # Two at once would insert the same rows: the second waits here, and then finds them.
+    # Lock the row: two concurrent scans would insert the same findings.
     row = await tx.fetch_one(
         "SELECT disconnected_at FROM repos WHERE id = :id /*postgresql FOR UPDATE */",
         id=scan.repo_id,
@@ -190,7 +190,7 @@ async def _scan_later(tx: Transaction, repo_id: str) -> None:
     await tx.execute(
         "UPDATE repos SET scan_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
-        due_at=await tx.clock_ms() + _LATER_MS,
+        due_at=await tx.clock_ms() + _RESCAN_MS,
     )
 
 

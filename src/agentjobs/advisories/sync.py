@@ -1,6 +1,6 @@
-"""Brings one feed up to date: what changed since, or everything. Old data stays until replaced.
+"""Synchronizes one feed, incrementally or completely. Old data stays until it is replaced.
 
-Each batch is a short transaction: the store's writer belongs to the API as well.
+Each batch is a short transaction, because the API shares the store's writer.
 """
 
 import asyncio
@@ -12,34 +12,34 @@ from typing import Literal
 import msgspec
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.feeds import Feed, FeedClaim, Synced, delete_feed, ensure_feeds
+from agentjobs.advisories.feeds import Feed, FeedClaim, SyncState, delete_feed, ensure_feeds
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.parse import id_of_path, look, newest, read
+from agentjobs.advisories.parse import id_of_path, newest, read, read_heads
 from agentjobs.advisories.scans import request_scans
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,
-    Everything,
+    FeedItem,
     FeedWarning,
-    Note,
-    Piece,
+    FullFeed,
+    OnProgress,
     Source,
     SourceError,
     SourceNotFound,
-    moment,
+    parse_time,
 )
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import run_renewing
 
-# A few milliseconds of a writer that everybody waits for.
+# Takes a few milliseconds of the shared writer.
 _ROWS_AT_ONCE = 40
-# More than that is quicker read from the archive.
-_MAX_NEWS = 2_000
-# Records appear in a bucket somewhat later than their time says.
+# With more changes, reading the archive is faster.
+_MAX_CHANGES = 2_000
+# Records appear in the bucket some time after their modification time.
 _OVERLAP = timedelta(hours=1)
-# A list of changes does not tell what was deleted, so each so many times everything is read.
 _RENEW_SECONDS = 15.0
-_EVERYTHING_EACH = 28
-# If we die in the middle, what we changed is looked at after this.
+# The list of changes lacks deletions, so every 28th synchronization is complete.
+_FULL_SYNC_EVERY = 28
+# If the process dies during a synchronization, repositories are scanned after this time.
 _SCAN_AFTER_CRASH_MS = 10 * 60 * 1_000
 
 
@@ -58,146 +58,151 @@ async def sync_claimed(
     feed: Feed,
     source: Source,
     refresh_hours: float,
-    note: Note = lambda _done, _total: None,
+    on_progress: OnProgress = lambda _finish, _total: None,
 ) -> SyncResult:
     """Raises SourceError, which is stored with the feed, or ClaimLost."""
     claim = FeedClaim(db, feed)
     every_seconds = refresh_hours * 3_600
     try:
-        work = _Sync(db, feed, source, note).run()
+        work = _Sync(db, feed, source, on_progress).run()
         synced, result = await run_renewing(work, claim.renew, _RENEW_SECONDS)
     except SourceError as error:
         await claim.fail(str(error), every_seconds)
         raise
     except asyncio.CancelledError:
-        await asyncio.shield(claim.give_back())
+        await asyncio.shield(claim.release())
         raise
     await claim.succeed(synced, every_seconds)
-    # Also when nothing is new here: a registry may answer again, or have published a fix.
+    # Even without changes: a registry may be reachable again or have published a fix.
     await db.transact(request_scans, [feed.ecosystem])
     return result
 
 
 class _Sync:
-    def __init__(self, db: Database, feed: Feed, source: Source, note: Note) -> None:
+    def __init__(self, db: Database, feed: Feed, source: Source, on_progress: OnProgress) -> None:
         self._db = db
         self._feed = feed
         self._ecosystem = feed.ecosystem
         self._source = source
-        self._note = note
-        self._begun = time.monotonic()
+        self._on_progress = on_progress
+        self._started_at = time.monotonic()
         first = rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT
         self._is_fresh = feed.source != source.name or feed.generation < first
         self._generation = max(feed.generation, first) + 1
         self._newest = None if self._is_fresh else feed.newest
         self._seen: set[str] = set()
         self._warnings: list[FeedWarning] = []
-        self._concerned: set[str] = set()
+        self._affected_ecosystems: set[str] = set()
         self._read = self._changed = self._removed = 0
 
-    async def run(self) -> tuple[Synced, SyncResult]:
+    async def run(self) -> tuple[SyncState, SyncResult]:
         try:
-            if await self._take_news():
-                return await self._done("delta", self._feed.etag)
-            return await self._take_everything()
+            if await self._apply_changes():
+                return await self._finish("delta", self._feed.etag)
+            return await self._apply_full_feed()
         finally:
-            if self._concerned:
-                await asyncio.shield(self._db.transact(request_scans, self._concerned))
+            if self._affected_ecosystems:
+                await asyncio.shield(self._db.transact(request_scans, self._affected_ecosystems))
 
-    async def _take_news(self) -> bool:
-        """False where everything has to be read instead."""
-        since = moment(self._newest or "")
-        if since is None or self._generation % _EVERYTHING_EACH == 0:
+    async def _apply_changes(self) -> bool:
+        """False if a full synchronization is necessary."""
+        since = parse_time(self._newest or "")
+        if since is None or self._generation % _FULL_SYNC_EVERY == 0:
             return False
-        ids = await self._source.changed_since(self._ecosystem, since - _OVERLAP, _MAX_NEWS)
+        ids = await self._source.changed_since(self._ecosystem, since - _OVERLAP, _MAX_CHANGES)
         if ids is None:
             return False
         try:
-            await self._take(self._source.records(self._ecosystem, ids), len(ids))
+            await self._apply(self._source.records(self._ecosystem, ids), len(ids))
         except SourceNotFound:
             return False
         return True
 
-    async def _take_everything(self) -> tuple[Synced, SyncResult]:
-        known_mark = None if self._is_fresh else self._feed.etag
+    async def _apply_full_feed(self) -> tuple[SyncState, SyncResult]:
+        known_revision = None if self._is_fresh else self._feed.etag
         try:
-            async with self._source.everything(self._ecosystem, known_mark) as everything:
-                if everything.batches is None:
-                    return await self._done("unchanged", everything.mark)
-                await self._take_all(everything, everything.batches)
-                return await self._done("full", everything.mark)
+            async with self._source.full_feed(self._ecosystem, known_revision) as full_feed:
+                if full_feed.batches is None:
+                    return await self._finish("unchanged", full_feed.revision)
+                await self._apply_all(full_feed, full_feed.batches)
+                return await self._finish("full", full_feed.revision)
         except SourceNotFound as error:
-            return await self._find_nothing(str(error))
+            return await self._handle_missing(str(error))
 
-    async def _take_all(self, everything: Everything, batches: AsyncIterator[list[Piece]]) -> None:
+    async def _apply_all(self, full_feed: FullFeed, batches: AsyncIterator[list[FeedItem]]) -> None:
         self._seen.clear()
         self._warnings.clear()
         self._read = 0
-        await self._take(batches, everything.total)
+        await self._apply(batches, full_feed.total)
         if self._read and len(self._warnings) == self._read:
             first = self._warnings[0]
             raise SourceError(
                 f"none of its {self._read} records could be read; {first.path}: {first.reason}"
             )
         if not self._seen:
-            raise SourceNotFound(f"{self._source.name} holds no records about {self._ecosystem}")
+            raise SourceNotFound(f"{self._source.name} has no records for {self._ecosystem}")
         await self._remove_unseen()
 
-    async def _find_nothing(self, reason: str) -> tuple[Synced, SyncResult]:
-        """No fault, unless something was there before, or the whole address is a wrong one."""
+    async def _handle_missing(self, reason: str) -> tuple[SyncState, SyncResult]:
+        """A missing local feed is only a warning, unless it existed before."""
         if not self._is_fresh and self._feed.records:
-            raise SourceError(f"{reason}; what it held before stays in use")
+            raise SourceError(f"{reason}; the stored records stay in use")
         if "://" in self._source.name:
-            raise SourceError(
-                f"{reason}; AGENTJOBS_ADVISORIES_ECOSYSTEMS names the ecosystems to ask for"
-            )
+            raise SourceError(f"{reason}; AGENTJOBS_ADVISORIES_ECOSYSTEMS sets the ecosystems")
         await self._remove_unseen()
         self._warnings.append(FeedWarning(self._ecosystem, reason))
-        return await self._done("full", None)
+        return await self._finish("full", None)
 
-    async def _take(self, batches: AsyncIterator[list[Piece]], total: int | None) -> None:
-        async for pieces in batches:
-            await self._store(pieces)
-            self._read += len(pieces)
-            self._note(self._read, total)
+    async def _apply(self, batches: AsyncIterator[list[FeedItem]], total: int | None) -> None:
+        async for items in batches:
+            await self._store(items)
+            self._read += len(items)
+            self._on_progress(self._read, total)
 
-    async def _store(self, pieces: Sequence[Piece]) -> None:
-        looked = await asyncio.to_thread(look, pieces)
-        known = await rows.known_states(self._db, [head.id for head in looked.heads])
-        batch = await asyncio.to_thread(read, looked, known, self._ecosystem)
+    async def _store(self, items: Sequence[FeedItem]) -> None:
+        heads = await asyncio.to_thread(read_heads, items)
+        known = await rows.load_states(self._db, [head.id for head in heads.heads])
+        batch = await asyncio.to_thread(read, heads, known, self._ecosystem)
         self._seen |= batch.seen
         self._warnings += batch.warnings
-        self._newest = newest([head.modified for head in looked.heads], self._newest)
+        self._newest = newest([head.modified for head in heads.heads], self._newest)
         await self._write(batch.changed, batch.gone)
 
     async def _write(self, changed: Sequence[Advisory], gone: Sequence[str]) -> None:
         self._changed += len(changed)
         self._removed += len(gone)
         for start in range(0, max(len(changed), len(gone)), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
-            promised = frozenset(self._concerned)
-            self._concerned |= await self._db.transact(
-                _write, self._ecosystem, self._generation, changed[some], gone[some], promised
+            batch = slice(start, start + _ROWS_AT_ONCE)
+            already_marked = frozenset(self._affected_ecosystems)
+            self._affected_ecosystems |= await self._db.transact(
+                _write,
+                self._ecosystem,
+                self._generation,
+                changed[batch],
+                gone[batch],
+                already_marked,
             )
 
     async def _remove_unseen(self) -> None:
         after = ""
         while ids := await rows.ids_of_feed(self._db, self._ecosystem, after, 20 * BATCH_RECORDS):
             after = ids[-1]
-            await self._write([], [one for one in ids if one not in self._seen])
+            await self._write(
+                [], [advisory_id for advisory_id in ids if advisory_id not in self._seen]
+            )
 
-    async def _done(
-        self, kind: Literal["full", "delta", "unchanged"], mark: str | None
-    ) -> tuple[Synced, SyncResult]:
-        records = await rows.count_of(self._db, self._ecosystem)
-        # What was left out of the archive is still left out, unless it came since.
+    async def _finish(
+        self, kind: Literal["full", "delta", "unchanged"], revision: str | None
+    ) -> tuple[SyncState, SyncResult]:
+        records = await rows.count_advisories(self._db, self._ecosystem)
+        # Records left out of the last archive are still missing, unless they arrived since.
         older = () if kind == "full" else self._feed.warnings
-        kept = [one for one in older if id_of_path(one.path) not in self._seen]
-        warnings = (*self._warnings, *kept)
-        synced = Synced(
+        remaining = [item for item in older if id_of_path(item.path) not in self._seen]
+        warnings = (*self._warnings, *remaining)
+        synced = SyncState(
             source=self._source.name,
             newest=self._newest,
-            etag=mark,
+            etag=revision,
             records=records,
             generation=self._generation,
             warnings=warnings,
@@ -209,12 +214,12 @@ class _Sync:
             removed=self._removed,
             records=records,
             warnings=warnings,
-            seconds=round(time.monotonic() - self._begun, 3),
+            seconds=round(time.monotonic() - self._started_at, 3),
         )
 
 
 async def configure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> None:
-    """What is not wanted any more goes, with its records."""
+    """Create feeds for the ecosystems, and delete other feeds with their records."""
     for ecosystem in await ensure_feeds(db, ecosystems, source):
         while ids := await rows.ids_of_feed(db, ecosystem, "", BATCH_RECORDS):
             await db.transact(request_scans, await db.transact(rows.remove, ids))
@@ -227,9 +232,9 @@ async def _write(
     generation: int,
     changed: Sequence[Advisory],
     gone: Sequence[str],
-    promised: frozenset[str],
+    already_marked: frozenset[str],
 ) -> set[str]:
-    concerned = await rows.put(tx, feed, generation, changed) if changed else set()
-    concerned |= await rows.remove(tx, gone) if gone else set()
-    await request_scans(tx, concerned - promised, in_ms=_SCAN_AFTER_CRASH_MS)
-    return concerned
+    affected_ecosystems = await rows.put(tx, feed, generation, changed) if changed else set()
+    affected_ecosystems |= await rows.remove(tx, gone) if gone else set()
+    await request_scans(tx, affected_ecosystems - already_marked, delay_ms=_SCAN_AFTER_CRASH_MS)
+    return affected_ecosystems

@@ -25,15 +25,15 @@ from agentjobs.advisories.versions import (
 
 Source = Literal["registry", "advisories"]
 
-# What some Maven packages build of each version: one is no replacement for the other.
-_FLAVOUR = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
-_MAX_PASSED_OVER = 3
+# Variants that some Maven packages publish of each version, which are not interchangeable.
+_VARIANT = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
+_MAX_SKIPPED = 3
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """`version` is None where there is none to go to. `source` is who named the candidates.
+    """`version` is None if there is no safe version. `source` is where the candidates come from.
 
-    `hashes` are of the version's files, where the registry told them.
+    `hashes` are those of the version's files, if the registry lists them.
     """
 
     version: str | None
@@ -72,24 +72,24 @@ def choose_version(
 ) -> Choice:
     """The lowest version above `current` that none of the advisories affects, same major first.
 
-    `advisories` are all that are known of the package. `published` is None if the registry could
-    not be asked: then only what the advisories call fixed is a candidate.
+    `advisories` are all known advisories of the package. `published` is None if the registry is
+    unreachable: then only versions that advisories call fixed are candidates.
     """
     package = _Package(ecosystem, name, current, advisories)
     source: Source = "advisories" if published is None else "registry"
-    refusal = package.why_not_asked()
-    if refusal:
-        return Choice(None, refusal, source)
+    no_choice_reason = package.reason_for_no_choice()
+    if no_choice_reason:
+        return Choice(None, no_choice_reason, source)
     candidates = _candidates(package, published)
-    chosen = next(filter(package.is_safe, package.in_order(candidates)), None)
+    chosen = next(filter(package.is_safe, package.rank(candidates)), None)
     if chosen is None:
-        return Choice(None, _why_none(package, candidates, published), source)
-    reason = _why(package, chosen, published)
+        return Choice(None, _explain_none(package, candidates, published), source)
+    reason = _explain(package, chosen, published)
     return Choice(package.as_written(chosen.version), reason, source, chosen.hashes)
 
 
 class _Package:
-    """The package at its current version, and what is known of it."""
+    """The package at its current version, and its advisories."""
 
     def __init__(
         self, ecosystem: str, name: str, current: str, advisories: Sequence[Advisory]
@@ -99,11 +99,11 @@ class _Package:
         self.current = current
         self.advisories = advisories
         self.key = version_key(ecosystem, current)
-        self.affecting = [one for one in advisories if affects(one, ecosystem, name, current)]
+        self.affecting = [item for item in advisories if affects(item, ecosystem, name, current)]
 
-    def why_not_asked(self) -> str:
+    def reason_for_no_choice(self) -> str:
         if self.key is None:
-            return f"{self.current!r} is no version that {self.ecosystem} could compare to others."
+            return f"{self.current!r} is not a valid {self.ecosystem} version."
         return "" if self.affecting else f"No known advisory affects {self.name} {self.current}."
 
     def key_of(self, version: str) -> Any:
@@ -120,45 +120,44 @@ class _Package:
         return key is not None and bool(key > self.key)
 
     def affected_by(self, version: str) -> Advisory | None:
-        hits = (one for one in self.advisories if affects(one, self.ecosystem, self.name, version))
+        hits = (a for a in self.advisories if affects(a, self.ecosystem, self.name, version))
         return next(hits, None)
 
     def is_safe(self, candidate: PublishedVersion) -> bool:
         return self.affected_by(candidate.version) is None
 
     def fixes(self, advisories: Iterable[Advisory]) -> dict[str, None]:
-        """The versions that these call fixed, in their order."""
-        named = (fixed_versions(one, self.ecosystem, self.name) for one in advisories)
-        return dict.fromkeys(version for versions in named for version in versions)
+        """The versions that the advisories call fixed, in their order."""
+        fixed = (fixed_versions(item, self.ecosystem, self.name) for item in advisories)
+        return dict.fromkeys(version for versions in fixed for version in versions)
 
-    def in_order(self, candidates: Iterable[PublishedVersion]) -> list[PublishedVersion]:
-        """Those that may be chosen, the best first. Whether one is safe is the costly question,
-        so nobody is asked it before its turn."""
-        admits_prereleases = is_prerelease(self.ecosystem, self.current)
-        admitted = (
-            one
-            for one in candidates
-            if admits_prereleases or not is_prerelease(self.ecosystem, one.version)
+    def rank(self, candidates: Iterable[PublishedVersion]) -> list[PublishedVersion]:
+        """Allowed candidates, best first. Does not check whether they are safe, which is slow."""
+        allows_prereleases = is_prerelease(self.ecosystem, self.current)
+        allowed = (
+            candidate
+            for candidate in candidates
+            if allows_prereleases or not is_prerelease(self.ecosystem, candidate.version)
         )
-        return sorted(admitted, key=lambda one: self._rank(one.version))
+        return sorted(allowed, key=lambda candidate: self._rank(candidate.version))
 
     def _rank(self, version: str) -> tuple[bool, bool, bool, Any]:
-        # From a release to a commit only if no release has the fix.
+        # A release is upgraded to a commit only if no release has the fix.
         leaves_releases = self.is_pseudo(version) and not self.is_pseudo(self.current)
-        changes_flavour = _flavour_of(self.ecosystem, version) != _flavour_of(
+        changes_variant = _variant_of(self.ecosystem, version) != _variant_of(
             self.ecosystem, self.current
         )
-        return leaves_releases, changes_flavour, not self.keeps_major(version), self.key_of(version)
+        return leaves_releases, changes_variant, not self.keeps_major(version), self.key_of(version)
 
     def is_pseudo(self, version: str) -> bool:
         return is_pseudo_version(self.ecosystem, version)
 
-    def in_normal_form(self, version: str) -> str:
-        """As the registry would call it: the same fix must not have two names."""
+    def normalize(self, version: str) -> str:
+        """The registry's spelling, so that the same fix is not listed twice."""
         return str(Version(version)) if self.ecosystem == "PyPI" else version
 
     def as_written(self, version: str) -> str:
-        """Go's versions have a v in go.mod and none in advisories: like the current one."""
+        """In Go, with the prefix and suffix of the current version."""
         if self.ecosystem != "Go":
             return version
         prefix = "v" if self.current.startswith("v") else ""
@@ -167,39 +166,39 @@ class _Package:
 
 
 def _candidates(package: _Package, published: Published | None) -> list[PublishedVersion]:
-    """What is above the current version and not withdrawn."""
-    named = dict.fromkeys(map(package.in_normal_form, package.fixes(package.advisories)))
+    """Versions above the current one that are not withdrawn."""
+    fixed = dict.fromkeys(map(package.normalize, package.fixes(package.advisories)))
     if published is None:
-        found = [PublishedVersion(version) for version in named]
+        versions = [PublishedVersion(version) for version in fixed]
     else:
-        listed = [one for one in published.versions if not one.yanked]
-        unlisted = [PublishedVersion(version) for version in named if package.is_pseudo(version)]
-        found = [*listed, *unlisted]
-    return [one for one in found if package.is_above(one.version)]
+        listed = [item for item in published.versions if not item.yanked]
+        unlisted = [PublishedVersion(version) for version in fixed if package.is_pseudo(version)]
+        versions = [*listed, *unlisted]
+    return [item for item in versions if package.is_above(item.version)]
 
 
-def _why(package: _Package, chosen: PublishedVersion, published: Published | None) -> str:
+def _explain(package: _Package, chosen: PublishedVersion, published: Published | None) -> str:
     version = package.as_written(chosen.version)
     above = f"above {package.current} that no known advisory affects"
     if published is None:
         first = (
-            f"The {package.ecosystem} registry could not be asked: of the versions that the "
-            f"advisories call fixed, {version} is the lowest {above}"
+            f"The {package.ecosystem} registry is unreachable: of the versions that advisories "
+            f"call fixed, {version} is the lowest {above}"
         )
     elif package.is_pseudo(chosen.version):
         first = f"{version}, the commit that an advisory calls fixed, is the lowest version {above}"
     else:
         first = f"{version} is the lowest published version {above}"
     if package.keeps_major(chosen.version):
-        kept = "it keeps the major version."
+        change = "it keeps the major version."
     else:
         major = package.major_of(package.current)
-        kept = f"no version of major {major} is free of them, so the major version changes."
-    return " ".join((f"{first}; {kept}", *_passed_over(package, chosen.version)))
+        change = f"no version of major {major} is unaffected, so the major version changes."
+    return " ".join((f"{first}; {change}", *_explain_skipped(package, chosen.version)))
 
 
-def _passed_over(package: _Package, chosen: str) -> Iterator[str]:
-    """Readers of an advisory expect the version it calls fixed: why is it not that one?"""
+def _explain_skipped(package: _Package, chosen: str) -> Iterator[str]:
+    """Explain why the version that an advisory calls fixed was not chosen."""
     lower = [
         (version, hit)
         for version in package.fixes(package.affecting)
@@ -207,35 +206,37 @@ def _passed_over(package: _Package, chosen: str) -> Iterator[str]:
         and package.key_of(version) < package.key_of(chosen)
         and (hit := package.affected_by(version)) is not None
     ]
-    for version, hit in lower[:_MAX_PASSED_OVER]:
+    for version, hit in lower[:_MAX_SKIPPED]:
         yield f"{package.as_written(version)} is called fixed, but {hit.id} affects it."
 
 
-def _why_none(
+def _explain_none(
     package: _Package, candidates: Sequence[PublishedVersion], published: Published | None
 ) -> str:
     if published is None:
         return (
-            f"The {package.ecosystem} registry could not be asked, and no version of "
-            f"{package.name} above {package.current} that is called fixed is free of advisories."
+            f"The {package.ecosystem} registry is unreachable, and advisories affect every version "
+            f"of {package.name} above {package.current} that is called fixed."
         )
     if not published.versions and not candidates:
         return f"The {package.ecosystem} registry lists no version of {package.name}."
     if not candidates:
         return f"No version of {package.name} above {package.current} is published."
-    prerelease = next(filter(package.is_safe, _sorted(package, candidates)), None)
+    prerelease = next(filter(package.is_safe, _sort_by_version(package, candidates)), None)
     if prerelease is not None:
         return (
-            f"Of the versions of {package.name} above {package.current} only prereleases such as "
-            f"{prerelease.version} are free of known advisories."
+            f"Only prereleases of {package.name} above {package.current}, such as "
+            f"{prerelease.version}, have no known advisories."
         )
     return f"Known advisories affect every version of {package.name} above {package.current}."
 
 
-def _sorted(package: _Package, candidates: Iterable[PublishedVersion]) -> list[PublishedVersion]:
-    return sorted(candidates, key=lambda one: package.key_of(one.version))
+def _sort_by_version(
+    package: _Package, candidates: Iterable[PublishedVersion]
+) -> list[PublishedVersion]:
+    return sorted(candidates, key=lambda candidate: package.key_of(candidate.version))
 
 
-def _flavour_of(ecosystem: str, version: str) -> str:
-    found = _FLAVOUR.search(version) if ecosystem == "Maven" else None
-    return found[1].lower() if found else ""
+def _variant_of(ecosystem: str, version: str) -> str:
+    match = _VARIANT.search(version) if ecosystem == "Maven" else None
+    return match[1].lower() if match else ""

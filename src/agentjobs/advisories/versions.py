@@ -1,7 +1,7 @@
-"""The order of versions, by the rules of each ecosystem. Knows no package and no advisory.
+"""The order of versions by the rules of each ecosystem.
 
-A key is comparable with keys of the same ecosystem; what is no version there has none. Written here
-because matching asks for a hundred thousand keys at a time; the tests hold them to other libraries.
+A key is comparable with keys of the same ecosystem; invalid versions have none. Implemented here
+because matching needs a hundred thousand keys at a time; tests compare them with other libraries.
 """
 
 import re
@@ -17,32 +17,32 @@ from agentjobs.advisories.maven_versions import NUMBERS
 
 Key = Any
 
-_LENGTH = 128
+_MAX_LENGTH = 128
 _PSEUDO_VERSION = re.compile(r"v?\d+\.\d+\.\d+-(?:.+\.)?\d{14}-[0-9a-f]{12}(?:\+incompatible)?")
 
 
 @lru_cache(maxsize=65536)
 def version_key(ecosystem: str, text: str) -> Key | None:
-    """None for what is no version: a branch, a variable, a typing error."""
+    """None for an invalid version, such as a branch or a variable."""
     text = text.strip()
-    return _KEYS[ecosystem](text) if 0 < len(text) <= _LENGTH else None
+    return _KEYS[ecosystem](text) if 0 < len(text) <= _MAX_LENGTH else None
 
 
 def is_prerelease(ecosystem: str, text: str) -> bool:
-    """Whether its makers call it unfinished; false for what is no version."""
+    """False for an invalid version."""
     key = version_key(ecosystem, text)
     return key is not None and _PRERELEASES[ecosystem](key, text)
 
 
 def is_pseudo_version(ecosystem: str, text: str) -> bool:
-    """A commit that Go made a version of: no proxy lists those, though it delivers them."""
+    """A Go version made of a commit; proxies serve such versions but do not list them."""
     return ecosystem == "Go" and _PSEUDO_VERSION.fullmatch(text) is not None
 
 
 def major_of(ecosystem: str, text: str) -> int | None:
     if version_key(ecosystem, text) is None:
         return None
-    # An epoch of Python's stands before the number that people call major.
+    # A Python epoch precedes the major number.
     number = re.search(r"\d+", text.rpartition("!")[2])
     return int(number[0]) if number else None
 
@@ -54,14 +54,14 @@ _NO_PRE, _ONLY_DEV = (1, "", 0), (-1, "", 0)
 
 
 def _pypi(text: str) -> Key | None:
-    """Plain tuples: packaging's versions compare slowly."""
+    """Plain tuples, because packaging's versions compare slowly."""
     if NUMBERS.fullmatch(text):
         return (0, _release(text), _NO_PRE, -1, inf)
     try:
         version = Version(text)
     except InvalidVersion:
         return None
-    # A local build (1.0+cpu) has the faults of what it was built from.
+    # A local version (1.0+cpu) has the vulnerabilities of its base version.
     pre = (0, *version.pre) if version.pre is not None else _NO_PRE
     if version.dev is not None and version.pre is None and version.post is None:
         pre = _ONLY_DEV
@@ -70,7 +70,7 @@ def _pypi(text: str) -> Key | None:
     return (version.epoch, _without_zeros(version.release), pre, post, dev)
 
 
-# npm, crates.io and Go: semantic versions, also those that leave out a number or the hyphen
+# npm, crates.io and Go: semantic versions, including those without a number or hyphen
 
 _SEMVER = re.compile(
     r"(?:v|=|go)?\s*(\d+(?:\.\d+)*)(?:-([0-9A-Za-z.-]+)|([A-Za-z][0-9A-Za-z.-]*))?(?:\+.*)?",
@@ -81,18 +81,18 @@ _SEMVER = re.compile(
 def _semver(text: str) -> Key | None:
     if NUMBERS.fullmatch(text):
         return (_release(text), 1)
-    found = _SEMVER.fullmatch(text)
-    if found is None:
+    match = _SEMVER.fullmatch(text)
+    if match is None:
         return None
-    release = _release(found[1])
-    pre = found[2] or found[3]
+    release = _release(match[1])
+    pre = match[2] or match[3]
     if pre is None:
         return (release, 1)
     parts = ((0, int(p), "") if p.isdigit() else (1, 0, p) for p in pre.split("."))
     return (release, 0, tuple(parts))
 
 
-# RubyGems: letters are below nothing, and nothing is zero
+# RubyGems: letters sort below the end, and missing parts are zero
 
 _GEM = re.compile(r"\d+(?:\.[0-9a-zA-Z]+)*(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?", re.ASCII)
 
@@ -112,9 +112,9 @@ def _gem(text: str) -> Key | None:
 
 
 def _zero_padded(parts: Sequence[int | str]) -> Key:
-    """As if endless zeros followed, so zeros are below an end if what they lead to is, else above.
+    """As if followed by endless zeros: zeros sort below the end if the part after them does.
 
-    A number is never below zero, a word always.
+    A number is never below zero; a word always is.
     """
     key: list[Any] = []
     zeros = 0
@@ -142,10 +142,10 @@ _COMPOSER_STABLE = 4
 def _composer(text: str) -> Key | None:
     if NUMBERS.fullmatch(text):
         return (_release(text), _COMPOSER_STABLE, (), 1)
-    found = _COMPOSER.fullmatch(text)
-    if found is None:
+    match = _COMPOSER.fullmatch(text)
+    if match is None:
         return None
-    release, stability, numbers, dev = found.groups()
+    release, stability, numbers, dev = match.groups()
     after_stable = 5
     if stability is None:
         rank = 0 if dev else _COMPOSER_STABLE
@@ -156,7 +156,7 @@ def _composer(text: str) -> Key | None:
 
 
 def _release(text: str) -> tuple[int, ...]:
-    """1.0 and 1.0.0 are the same."""
+    """1.0 and 1.0.0 are equal."""
     return _without_zeros(tuple(map(int, text.split("."))))
 
 
@@ -181,7 +181,7 @@ _PRERELEASES: Mapping[str, Callable[[Key, str], bool]] = {
     "PyPI": lambda key, _: key[2] != _NO_PRE or key[4] != inf,
     "npm": lambda key, _: key[1] == 0,
     "crates.io": lambda key, _: key[1] == 0,
-    # A commit between two tags is all that some modules ever publish.
+    # Some modules publish only pseudo-versions.
     "Go": lambda key, text: key[1] == 0 and not is_pseudo_version("Go", text),
     "Maven": lambda key, _: maven_versions.is_prerelease(key),
     "RubyGems": lambda _, text: bool(re.search("[a-zA-Z]", text)),

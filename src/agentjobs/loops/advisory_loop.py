@@ -1,4 +1,4 @@
-"""Keeps the advisories up to date: a feed at a time, whenever one is due."""
+"""Synchronizes advisory feeds that are due, one at a time."""
 
 import logging
 from pathlib import Path
@@ -26,7 +26,7 @@ class AdvisoryLoop:
         self._session = session
 
     async def run(self) -> None:
-        """Returns at once where no source is configured: nothing is matched then."""
+        """Returns immediately if no source is configured."""
         if not self._settings.advisories_source:
             return
         source = open_source(
@@ -39,7 +39,7 @@ class AdvisoryLoop:
                     await signal.wait(_POLL_SECONDS)
 
     async def sync_one(self, source: Source) -> bool:
-        """False when nothing was due."""
+        """False if no feed was due."""
         feed = await claim_due_feed(self._db, self._settings.advisories_ecosystems)
         if feed is None:
             return False

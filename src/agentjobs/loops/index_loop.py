@@ -1,4 +1,4 @@
-"""Indexes repositories that are due; runs on the one host where the local repositories live."""
+"""Indexes repositories that are due; runs on the host that has the bare repositories."""
 
 import logging
 
@@ -39,7 +39,7 @@ class IndexLoop:
                 await self._spare.close()
 
     async def index_one(self) -> bool:
-        """False when nothing was due."""
+        """False if no repository was due."""
         repo = await claim_due(self._db)
         if repo is None:
             return False

@@ -1,4 +1,4 @@
-"""Holds the dependencies of repositories against the advisories whenever either changed."""
+"""Scans dependencies of repositories when dependencies or advisories have changed."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,8 +20,8 @@ _RENEW_SECONDS = 15.0
 
 
 class ScanLoop:
-    """`after_scan` acts on what was found. A scan is over when it has returned, so that after a
-    crash it is called again."""
+    """`after_scan` acts on the findings. The scan is finished only after it returns, so it is
+    called again after a crash."""
 
     name = "scan"
 
@@ -34,19 +34,19 @@ class ScanLoop:
         self._db = db
         self._chooser = chooser
         self._after_scan = after_scan
-        self._has_begun = False
+        self._has_started = False
 
     async def run(self) -> None:
         with self._db.changes.listen("scan") as signal:
-            if not self._has_begun:
+            if not self._has_started:
                 await make_all_due(self._db)
-                self._has_begun = True
+                self._has_started = True
             while True:
                 if not await self.scan_one():
                     await signal.wait(_POLL_SECONDS)
 
     async def scan_one(self) -> bool:
-        """False when nothing was due."""
+        """False if no repository was due."""
         scan = await claim_due_scan(self._db)
         if scan is None:
             return False
@@ -55,7 +55,7 @@ class ScanLoop:
             await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS)
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - one repository must not keep the others waiting
+        except Exception as error:  # noqa: BLE001 - one repository must not block the others
             _log.exception("repository not scanned", extra={"fields": {"repo_id": scan.repo_id}})
             await claim.fail(f"{type(error).__name__}: {error}")
         else:
@@ -66,4 +66,4 @@ class ScanLoop:
         count = await scan_repository(self._db, scan, self._chooser)
         await self._after_scan(scan.repo_id)
         fields = {"repo_id": scan.repo_id, "findings": count}
-        _log.info("dependencies held against advisories", extra={"fields": fields})
+        _log.info("dependencies scanned", extra={"fields": fields})

@@ -60,8 +60,8 @@ async def test_what_is_put_again_replaces_what_was(filled: Database) -> None:
     assert await found_for(filled, "zope-interface") == []
     assert await found_for(filled, "left-pad", ecosystem="npm") == ["GHSA-9999"]
     assert await searched(filled, "CVE-9") == []
-    known = await rows.known_states(filled, ["GHSA-9999", "GHSA-none"])
-    assert known == {"GHSA-9999": rows.Known(LATER, "npm", is_current_format=True)}
+    known = await rows.load_states(filled, ["GHSA-9999", "GHSA-none"])
+    assert known == {"GHSA-9999": rows.StoredState(LATER, "npm", is_current_format=True)}
 
 
 async def test_what_is_removed_is_found_no_more(filled: Database) -> None:
@@ -69,7 +69,7 @@ async def test_what_is_removed_is_found_no_more(filled: Database) -> None:
     assert await found_for(filled, "requests") == []
     assert await searched(filled, "CVE-1") == ["GHSA-2222"]
     assert await rows.ids_of_feed(filled, "PyPI", "", 10) == ["GHSA-9999"]
-    assert await rows.count_of(filled, "PyPI") == 1
+    assert await rows.count_advisories(filled, "PyPI") == 1
 
 
 async def test_a_search_takes_identifiers_packages_and_words(filled: Database) -> None:

@@ -193,7 +193,7 @@ async def test_every_so_often_everything_is_read_to_see_what_was_deleted(
     await house.sync()
     house.write(ONE)
     assert (await house.sync()).removed == 0
-    monkeypatch.setattr(sync, "_EVERYTHING_EACH", 1)
+    monkeypatch.setattr(sync, "_FULL_SYNC_EVERY", 1)
     result = await house.sync()
     assert (result.kind, result.removed) == ("full", 1)
 
@@ -301,7 +301,7 @@ async def test_the_loop_refreshes_all_that_is_due_and_tells_what_failed(
         "PyPI": False,
         "npm": True,
     }
-    assert "no whole zip" in caplog.text
+    assert "not a valid zip" in caplog.text
 
 
 async def test_without_a_source_the_loop_has_nothing_to_do(house: House, tmp_path: Path) -> None:

@@ -181,12 +181,12 @@ async def broken(house: House, damage: str) -> SourceError:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ("cut", "not received whole"),
-        ("half", "no whole zip"),
+        ("cut", "not received completely"),
+        ("half", "not a valid zip"),
         ("hash", "MD5"),
-        ("large", "larger than an archive"),
-        ("packed", "compression"),
-        ("missing", "not there"),
+        ("large", "exceeds the size limit of archives"),
+        ("packed", "compressed"),
+        ("missing", "does not exist"),
     ],
 )
 async def test_a_download_that_is_not_whole_leaves_the_old_data_in_use(
@@ -222,7 +222,7 @@ async def test_an_archive_without_end_is_cut_off(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
-    with pytest.raises(SourceError, match="larger than an archive"):
+    with pytest.raises(SourceError, match="exceeds the size limit of archives"):
         await house.sync()
 
 

@@ -14,10 +14,10 @@ from agentjobs.advisories.model import parse_advisory
 from agentjobs.advisories.registries import api, registry
 from agentjobs.advisories.registries import request as asking
 from agentjobs.advisories.registries.registry import (
-    ASKED_AT_ONCE,
     CACHE_MS,
-    FAILURES_BEFORE_REST,
-    REST_MS,
+    COOLDOWN_MS,
+    MAX_CONCURRENT,
+    MAX_FAILURES,
     Registry,
 )
 from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
@@ -129,16 +129,16 @@ async def test_only_so_many_are_asked_at_once(clock: Clock) -> None:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        if under_way == ASKED_AT_ONCE:
+        if under_way == MAX_CONCURRENT:
             enough.set()
         await enough.wait()
         under_way -= 1
         return web.json_response({"versions": {}})
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        names = [f"package-{number}" for number in range(3 * ASKED_AT_ONCE)]
+        names = [f"package-{number}" for number in range(3 * MAX_CONCURRENT)]
         await asyncio.gather(*(asked.published("npm", name) for name in names))
-    assert most == ASKED_AT_ONCE
+    assert most == MAX_CONCURRENT
 
 
 def _gone(request: web.Request) -> web.StreamResponse:
@@ -150,14 +150,14 @@ def _gone(request: web.Request) -> web.StreamResponse:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda _: web.Response(status=503), "it answered 503"),
-        (lambda _: web.Response(status=403), "it answered 403"),
-        (lambda _: web.Response(text="<html>"), "not the JSON that was asked for"),
-        (lambda _: web.Response(body=b"{}" * 40), "longer than 0 MiB"),
-        (lambda _: web.Response(headers={"Content-Encoding": "gzip"}), "answered compressed"),
+        (lambda _: web.Response(status=503), "status 503"),
+        (lambda _: web.Response(status=403), "status 403"),
+        (lambda _: web.Response(text="<html>"), "unexpected JSON"),
+        (lambda _: web.Response(body=b"{}" * 40), "larger than 0 MiB"),
+        (lambda _: web.Response(headers={"Content-Encoding": "gzip"}), "response is compressed"),
         (lambda _: web.Response(status=302, headers={"Location": "http://a.example/x"}), "another"),
         (lambda _: web.Response(status=302, headers={"Location": "lodash"}), "more than 3 times"),
-        (lambda _: web.Response(status=302, headers={"Location": "http://[x"}), "is no address"),
+        (lambda _: web.Response(status=302, headers={"Location": "http://[x"}), "invalid URL"),
         (_gone, "ServerDisconnectedError"),
     ],
     ids=range(9),
@@ -168,7 +168,7 @@ async def test_what_is_no_list_is_told_with_address_and_setting_but_no_password(
     async def give(request: web.Request) -> web.StreamResponse:
         return answer(request)
 
-    short = api.RegistryApi(**{**_parts_of("npm"), "most_bytes": 50})
+    short = api.RegistryApi(**{**_parts_of("npm"), "max_bytes": 50})
     monkeypatch.setattr(registry, "REGISTRY_APIS", {**registry.REGISTRY_APIS, "npm": short})
     async with (
         registry_server(give) as server,
@@ -207,7 +207,7 @@ async def test_a_silent_registry_is_given_up(clock: Clock, monkeypatch: pytest.M
 
     monkeypatch.setattr(asking, "_TIMEOUT", asking.aiohttp.ClientTimeout(total=0.05))
     async with registry_server(late) as server, asking_of(server.settings(), clock) as asked:
-        with pytest.raises(RegistryUnavailable, match="no answer within"):
+        with pytest.raises(RegistryUnavailable, match="no response within"):
             await asked.published("npm", "lodash")
         given_up.set()
 
@@ -219,13 +219,13 @@ async def test_a_registry_that_never_answers_rests_and_is_asked_again(clock: Clo
         return web.json_response({"versions": {}}) if is_up else _gone(request)
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        for number in range(2 * FAILURES_BEFORE_REST):
+        for number in range(2 * MAX_FAILURES):
             with pytest.raises(RegistryUnavailable):
                 await asked.published("npm", f"package-{number}")
         paths = {request.path for request in server.seen}
-        assert len(paths) == FAILURES_BEFORE_REST
+        assert len(paths) == MAX_FAILURES
         is_up = True
-        clock.now += REST_MS
+        clock.now += COOLDOWN_MS
         assert await asked.published("npm", "package-0") == Published()
 
 
@@ -253,7 +253,7 @@ async def test_a_version_is_chosen_with_the_registry_and_without_it(clock: Clock
     async with asking_of(server.settings(), clock) as asked:
         chosen = await RegistryVersionChooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
         assert (chosen.version, chosen.source) == ("0.2.1", "advisories")
-        assert "The npm registry could not be asked" in chosen.reason
+        assert "The npm registry is unreachable" in chosen.reason
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,12 @@ def test_an_informational_record_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (b"", "not a record"),
+        (b"", "not a valid OSV record"),
         (b"[]", "Expected `object`"),
         (b'{"id": "X-1"}', "missing required field `modified`"),
         (b'{"id": "\xff", "modified": ""}', "utf-8"),
         (b'{"id": "X-1", "modified": "", "more": ' + b"[" * 100_000, "nested too deeply"),
-        (record(id="../../etc/passwd"), "is no identifier"),
+        (record(id="../../etc/passwd"), "invalid id"),
         (record(id=7), r"Expected `str`, got `int` - at `\$\.id`"),
         (record(affected=[{"package": "a"}]), r"at `\$\.affected\[0\]\.package`"),
         (record(affected=[{"ranges": [{"type": "SEMVER", "events": 1}]}]), "Expected `array`"),

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.advisories.registries.api import InvalidPackageName
 from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.advisories.registries.pypi import version_in
+from agentjobs.advisories.registries.pypi import version_from_filename
 from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
 from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.outbound.guard.host_patterns import parse_pattern
@@ -107,7 +107,7 @@ def test_pypi_tells_hashes_of_files_and_what_was_withdrawn() -> None:
     ],
 )
 def test_the_version_is_in_the_name_of_the_file(name: str, file: str, version: str | None) -> None:
-    assert version_in(name, file) == version
+    assert version_from_filename(name, file) == version
 
 
 def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
@@ -162,13 +162,13 @@ def test_what_is_no_list_of_versions_is_refused(ecosystem: str, body: bytes) -> 
 
 @pytest.mark.parametrize(("ecosystem", "name", "path"), PATHS)
 def test_each_registry_is_asked_at_its_own_path(ecosystem: str, name: str, path: str) -> None:
-    assert REGISTRY_APIS[ecosystem].path_of(name) == path
+    assert REGISTRY_APIS[ecosystem].path_for(name) == path
 
 
 @pytest.mark.parametrize(("ecosystem", "name"), NO_NAMES, ids=range(len(NO_NAMES)))
 def test_a_name_never_leads_to_another_page(ecosystem: str, name: str) -> None:
     with pytest.raises(InvalidPackageName):
-        REGISTRY_APIS[ecosystem].path_of(name)
+        REGISTRY_APIS[ecosystem].path_for(name)
 
 
 def test_tools_reach_the_registry_its_files_and_what_the_operator_adds() -> None:

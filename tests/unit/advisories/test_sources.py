@@ -12,7 +12,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from agentjobs.advisories import parse
-from agentjobs.advisories.rows import Known
+from agentjobs.advisories.rows import StoredState
 from agentjobs.advisories.sources import archive as archives
 from agentjobs.advisories.sources import redact_source
 from agentjobs.advisories.sources.archive import Archive
@@ -20,13 +20,13 @@ from agentjobs.advisories.sources.download import expected_md5
 from agentjobs.advisories.sources.locations import open_location
 from agentjobs.advisories.sources.source import (
     MAX_RECORD_BYTES,
+    FeedItem,
     FeedWarning,
-    Piece,
     Record,
     SourceError,
     SourceNotFound,
-    changed_ids,
-    in_batches,
+    batch_items,
+    read_changed_ids,
 )
 from tests.support.osv_records import FIRST, LATER, changes, packed, record
 
@@ -34,8 +34,8 @@ ONE = record("GHSA-aaaa")
 NO_ENTRY = b"PK\x05\x06" + bytes(18)
 
 
-def pieces_of(data: bytes) -> list[Piece]:
-    return list(Archive(io.BytesIO(data), "all.zip").pieces())
+def items_of(data: bytes) -> list[FeedItem]:
+    return list(Archive(io.BytesIO(data), "all.zip").items())
 
 
 def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes]) -> bytes:
@@ -74,14 +74,14 @@ def with_a_flipped_byte(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (zipped(("../../etc/passwd.json", b"{}")), "leads out"),
-        (zipped(("/etc/passwd.json", b"{}")), "leads out"),
-        (zipped(("..\\..\\x.json", b"{}")), "leads out"),
-        (zipped(("C:/x.json", b"{}")), "leads out"),
-        (zipped(("PyPI/../../evil.py", b"")), "leads out"),
+        (zipped(("../../etc/passwd.json", b"{}")), "outside of the archive"),
+        (zipped(("/etc/passwd.json", b"{}")), "outside of the archive"),
+        (zipped(("..\\..\\x.json", b"{}")), "outside of the archive"),
+        (zipped(("C:/x.json", b"{}")), "outside of the archive"),
+        (zipped(("PyPI/../../evil.py", b"")), "outside of the archive"),
         (zipped((a_link(), b"/etc/passwd")), "special file"),
-        (zipped((packed_with(zipfile.ZIP_LZMA), b"{}")), "packed"),
-        (zipped(("big.json", b" " * (MAX_RECORD_BYTES + 1))), "more than a record"),
+        (zipped((packed_with(zipfile.ZIP_LZMA), b"{}")), "compression method"),
+        (zipped(("big.json", b" " * (MAX_RECORD_BYTES + 1))), "more than the limit for records"),
         (encrypted(zipped(("secret.json", b"{}"))), "encrypted"),
         (with_a_flipped_byte(packed([ONE])), "damaged"),
         (packed([ONE])[40:], "damaged"),
@@ -94,14 +94,14 @@ def with_a_flipped_byte(data: bytes) -> bytes:
 def test_an_entry_that_cannot_be_trusted_is_left_out_with_a_reason(
     data: bytes, reason: str
 ) -> None:
-    (piece,) = pieces_of(data)
-    assert isinstance(piece, FeedWarning)
-    assert reason in piece.reason
+    (item,) = items_of(data)
+    assert isinstance(item, FeedWarning)
+    assert reason in item.reason
 
 
 def test_the_other_records_of_such_an_archive_are_read() -> None:
-    found = pieces_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
-    assert [piece.path for piece in found] == ["GHSA-aaaa.json", "../x.json"]
+    found = items_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
+    assert [item.path for item in found] == ["GHSA-aaaa.json", "../x.json"]
     assert isinstance(found[0], Record)
     assert json.loads(found[0].content) == ONE
 
@@ -113,27 +113,27 @@ def a_huge_table() -> bytes:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no whole zip"),
-        (b"<html>not found</html>", "no whole zip"),
-        (packed([ONE])[:-30], "no whole zip"),
+        (b"", "not a valid zip"),
+        (b"<html>not found</html>", "not a valid zip"),
+        (packed([ONE])[:-30], "not a valid zip"),
         (a_huge_table(), "table of contents"),
     ],
     ids=["empty", "page", "cut", "table"],
 )
 def test_an_archive_that_is_not_whole_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
-        pieces_of(data)
+        items_of(data)
 
 
 def test_an_archive_that_would_burst_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_HARMLESS_BYTES", 1024)
+    monkeypatch.setattr(archives, "_SMALL_BYTES", 1024)
     bomb = zipped(*((f"{number}.json", bytes(1024**2)) for number in range(3)))
-    with pytest.raises(SourceError, match="would become"):
-        pieces_of(bomb)
+    with pytest.raises(SourceError, match="would expand to"):
+        items_of(bomb)
 
 
 def test_an_empty_archive_has_no_pieces() -> None:
-    assert pieces_of(NO_ENTRY) == []
+    assert items_of(NO_ENTRY) == []
 
 
 def a_bucket(place: Path) -> Path:
@@ -180,13 +180,13 @@ def test_records_are_found_however_the_source_is_laid_out(
 ) -> None:
     place = open_location(make(tmp_path), tmp_path)
     try:
-        total, pieces = place.pieces("PyPI")
-        found = list(pieces)
+        total, items = place.items("PyPI")
+        found = list(items)
         assert total == 1
-        assert place.mark("PyPI") == place.mark("PyPI")
+        assert place.revision("PyPI") == place.revision("PyPI")
     finally:
         place.close()
-    assert [json.loads(piece.content) for piece in found if isinstance(piece, Record)] == [ONE]
+    assert [json.loads(item.content) for item in found if isinstance(item, Record)] == [ONE]
 
 
 @pytest.mark.parametrize("make", [a_bucket, plain_files, a_zip("npm/GHSA-aaaa.json")])
@@ -195,9 +195,9 @@ def test_an_ecosystem_that_is_not_there_is_told(
 ) -> None:
     place = open_location(make(tmp_path), tmp_path)
     with pytest.raises(SourceNotFound, match="nothing for Maven"):
-        place.mark("Maven")
+        place.revision("Maven")
     with pytest.raises(SourceNotFound):
-        place.piece("Maven", "GHSA-aaaa")
+        place.item("Maven", "GHSA-aaaa")
     assert place.changes("Maven") is None
     place.close()
 
@@ -209,9 +209,9 @@ def test_a_source_that_does_not_exist_is_told(tmp_path: Path) -> None:
 
 def test_a_changed_file_changes_the_mark(tmp_path: Path) -> None:
     place = open_location(plain_files(tmp_path), tmp_path)
-    before = place.mark("PyPI")
+    before = place.revision("PyPI")
     (tmp_path / "PyPI" / "GHSA-bbbb.json").write_text("{}")
-    assert place.mark("PyPI") != before
+    assert place.revision("PyPI") != before
 
 
 def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_away(
@@ -222,9 +222,9 @@ def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_aw
     (folder / "GHSA-aaaa.json").write_text(json.dumps(ONE))
     (folder / "loop.json").symlink_to("loop.json")
     place = open_location(tmp_path, tmp_path)
-    assert place.mark("PyPI")
-    _, pieces = place.pieces("PyPI")
-    good, bad = pieces
+    assert place.revision("PyPI")
+    _, items = place.items("PyPI")
+    good, bad = items
     assert isinstance(good, Record)
     assert isinstance(bad, FeedWarning)
     assert (bad.path, "cannot be read" in bad.reason) == ("loop.json", True)
@@ -234,15 +234,15 @@ def test_a_list_of_changes_is_read_down_to_the_last_time() -> None:
     lines = [f"{LATER},GHSA-c", "no time,GHSA-x", "", "2024-01-01T00:00:00.9Z,PyPI/GHSA-b"]
     older = ["2023-12-31T23:59:59Z,GHSA-a", f"{LATER},GHSA-never-reached"]
     since = datetime(2024, 1, 1, tzinfo=UTC)
-    assert changed_ids(iter([*lines, *older]), since, 10) == ["GHSA-c", "GHSA-b"]
-    assert changed_ids(iter(lines), since, 1) is None
+    assert read_changed_ids(iter([*lines, *older]), since, 10) == ["GHSA-c", "GHSA-b"]
+    assert read_changed_ids(iter(lines), since, 1) is None
 
 
 def test_batches_are_bounded_by_number_and_by_size() -> None:
     many = [Record(str(number), b"") for number in range(401)]
     large = [Record(str(number), bytes(4 * 1024**2)) for number in range(3)]
-    assert [len(batch) for batch in in_batches(iter(many))] == [200, 200, 1]
-    assert [len(batch) for batch in in_batches(iter(large))] == [2, 1]
+    assert [len(batch) for batch in batch_items(iter(many))] == [200, 200, 1]
+    assert [len(batch) for batch in batch_items(iter(large))] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
     elsewhere = record("GHSA-npm", ecosystem="npm")
     never_stored = record("GHSA-withdrawn", withdrawn=LATER)
     whole = [ONE, withdrawn, elsewhere, never_stored, record("GHSA-same")]
-    pieces: list[Piece] = [
+    items: list[FeedItem] = [
         *(Record(f"{one['id']}.json", json.dumps(one).encode()) for one in whole),
         Record("PyPI/GHSA-broken.json", b"{" * 100_000),
         Record("nul.json", json.dumps(record("GHSA-\0")).encode()),
@@ -280,10 +280,10 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
         FeedWarning("GHSA-large.json", "it is large"),
     ]
     known = {
-        "GHSA-gone": Known(FIRST, "PyPI", is_current_format=True),
-        "GHSA-same": Known(FIRST, "PyPI", is_current_format=True),
+        "GHSA-gone": StoredState(FIRST, "PyPI", is_current_format=True),
+        "GHSA-same": StoredState(FIRST, "PyPI", is_current_format=True),
     }
-    batch = parse.read(parse.look(pieces), known, "PyPI")
+    batch = parse.read(parse.read_heads(items), known, "PyPI")
     assert [one.id for one in batch.changed] == ["GHSA-aaaa"]
     assert batch.gone == ("GHSA-gone",)
     assert batch.seen == {"GHSA-aaaa", "GHSA-same", "GHSA-broken", "GHSA-large", "nul", "late"}
@@ -292,20 +292,20 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
 
 
 @pytest.mark.parametrize(
-    ("modified", "known", "is_news"),
+    ("modified", "known", "is_changed"),
     [
         (FIRST, None, True),
-        (FIRST, Known(FIRST, "PyPI", is_current_format=True), False),
-        (FIRST, Known(FIRST, "PyPI", is_current_format=False), True),
-        (LATER, Known(FIRST, "npm", is_current_format=True), True),
-        (FIRST, Known(LATER, "npm", is_current_format=True), False),
-        (FIRST, Known(LATER, "PyPI", is_current_format=True), True),
+        (FIRST, StoredState(FIRST, "PyPI", is_current_format=True), False),
+        (FIRST, StoredState(FIRST, "PyPI", is_current_format=False), True),
+        (LATER, StoredState(FIRST, "npm", is_current_format=True), True),
+        (FIRST, StoredState(LATER, "npm", is_current_format=True), False),
+        (FIRST, StoredState(LATER, "PyPI", is_current_format=True), True),
     ],
 )
 def test_a_feed_corrects_itself_but_not_what_is_newer_from_another(
-    modified: str, known: Known | None, is_news: bool
+    modified: str, known: StoredState | None, is_changed: bool
 ) -> None:
-    assert parse.is_news(modified, known, "PyPI") is is_news
+    assert parse.is_changed(modified, known, "PyPI") is is_changed
 
 
 def test_a_time_in_the_future_does_not_end_all_news() -> None:

@@ -1,6 +1,6 @@
-"""How a registry is asked, and how its answer is read: one value for each ecosystem.
+"""The API of a registry: the path of a package, and how to parse the response.
 
-Package names come out of other people's repositories: here they become parts of an address.
+Package names are untrusted; this module makes them safe as parts of a URL.
 """
 
 from collections.abc import Callable
@@ -12,43 +12,43 @@ import msgspec
 from agentjobs.advisories.registries.versions import InvalidResponse, Published
 
 MIB = 1024 * 1024
-_LONGEST_NAME = 512
+_MAX_NAME_LENGTH = 512
 
 Body = bytes | bytearray
 T = TypeVar("T")
 
 
 class InvalidPackageName(ValueError):
-    """No package can have this name; the message says so."""
+    """No package can have this name."""
 
 
 class RegistryApi(msgspec.Struct, frozen=True, kw_only=True):
-    """`path_of` gives what follows the registry's address, `read` gets (name, type, body).
+    """`path_for` returns the path below the registry's URL; `read` parses (name, type, body).
 
-    `path_of` raises InvalidPackageName, `read` InvalidResponse.
+    `path_for` raises InvalidPackageName, `read` InvalidResponse.
     """
 
-    path_of: Callable[[str], str]
+    path_for: Callable[[str], str]
     read: Callable[[str, str, Body], Published]
     accept: str = "application/json"
-    most_bytes: int = 16 * MIB
+    max_bytes: int = 16 * MIB
 
 
 def segments(name: str, separator: str = "/") -> list[str]:
-    """The parts of a name, each safe as one part of a path."""
+    """The parts of a name, each safe as a path segment."""
     parts = name.split(separator)
-    if len(name) > _LONGEST_NAME or not name.isprintable():
-        raise InvalidPackageName(f"{name[:80]!r} is no name of a package")
+    if len(name) > _MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidPackageName(f"{name[:80]!r} is not a valid package name")
     if any(part in {"", ".", ".."} for part in parts):
-        raise InvalidPackageName(f"{name!r} is no name of a package")
+        raise InvalidPackageName(f"{name!r} is not a valid package name")
     return [quote(part, safe="@!+~") for part in parts]
 
 
 def segment(name: str) -> str:
-    """Likewise, where a name has but one part."""
-    only, *more = segments(name)
-    if more:
-        raise InvalidPackageName(f"{name!r} is no name of a package: there is a slash in it")
+    """Like `segments`, for a name without slashes."""
+    only, *rest = segments(name)
+    if rest:
+        raise InvalidPackageName(f"{name!r} is not a valid package name: it contains a slash")
     return only
 
 
@@ -56,11 +56,11 @@ def decode(body: Body, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidResponse(f"it is not the JSON that was asked for ({error})") from None
+        raise InvalidResponse(f"unexpected JSON ({error})") from None
 
 
 def as_text(body: Body) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise InvalidResponse(f"it is not UTF-8 ({error.reason} at {error.start})") from None
+        raise InvalidResponse(f"invalid UTF-8 ({error.reason} at {error.start})") from None

@@ -1,4 +1,4 @@
-"""Cargo's sparse index: one JSON object a line, at a path made of the name's first letters."""
+"""Cargo's sparse index: one JSON object per line, at a path derived from the name."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ class _Line(msgspec.Struct):
     yanked: bool = False
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     lower = segment(name.lower())
     match len(lower):
         case 1 | 2:
@@ -27,4 +27,4 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(PublishedVersion(line.vers, line.yanked) for line in lines))
 
 
-CRATES = RegistryApi(path_of=path_of, read=read, accept="text/plain, application/json")
+CRATES = RegistryApi(path_for=path_for, read=read, accept="text/plain, application/json")

@@ -1,4 +1,4 @@
-"""A Maven repository's `maven-metadata.xml`. A document with a DTD is refused: no entities."""
+"""The `maven-metadata.xml` of a Maven repository. Documents with a DTD are rejected."""
 
 from xml.parsers import expat
 
@@ -6,13 +6,13 @@ from agentjobs.advisories.registries.api import Body, InvalidPackageName, Regist
 from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
 
 _VERSION = ("metadata", "versioning", "versions", "version")
-_DEEPEST = 16
+_MAX_DEPTH = 16
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     group, colon, artifact = name.partition(":")
     if not colon or ":" in artifact:
-        raise InvalidPackageName(f"{name!r} is no name of a package: group:artifact is")
+        raise InvalidPackageName(f"{name!r} is not a valid package name: use group:artifact")
     parts = [*segments(group, "."), *segments(artifact)]
     return f"/{'/'.join(parts)}/maven-metadata.xml"
 
@@ -21,14 +21,14 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     reader = _Reader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = reader.refuse
+    parser.StartDoctypeDeclHandler = reader.reject_doctype
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
     try:
         parser.Parse(bytes(body), True)
     except expat.ExpatError as error:
-        raise InvalidResponse(f"it is no XML ({error})") from None
+        raise InvalidResponse(f"invalid XML ({error})") from None
     return Published(tuple(map(PublishedVersion, reader.versions)))
 
 
@@ -38,18 +38,18 @@ class _Reader:
         self._path: list[str] = []
         self._text = ""
 
-    def refuse(self, *_: object) -> None:
-        raise InvalidResponse("it has a document type, which no list of versions has")
+    def reject_doctype(self, *_: object) -> None:
+        raise InvalidResponse("XML with a DOCTYPE is not supported")
 
     def start(self, name: str, _attributes: dict[str, str]) -> None:
         self._path.append(name)
         self._text = ""
-        if len(self._path) > _DEEPEST:
-            raise InvalidResponse(f"its elements are more than {_DEEPEST} deep")
+        if len(self._path) > _MAX_DEPTH:
+            raise InvalidResponse(f"XML nested more than {_MAX_DEPTH} levels deep")
 
-    def text(self, piece: str) -> None:
+    def text(self, chunk: str) -> None:
         if tuple(self._path) == _VERSION:
-            self._text += piece
+            self._text += chunk
 
     def end(self, _name: str) -> None:
         if tuple(self._path) == _VERSION:
@@ -57,4 +57,4 @@ class _Reader:
         self._path.pop()
 
 
-MAVEN = RegistryApi(path_of=path_of, read=read, accept="application/xml, text/xml")
+MAVEN = RegistryApi(path_for=path_for, read=read, accept="application/xml, text/xml")

@@ -1,6 +1,6 @@
-"""npm's list of a package's versions, in the short form that installers ask for.
+"""npm's version list of a package, in the abbreviated form for installers.
 
-A deprecated version is not a withdrawn one: npm removes what is unpublished.
+A deprecated version is not withdrawn; npm removes unpublished versions from the list.
 """
 
 import msgspec
@@ -18,19 +18,19 @@ from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
 class _Version(msgspec.Struct):
-    """Nothing of it is needed: only the keys are."""
+    """Only the keys of the mapping are needed."""
 
 
 class _Package(msgspec.Struct):
     versions: dict[str, _Version] = {}
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     if not name.startswith("@"):
         return f"/{segment(name)}"
     scope, *rest = segments(name)
     if len(rest) != 1:
-        raise InvalidPackageName(f"{name!r} is no name of a package: a scope and one name make one")
+        raise InvalidPackageName(f"{name!r} is not a valid package name: use @scope/name")
     return f"/{scope}%2f{rest[0]}"
 
 
@@ -39,8 +39,8 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
 
 
 NPM = RegistryApi(
-    path_of=path_of,
+    path_for=path_for,
     read=read,
     accept="application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8",
-    most_bytes=64 * MIB,
+    max_bytes=64 * MIB,
 )

@@ -1,4 +1,4 @@
-"""A Composer repository's list, which writes each version as what differs from the one before."""
+"""The version list of a Composer repository, where each entry has only what changed."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 
 class _Version(msgspec.Struct):
-    """Two versions differ in this at least, so even the shortest entry has it."""
+    """Every entry has this field, because at least the version changes."""
 
     version: str | None = None
 
@@ -22,10 +22,10 @@ class _Packages(msgspec.Struct):
     packages: dict[str, list[_Version]] = {}
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     parts = segments(name.lower())
     if len(parts) != 2:
-        raise InvalidPackageName(f"{name!r} is no name of a package: vendor/name is")
+        raise InvalidPackageName(f"{name!r} is not a valid package name: use vendor/name")
     return f"/p2/{'/'.join(parts)}.json"
 
 
@@ -35,4 +35,4 @@ def read(name: str, _content_type: str, body: Body) -> Published:
     return Published(tuple(PublishedVersion(version) for version in versions))
 
 
-PACKAGIST = RegistryApi(path_of=path_of, read=read)
+PACKAGIST = RegistryApi(path_for=path_for, read=read)

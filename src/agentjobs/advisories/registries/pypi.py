@@ -1,4 +1,4 @@
-"""PyPI's simple index, in JSON (PEP 691) or HTML (PEP 503): versions are in names of files."""
+"""PyPI's simple index in JSON (PEP 691) or HTML (PEP 503); versions come from file names."""
 
 import html
 import re
@@ -14,11 +14,11 @@ from agentjobs.advisories.registries.versions import Published, PublishedVersion
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"
-# Eggs and installers for Windows are left out: nothing installs them any more.
-_ENDINGS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
+# Eggs and Windows installers are left out, because pip no longer installs them.
+_EXTENSIONS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ANCHOR = re.compile(r"<a(?=[\s>])", re.IGNORECASE)
-# Possessive, and read on from where the last one ended: no page makes this take long.
+# Possessive, and continues where the last match ended: linear time for any page.
 _ATTRIBUTE = re.compile(
     r"""\s*+([^\s"'<>=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?+"""
 )
@@ -34,7 +34,7 @@ class _Page(msgspec.Struct):
     files: list[_File] = []
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     return f"/{segment(canonicalize_name(name))}/"
 
 
@@ -52,29 +52,29 @@ def _files(page: str) -> Iterator[_File]:
         yield _File(filename, {kind: digest}, "data-yanked" in attributes)
 
 
-def _attributes(page: str, place: int) -> Iterator[tuple[str, str]]:
-    while (found := _ATTRIBUTE.match(page, place)) is not None:
-        place = found.end()
-        value = next((group for group in found.groups()[1:] if group is not None), "")
-        yield found[1].lower(), html.unescape(value)
+def _attributes(page: str, position: int) -> Iterator[tuple[str, str]]:
+    while (match := _ATTRIBUTE.match(page, position)) is not None:
+        position = match.end()
+        value = next((group for group in match.groups()[1:] if group is not None), "")
+        yield match[1].lower(), html.unescape(value)
 
 
 def _name_and_fragment(href: str) -> tuple[str, str]:
-    address, _, fragment = href.strip().partition("#")
-    return unquote(address.partition("?")[0].rpartition("/")[2]), fragment
+    url, _, fragment = href.strip().partition("#")
+    return unquote(url.partition("?")[0].rpartition("/")[2]), fragment
 
 
 def _versions(name: str, files: Iterable[_File]) -> Iterator[PublishedVersion]:
-    """A version is yanked when each of its files is."""
+    """A version is yanked if all of its files are."""
     by_version: dict[str, list[_File]] = {}
     for file in files:
-        version = version_in(name, file.filename)
+        version = version_from_filename(name, file.filename)
         if version is not None:
             by_version.setdefault(version, []).append(file)
-    for version, of_version in by_version.items():
-        # An empty reason yanks like any other; only False and absence do not.
-        yanked = all(file.yanked is not False for file in of_version)
-        yield PublishedVersion(version, yanked, tuple(_hashes(of_version)))
+    for version, version_files in by_version.items():
+        # An empty reason also means yanked; only False and absence do not.
+        yanked = all(file.yanked is not False for file in version_files)
+        yield PublishedVersion(version, yanked, tuple(_hashes(version_files)))
 
 
 def _hashes(files: Iterable[_File]) -> Iterator[str]:
@@ -84,16 +84,16 @@ def _hashes(files: Iterable[_File]) -> Iterator[str]:
             yield f"sha256:{digest}"
 
 
-def version_in(name: str, filename: str) -> str | None:
-    """In its normal form, because a wheel and its source may spell it differently."""
-    ending = next((one for one in _ENDINGS if filename.lower().endswith(one)), None)
-    if ending is None:
+def version_from_filename(name: str, filename: str) -> str | None:
+    """Normalized, because wheels and source distributions may spell it differently."""
+    extension = next((e for e in _EXTENSIONS if filename.lower().endswith(e)), None)
+    if extension is None:
         return None
-    stem = filename[: -len(ending)]
+    stem = filename[: -len(extension)]
     rest = _after_name(name, stem)
     if rest is None:
         return None
-    if ending == ".whl":
+    if extension == ".whl":
         rest = rest.partition("-")[0].replace("_", "-")
     try:
         return str(Version(rest))
@@ -102,18 +102,18 @@ def version_in(name: str, filename: str) -> str | None:
 
 
 def _after_name(name: str, stem: str) -> str | None:
-    """A name in an old file may have hyphens itself, so the first one need not be its end."""
-    place = stem.find("-")
-    while place > 0:
-        if len(normal := canonicalize_name(stem[:place])) >= len(name):
-            return stem[place + 1 :] if normal == name else None
-        place = stem.find("-", place + 1)
+    """Names in old files may contain hyphens, so the first hyphen may not end the name."""
+    position = stem.find("-")
+    while position > 0:
+        if len(normal := canonicalize_name(stem[:position])) >= len(name):
+            return stem[position + 1 :] if normal == name else None
+        position = stem.find("-", position + 1)
     return None
 
 
 PYPI = RegistryApi(
-    path_of=path_of,
+    path_for=path_for,
     read=read,
     accept=f"{_JSON}, {_HTML};q=0.5, text/html;q=0.1",
-    most_bytes=48 * MIB,
+    max_bytes=48 * MIB,
 )

@@ -1,7 +1,4 @@
-"""One request to a registry: bounded in bytes and time, and never led away to another host.
-
-Knows HTTP and its failures; what an answer means is the dialects'.
-"""
+"""One HTTP request to a registry, limited in bytes and time, without redirects to other hosts."""
 
 import aiohttp
 import msgspec
@@ -11,27 +8,27 @@ from agentjobs.advisories.registries.versions import InvalidResponse
 
 TIMEOUT_SECONDS = 20
 CONNECT_SECONDS = 10
-# `/simple/Requests` leads to `/simple/requests/`, say.
+# For example, `/simple/Requests` redirects to `/simple/requests/`.
 MAX_REDIRECTS = 3
 
 _ABSENT = frozenset({404, 410, 451})
 _TIMEOUT = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=CONNECT_SECONDS)
 
 
-class NoAnswer(Exception):
-    """Nothing came from there, and so might it be for other packages; the message says why."""
+class RegistryUnreachable(Exception):
+    """No response; requests for other packages would probably fail, too."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RegistryResponse(msgspec.Struct, frozen=True):
     content_type: str
     body: bytearray
 
 
-async def ask(
-    session: aiohttp.ClientSession, url: URL, accept: str, most_bytes: int
-) -> Answer | None:
-    """None: there is no such page. Raises NoAnswer or InvalidResponse."""
-    # Nothing here undoes compression, so a small answer stays a small one.
+async def fetch(
+    session: aiohttp.ClientSession, url: URL, accept: str, max_bytes: int
+) -> RegistryResponse | None:
+    """None if the page does not exist. Raises RegistryUnreachable or InvalidResponse."""
+    # Without compression, the size limit also limits the decoded size.
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
     for _ in range(MAX_REDIRECTS + 1):
         try:
@@ -39,38 +36,38 @@ async def ask(
                 url, headers=headers, allow_redirects=False, timeout=_TIMEOUT
             ) as response:
                 if not 300 <= response.status < 400:
-                    return await _read(response, most_bytes)
-                url = _followed(url, response.headers.get("Location", ""))
+                    return await _read(response, max_bytes)
+                url = _redirect_target(url, response.headers.get("Location", ""))
         except TimeoutError:
-            raise NoAnswer(f"no answer within {TIMEOUT_SECONDS} seconds") from None
+            raise RegistryUnreachable(f"no response within {TIMEOUT_SECONDS} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Why a connection failed, or was not even tried, is told inside.
-            told = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            raise NoAnswer(f"{type(told).__name__}: {told}") from None
+            # The cause has the reason why a connection failed or was blocked.
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            raise RegistryUnreachable(f"{type(cause).__name__}: {cause}") from None
     raise InvalidResponse(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-def _followed(url: URL, location: str) -> URL:
+def _redirect_target(url: URL, location: str) -> URL:
     try:
         target = url.join(URL(location, encoded=True))
     except ValueError:
-        raise InvalidResponse("it redirects to what is no address") from None
+        raise InvalidResponse("it redirects to an invalid URL") from None
     if (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
         raise InvalidResponse(f"it redirects to {target.scheme}://{target.host}, another host")
-    # A password given with the registry's address goes on to the same host only.
+    # The registry's password is sent to the same host only.
     return target.with_user(url.user).with_password(url.password)
 
 
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> Answer | None:
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> RegistryResponse | None:
     if response.status in _ABSENT:
         return None
     if response.status != 200:
-        raise InvalidResponse(f"it answered {response.status}")
+        raise InvalidResponse(f"it responded with status {response.status}")
     if response.headers.get("Content-Encoding", "identity").lower() not in {"", "identity"}:
-        raise InvalidResponse("it answered compressed, which was not asked for")
+        raise InvalidResponse("its response is compressed, which was not requested")
     body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > most_bytes:
-            raise InvalidResponse(f"its answer is longer than {most_bytes // (1024 * 1024)} MiB")
-    return Answer(response.headers.get("Content-Type", ""), body)
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            raise InvalidResponse(f"its response is larger than {max_bytes // (1024 * 1024)} MiB")
+    return RegistryResponse(response.headers.get("Content-Type", ""), body)

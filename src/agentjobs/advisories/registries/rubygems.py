@@ -1,4 +1,4 @@
-"""RubyGems' list of a gem's versions, in which each platform has an entry of its own."""
+"""RubyGems' version list of a gem, with a separate entry for each platform."""
 
 import msgspec
 
@@ -13,17 +13,17 @@ class _Version(msgspec.Struct):
     platform: str | None = _ANY_PLATFORM
 
 
-def path_of(name: str) -> str:
+def path_for(name: str) -> str:
     return f"/api/v1/versions/{segment(name)}.json"
 
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
-    # What is yanked is not listed.
+    # Yanked versions are not listed.
     entries = decode(body, list[_Version])
     plain = [entry for entry in entries if entry.platform in {None, _ANY_PLATFORM}]
-    # A gem that is only ever built for platforms has no plain version at all.
+    # A gem may have only platform-specific versions.
     numbers = dict.fromkeys(entry.number for entry in plain or entries)
     return Published(tuple(map(PublishedVersion, numbers)))
 
 
-RUBYGEMS = RegistryApi(path_of=path_of, read=read)
+RUBYGEMS = RegistryApi(path_for=path_for, read=read)

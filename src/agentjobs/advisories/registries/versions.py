@@ -1,22 +1,22 @@
-"""What a registry says about a package, and how asking it can fail."""
+"""Published versions of a package, and errors of registries."""
 
 import msgspec
 
-# No package has as many. What has more is no list of versions, and would only cost memory.
+# More than any package has; limits memory.
 MAX_VERSIONS = 100_000
-_LONGEST_VERSION = 256
+_MAX_VERSION_LENGTH = 256
 
 
 class RegistryUnavailable(Exception):
-    """Whoever was asked gave no list of versions; the message says why, and what would help."""
+    """No version list could be fetched; the message says why and which setting may help."""
 
 
 class InvalidResponse(Exception):
-    """What came is no list of versions; the message says what is wrong with it."""
+    """The response is not a valid version list; the message says why."""
 
 
 class PublishedVersion(msgspec.Struct, frozen=True):
-    """`hashes` are of its files, as `sha256:…`, where the registry's list has them (PyPI)."""
+    """`hashes` are those of its files, as `sha256:…`, if the registry lists them (PyPI)."""
 
     version: str
     yanked: bool = False
@@ -24,18 +24,18 @@ class PublishedVersion(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Every version of a package in the registry's order; none if the registry does not know it."""
+    """All versions in the registry's order; empty if the registry does not have the package."""
 
     versions: tuple[PublishedVersion, ...] = ()
 
     @property
     def weight(self) -> int:
-        """How many small objects this is in memory, more or less."""
-        return 1 + sum(1 + len(one.hashes) for one in self.versions)
+        """The approximate number of objects in memory."""
+        return 1 + sum(1 + len(item.hashes) for item in self.versions)
 
 
 def is_version(text: str) -> bool:
-    """Whether it can be a version at all: they end up in files, commands and pull requests."""
+    """Rejects unsafe text, because versions go into files, commands and pull requests."""
     return (
-        0 < len(text) <= _LONGEST_VERSION and text.isascii() and text.isprintable()
-    ) and not any(mark in text for mark in " \"'<>`$\\/;|&")
+        0 < len(text) <= _MAX_VERSION_LENGTH and text.isascii() and text.isprintable()
+    ) and not any(character in text for character in " \"'<>`$\\/;|&")

@@ -1,4 +1,4 @@
-"""Where advisories come from: a directory, a zip or an address, in the layout of OSV's bucket."""
+"""Sources of advisories: a directory, a zip or a URL, in the layout of OSV's bucket."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from agentjobs.advisories.sources.source import Source
 
 
 def open_source(source: str, session: aiohttp.ClientSession, work_dir: Path) -> Source:
-    """Touches nothing yet. `work_dir` is where a download may take room while it is read."""
+    """Does not access the source yet. `work_dir` is for temporary downloads."""
     if "://" in source:
         return RemoteSource(source, session, work_dir)
     return LocalSource(Path(source).expanduser(), work_dir)
 
 
 def redact_source(source: str) -> str:
-    """As it may be shown: without the credentials of an address."""
+    """The source without the credentials of a URL."""
     return str(URL(source).with_user(None)) if "://" in source else source

@@ -1,7 +1,6 @@
-"""Reads records out of a zip that anybody may have made. Nothing of it is ever written by name.
+"""Reads records from an untrusted zip archive. Never writes entries to disk by name.
 
-Blocking: for threads. An entry that cannot be trusted is left out with a reason; an archive that
-cannot be is refused whole.
+Blocking; runs in threads. Unsafe entries are left out with a warning; unsafe archives are rejected.
 """
 
 import io
@@ -15,23 +14,23 @@ from typing import BinaryIO, cast
 
 from agentjobs.advisories.sources.source import (
     MAX_RECORD_BYTES,
+    FeedItem,
     FeedWarning,
-    Piece,
     Record,
     SourceError,
 )
 
-# Texts shrink to a tenth; what shrinks to less than a hundredth was made to burst.
+# Text compresses to about a tenth; a higher ratio indicates a zip bomb.
 _MAX_RATIO = 100
-_HARMLESS_BYTES = 64 * 1024**2
-# Of its table of contents alone: each entry of it becomes an object in memory.
+_SMALL_BYTES = 64 * 1024**2
+# For the table of contents alone, each entry of which becomes an object in memory.
 _MAX_TABLE_BYTES = 64 * 1024**2
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _LARGE_END_MARK = b"PK\x05\x06", b"PK\x06\x06"
 _LARGE_TABLE_SIZE_AT = 40
-_LONGEST_COMMENT = 65_535
+_MAX_COMMENT_BYTES = 65_535
 _ENCRYPTED = 0x1
-# What reading a broken archive raises.
+# Exceptions that a broken archive causes.
 ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -43,20 +42,20 @@ ARCHIVE_ERRORS = (
 
 
 class Archive:
-    """Open for as long as its file is; `name` is how messages call it."""
+    """Usable while its file is open; `name` is used in messages."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._name = name
         size = file.seek(0, io.SEEK_END)
         try:
             if _table_bytes(file, size) > _MAX_TABLE_BYTES:
-                raise SourceError(f"{name}: its table of contents is too large to be read")
+                raise SourceError(f"{name}: its table of contents is too large")
             self._zip = zipfile.ZipFile(file)
         except (*ARCHIVE_ERRORS, struct.error) as error:
-            raise SourceError(f"{name} is no whole zip archive: {error}") from None
+            raise SourceError(f"{name} is not a valid zip archive: {error}") from None
         unpacked = sum(entry.file_size for entry in self._zip.infolist())
-        if unpacked > max(_MAX_RATIO * size, _HARMLESS_BYTES):
-            raise SourceError(f"{name}: {size} bytes would become {unpacked}, which no feed does")
+        if unpacked > max(_MAX_RATIO * size, _SMALL_BYTES):
+            raise SourceError(f"{name}: {size} bytes would expand to {unpacked}")
 
     def names(self) -> list[str]:
         return self._zip.namelist()
@@ -64,15 +63,15 @@ class Archive:
     def count(self, prefix: str = "") -> int:
         return sum(_is_record(name, prefix) for name in self._zip.namelist())
 
-    def pieces(self, prefix: str = "") -> Iterator[Piece]:
-        """Every record below the prefix, and every entry whose name leads elsewhere."""
+    def items(self, prefix: str = "") -> Iterator[FeedItem]:
+        """Every record below the prefix, and a warning for every unsafe name."""
         for entry in self._zip.infolist():
-            if _leads_out(entry.filename):
-                yield _left_out(entry.filename, "its name leads out of the archive")
+            if _is_outside(entry.filename):
+                yield _warning(entry.filename, "its path is outside of the archive")
             elif _is_record(entry.filename, prefix):
                 yield self._read(entry)
 
-    def piece(self, name: str) -> Piece | None:
+    def item(self, name: str) -> FeedItem | None:
         """None if there is no such entry."""
         try:
             return self._read(self._zip.getinfo(name))
@@ -82,28 +81,28 @@ class Archive:
     def open(self, name: str) -> BinaryIO:
         """Raises KeyError if there is no such entry, SourceError if it cannot be read."""
         entry = self._zip.getinfo(name)
-        if reason := _why_refused(entry):
+        if reason := _rejection_reason(entry):
             raise SourceError(f"{self._name}: {name}: {reason}")
         try:
             return cast("BinaryIO", self._zip.open(entry))
         except ARCHIVE_ERRORS as error:
             raise SourceError(f"{self._name}: {name}: {error}") from None
 
-    def _read(self, entry: zipfile.ZipInfo) -> Piece:
-        reason = _why_refused(entry)
+    def _read(self, entry: zipfile.ZipInfo) -> FeedItem:
+        reason = _rejection_reason(entry)
         if reason is None and entry.file_size > MAX_RECORD_BYTES:
-            reason = f"it has {entry.file_size} bytes, more than a record may have"
+            reason = f"it has {entry.file_size} bytes, more than the limit for records"
         if reason is not None:
-            return _left_out(entry.filename, reason)
+            return _warning(entry.filename, reason)
         try:
             with self._zip.open(entry) as file:
-                # The whole of it, so that its checksum is looked at.
+                # Read completely, so that the checksum is verified.
                 return Record(entry.filename, file.read())
         except ARCHIVE_ERRORS as error:
-            return _left_out(entry.filename, f"it is damaged: {error}")
+            return _warning(entry.filename, f"it is damaged: {error}")
 
 
-def _left_out(name: str, reason: str) -> FeedWarning:
+def _warning(name: str, reason: str) -> FeedWarning:
     return FeedWarning(name[:300], reason)
 
 
@@ -111,30 +110,30 @@ def _is_record(name: str, prefix: str) -> bool:
     return name.startswith(prefix) and name.endswith(".json")
 
 
-def _leads_out(name: str) -> bool:
+def _is_outside(name: str) -> bool:
     parts = PurePosixPath(name).parts
     return name.startswith("/") or name[1:2] == ":" or ".." in parts or "\\" in name
 
 
-def _why_refused(entry: zipfile.ZipInfo) -> str | None:
+def _rejection_reason(entry: zipfile.ZipInfo) -> str | None:
     mode = entry.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         return "it is a link or another special file"
     if entry.flag_bits & _ENCRYPTED:
         return "it is encrypted"
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "it is packed in a way that feeds do not use"
+        return "its compression method is not supported"
     return None
 
 
 def _table_bytes(file: BinaryIO, size: int) -> int:
-    """What the end of the archive says; the size that is read into memory at once."""
-    tail_at = max(0, size - _LONGEST_COMMENT - 2 * _END.size - 56)
+    """The size of the table of contents, according to the end of the archive."""
+    tail_at = max(0, size - _MAX_COMMENT_BYTES - 2 * _END.size - 56)
     file.seek(tail_at)
     tail = file.read()
     at = tail.rfind(_END_MARK)
     if at < 0:
-        raise zipfile.BadZipFile("its end is missing")
+        raise zipfile.BadZipFile("the end record is missing")
     table_bytes: int = _END.unpack_from(tail, at)[5]
     large_at = tail.rfind(_LARGE_END_MARK, 0, at)
     if large_at >= 0:

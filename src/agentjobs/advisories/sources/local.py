@@ -1,6 +1,6 @@
-"""Advisories from this machine's disk, as an operator without a network keeps them.
+"""Advisories from a local directory or zip, for operators without a network.
 
-The blocking half is `places`; here it is done in threads.
+Runs the blocking code of `locations` in threads.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from agentjobs.advisories.sources.locations import Place, open_location
+from agentjobs.advisories.sources.locations import Location, open_location
 from agentjobs.advisories.sources.source import (
     BATCH_RECORDS,
-    Everything,
-    Piece,
-    changed_ids,
-    grouped,
-    in_batches,
+    FeedItem,
+    FullFeed,
+    batch_items,
+    chunk_ids,
+    read_changed_ids,
 )
 
 T = TypeVar("T")
@@ -30,45 +30,47 @@ class LocalSource:
         self._work_dir = work_dir
 
     @asynccontextmanager
-    async def everything(self, ecosystem: str, known_mark: str | None) -> AsyncIterator[Everything]:
-        place = await asyncio.to_thread(open_location, self._path, self._work_dir)
+    async def full_feed(
+        self, ecosystem: str, known_revision: str | None
+    ) -> AsyncIterator[FullFeed]:
+        location = await asyncio.to_thread(open_location, self._path, self._work_dir)
         try:
-            mark = await asyncio.to_thread(place.mark, ecosystem)
-            if mark == known_mark:
-                yield Everything(mark)
+            revision = await asyncio.to_thread(location.revision, ecosystem)
+            if revision == known_revision:
+                yield FullFeed(revision)
                 return
-            total, pieces = await asyncio.to_thread(place.pieces, ecosystem)
-            yield Everything(mark, total, threaded(in_batches(pieces)))
+            total, items = await asyncio.to_thread(location.items, ecosystem)
+            yield FullFeed(revision, total, read_in_thread(batch_items(items)))
         finally:
-            await asyncio.to_thread(place.close)
+            await asyncio.to_thread(location.close)
 
     async def changed_since(
-        self, ecosystem: str, since: datetime, most: int
+        self, ecosystem: str, since: datetime, limit: int
     ) -> Sequence[str] | None:
-        def read(place: Place) -> list[str] | None:
-            lines = place.changes(ecosystem)
-            return None if lines is None else changed_ids(lines, since, most)
+        def read(location: Location) -> list[str] | None:
+            lines = location.changes(ecosystem)
+            return None if lines is None else read_changed_ids(lines, since, limit)
 
-        return await asyncio.to_thread(self._with_place, read)
+        return await asyncio.to_thread(self._with_location, read)
 
-    async def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[Piece]]:
-        for group in grouped(ids, BATCH_RECORDS):
+    async def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[FeedItem]]:
+        for group in chunk_ids(ids, BATCH_RECORDS):
 
-            def read(place: Place, group: list[str] = group) -> list[Piece]:
-                return [place.piece(ecosystem, one) for one in group]
+            def read(location: Location, group: list[str] = group) -> list[FeedItem]:
+                return [location.item(ecosystem, identifier) for identifier in group]
 
-            yield await asyncio.to_thread(self._with_place, read)
+            yield await asyncio.to_thread(self._with_location, read)
 
-    def _with_place(self, work: Callable[[Place], T]) -> T:
-        place = open_location(self._path, self._work_dir)
+    def _with_location(self, work: Callable[[Location], T]) -> T:
+        location = open_location(self._path, self._work_dir)
         try:
-            return work(place)
+            return work(location)
         finally:
-            place.close()
+            location.close()
 
 
-async def threaded(batches: Iterator[list[Piece]]) -> AsyncIterator[list[Piece]]:
-    """What blocks while it is read, one batch at a time in a thread."""
-    nothing: list[Piece] = []
-    while batch := await asyncio.to_thread(next, batches, nothing):
+async def read_in_thread(batches: Iterator[list[FeedItem]]) -> AsyncIterator[list[FeedItem]]:
+    """Read blocking batches in a thread, one at a time."""
+    end: list[FeedItem] = []
+    while batch := await asyncio.to_thread(next, batches, end):
         yield batch

@@ -1,6 +1,6 @@
-"""A directory or a zip on this machine, in the layout of OSV's bucket. Blocking: for threads.
+"""A local directory or zip in the layout of OSV's bucket. Blocking; runs in threads.
 
-Without folders for ecosystems it gives all records for each: they tell what they are about.
+Without a folder per ecosystem, all records are returned for each; callers filter them.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from agentjobs.advisories.sources.source import (
     MAX_ARCHIVE_BYTES,
     MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
+    FeedItem,
     FeedWarning,
-    Piece,
     Record,
     SourceError,
     SourceNotFound,
@@ -25,26 +25,26 @@ from agentjobs.settings.registries import ECOSYSTEMS
 
 _ALL = "all.zip"
 _CHANGES = "modified_id.csv"
-_COPIED_BYTES = 1024**2
+_CHUNK_BYTES = 1024**2
 
 
-class Place(Protocol):
-    def mark(self, ecosystem: str) -> str:
-        """Another one whenever something changed. Raises SourceNotFound."""
+class Location(Protocol):
+    def revision(self, ecosystem: str) -> str:
+        """Changes whenever the records change. Raises SourceNotFound."""
 
-    def pieces(self, ecosystem: str) -> tuple[int | None, Iterator[Piece]]:
-        """How many there are, as far as that is known, and all of them."""
+    def items(self, ecosystem: str) -> tuple[int | None, Iterator[FeedItem]]:
+        """The number of records, if known, and all records."""
 
-    def piece(self, ecosystem: str, identifier: str) -> Piece:
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
         """Raises SourceNotFound."""
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
-        """The lines of the list of changes, if there is one."""
+        """The lines of the change list, if there is one."""
 
     def close(self) -> None: ...
 
 
-def open_location(path: Path, work_dir: Path) -> Place:
+def open_location(path: Path, work_dir: Path) -> Location:
     try:
         if path.is_dir():
             return Directory(path)
@@ -59,20 +59,20 @@ class Directory:
         self._open: list[BinaryIO] = []
         self._is_flat = not any((path / name).is_dir() for name in ECOSYSTEMS)
 
-    def mark(self, ecosystem: str) -> str:
+    def revision(self, ecosystem: str) -> str:
         folder = self._folder(ecosystem)
         try:
             return _file_mark((folder / _ALL).stat())
         except OSError:
             entries = self._entries(folder)
         if not entries:
-            raise _nothing(self._path, ecosystem)
-        seen = hashlib.sha256()
+            raise _no_records(self._path, ecosystem)
+        digest = hashlib.sha256()
         for entry in entries:
-            seen.update(f"{entry.name}\0{_entry_mark(entry)}\n".encode(errors="replace"))
-        return seen.hexdigest()
+            digest.update(f"{entry.name}\0{_entry_mark(entry)}\n".encode(errors="replace"))
+        return digest.hexdigest()
 
-    def pieces(self, ecosystem: str) -> tuple[int | None, Iterator[Piece]]:
+    def items(self, ecosystem: str) -> tuple[int | None, Iterator[FeedItem]]:
         folder = self._folder(ecosystem)
         packed = folder / _ALL
         if not packed.is_file():
@@ -84,12 +84,12 @@ class Directory:
             raise _unreadable(packed, error) from None
         self._open.append(file)
         archive = Archive(file, str(packed))
-        return archive.count(), archive.pieces()
+        return archive.count(), archive.items()
 
-    def piece(self, ecosystem: str, identifier: str) -> Piece:
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
         path = self._folder(ecosystem) / f"{identifier}.json"
         if not path.is_file():
-            raise SourceNotFound(f"{path} is not there")
+            raise SourceNotFound(f"{path} does not exist")
         return _read(path)
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
@@ -109,8 +109,8 @@ class Directory:
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(folder) as found:
-                records = [one for one in found if _is_record(one)]
+            with os.scandir(folder) as entries:
+                records = [entry for entry in entries if _is_record(entry)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -131,26 +131,26 @@ class ZipFile:
         self._folders = {name.partition("/")[0] for name in self._archive.names() if "/" in name}
         self._is_flat = self._folders.isdisjoint(ECOSYSTEMS)
 
-    def mark(self, ecosystem: str) -> str:
+    def revision(self, ecosystem: str) -> str:
         if not self._is_flat and ecosystem not in self._folders:
-            raise _nothing(self._path, ecosystem)
+            raise _no_records(self._path, ecosystem)
         return _file_mark(os.fstat(self._open[0].fileno()))
 
-    def pieces(self, ecosystem: str) -> tuple[int | None, Iterator[Piece]]:
+    def items(self, ecosystem: str) -> tuple[int | None, Iterator[FeedItem]]:
         archive, prefix = self._archive, "" if self._is_flat else f"{ecosystem}/"
         try:
             packed = archive.open(f"{ecosystem}/{_ALL}")
         except KeyError:
-            return archive.count(prefix), archive.pieces(prefix)
-        inner = Archive(self._unpacked(packed, ecosystem), f"{self._path}: {ecosystem}/{_ALL}")
-        return inner.count(), inner.pieces()
+            return archive.count(prefix), archive.items(prefix)
+        inner = Archive(self._copy_to_file(packed, ecosystem), f"{self._path}: {ecosystem}/{_ALL}")
+        return inner.count(), inner.items()
 
-    def piece(self, ecosystem: str, identifier: str) -> Piece:
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
         name = f"{ecosystem}/{identifier}.json"
-        piece = self._archive.piece(name)
-        if piece is None:
+        item = self._archive.item(name)
+        if item is None:
             raise SourceNotFound(f"{self._path} has no {name}")
-        return piece
+        return item
 
     def changes(self, ecosystem: str) -> Iterator[str] | None:
         try:
@@ -162,30 +162,30 @@ class ZipFile:
         for file in self._open:
             file.close()
 
-    def _unpacked(self, packed: BinaryIO, ecosystem: str) -> BinaryIO:
-        """A zip within a zip cannot be read in place; this copy has no name and ends with us."""
-        copy = tempfile.TemporaryFile(dir=self._work_dir)  # noqa: SIM115 - closed with the place
+    def _copy_to_file(self, packed: BinaryIO, ecosystem: str) -> BinaryIO:
+        """A nested zip must be copied; the unnamed copy disappears with the process."""
+        copy = tempfile.TemporaryFile(dir=self._work_dir)  # noqa: SIM115 - closed with the location
         self._open.append(copy)
-        left = MAX_ARCHIVE_BYTES
+        remaining = MAX_ARCHIVE_BYTES
         try:
-            while chunk := packed.read(_COPIED_BYTES):
-                left -= len(chunk)
-                if left < 0:
-                    raise SourceError(f"{self._path}: {ecosystem}/{_ALL} is too large to be read")
+            while chunk := packed.read(_CHUNK_BYTES):
+                remaining -= len(chunk)
+                if remaining < 0:
+                    raise SourceError(f"{self._path}: {ecosystem}/{_ALL} is too large")
                 copy.write(chunk)
         except ARCHIVE_ERRORS as error:
             raise SourceError(f"{self._path}: {ecosystem}/{_ALL}: {error}") from None
         return copy
 
 
-def _read(path: Path) -> Piece:
+def _read(path: Path) -> FeedItem:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_RECORD_BYTES + 1)
     except OSError as error:
         return FeedWarning(path.name, f"it cannot be read: {error.strerror}")
     if len(content) > MAX_RECORD_BYTES:
-        return FeedWarning(path.name, "it is larger than a record may be")
+        return FeedWarning(path.name, "it exceeds the size limit of records")
     return Record(path.name, content)
 
 
@@ -201,7 +201,7 @@ def _is_record(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.name.endswith(".json") and entry.is_file()
     except OSError:
-        # Links in a circle, say: whoever reads it tells.
+        # For example a symlink loop; reading it reports the error.
         return True
 
 
@@ -209,7 +209,7 @@ def _entry_mark(entry: os.DirEntry[str]) -> str:
     try:
         return _file_mark(entry.stat())
     except OSError:
-        # Others may renew the directory at this moment.
+        # The directory may be changing at the same time.
         return "gone"
 
 
@@ -217,9 +217,9 @@ def _file_mark(stat: os.stat_result) -> str:
     return f"{stat.st_mtime_ns}-{stat.st_size}"
 
 
-def _nothing(path: Path, ecosystem: str) -> SourceNotFound:
+def _no_records(path: Path, ecosystem: str) -> SourceNotFound:
     return SourceNotFound(
-        f"{path} holds nothing for {ecosystem}: neither {ecosystem}/{_ALL} nor {ecosystem}/*.json"
+        f"{path} has nothing for {ecosystem}: neither {ecosystem}/{_ALL} nor {ecosystem}/*.json"
     )
 
 

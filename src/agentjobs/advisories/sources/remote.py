@@ -1,4 +1,4 @@
-"""Advisories from an address: OSV's own bucket, or a mirror of it in the same layout."""
+"""Advisories from a URL: OSV's bucket or a mirror with the same layout."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,27 +10,27 @@ import aiohttp
 from yarl import URL
 
 from agentjobs.advisories.sources.archive import Archive
-from agentjobs.advisories.sources.download import ask, read_bounded, save
-from agentjobs.advisories.sources.local import threaded
+from agentjobs.advisories.sources.download import fetch, read_limited, save
+from agentjobs.advisories.sources.local import read_in_thread
 from agentjobs.advisories.sources.source import (
     MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
-    Everything,
+    FeedItem,
     FeedWarning,
-    Piece,
+    FullFeed,
     Record,
     SourceError,
     SourceNotFound,
-    changed_ids,
-    grouped,
-    in_batches,
-    moment,
+    batch_items,
+    chunk_ids,
+    parse_time,
+    read_changed_ids,
 )
 
-# What is asked for at once, and what is kept in memory until it is stored.
-_AT_ONCE = 8
+# Concurrent requests, and records kept in memory until they are stored.
+_MAX_CONCURRENT = 8
 _GROUP_RECORDS = 50
-_ENOUGH_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 class RemoteSource:
@@ -41,65 +41,72 @@ class RemoteSource:
         self.name = str(self._base.with_user(None))
 
     @asynccontextmanager
-    async def everything(self, ecosystem: str, known_mark: str | None) -> AsyncIterator[Everything]:
-        headers = {"If-None-Match": known_mark} if known_mark else {}
+    async def full_feed(
+        self, ecosystem: str, known_revision: str | None
+    ) -> AsyncIterator[FullFeed]:
+        headers = {"If-None-Match": known_revision} if known_revision else {}
         url = self._base / ecosystem / "all.zip"
-        async with ask(self._session, url, headers) as answer:
-            if answer.status == 304:
-                yield Everything(known_mark)
+        async with fetch(self._session, url, headers) as response:
+            if response.status == 304:
+                yield FullFeed(known_revision)
                 return
-            mark = answer.headers.get("ETag")
-            file = await save(answer, self._work_dir)
-        # The server need not wait while we read.
+            revision = response.headers.get("ETag")
+            file = await save(response, self._work_dir)
+        # Reads the file after the connection is closed.
         try:
             archive = await asyncio.to_thread(Archive, file, str(url.with_user(None)))
-            yield Everything(mark, archive.count(), threaded(in_batches(archive.pieces())))
+            yield FullFeed(revision, archive.count(), read_in_thread(batch_items(archive.items())))
         finally:
             await asyncio.to_thread(file.close)
 
     async def changed_since(
-        self, ecosystem: str, since: datetime, most: int
+        self, ecosystem: str, since: datetime, limit: int
     ) -> Sequence[str] | None:
         url = self._base / ecosystem / "modified_id.csv"
         try:
-            async with ask(self._session, url) as answer:
-                text = await _newest_lines(answer, since)
+            async with fetch(self._session, url) as response:
+                text = await _newest_lines(response, since)
         except SourceNotFound:
             return None
-        return changed_ids(iter(text.splitlines()), since, most)
+        return read_changed_ids(iter(text.splitlines()), since, limit)
 
-    async def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[Piece]]:
-        turns = asyncio.Semaphore(_AT_ONCE)
-        for group in grouped(ids, _GROUP_RECORDS):
-            tasks = [asyncio.create_task(self._record(ecosystem, one, turns)) for one in group]
+    async def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[FeedItem]]:
+        slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        for group in chunk_ids(ids, _GROUP_RECORDS):
+            tasks = [
+                asyncio.create_task(self._record(ecosystem, identifier, slots))
+                for identifier in group
+            ]
             try:
                 yield list(await asyncio.gather(*tasks))
             finally:
                 for task in tasks:
                     task.cancel()
 
-    async def _record(self, ecosystem: str, identifier: str, turns: asyncio.Semaphore) -> Piece:
+    async def _record(self, ecosystem: str, identifier: str, slots: asyncio.Semaphore) -> FeedItem:
         url = self._base / ecosystem / f"{identifier}.json"
-        async with turns, ask(self._session, url) as answer:
+        async with slots, fetch(self._session, url) as response:
             try:
-                return Record(url.name, await read_bounded(answer, MAX_RECORD_BYTES))
+                return Record(url.name, await read_limited(response, MAX_RECORD_BYTES))
             except ValueError as error:
                 return FeedWarning(url.name, str(error))
 
 
-async def _newest_lines(answer: aiohttp.ClientResponse, since: datetime) -> str:
-    """The list is long and its newest lines come first: no more is read than is wanted."""
+async def _newest_lines(response: aiohttp.ClientResponse, since: datetime) -> str:
+    """Reads only as much of the long list as needed; its newest lines come first."""
     data = bytearray()
-    looked_at = 0
-    async for chunk in answer.content.iter_chunked(_ENOUGH_BYTES):
+    checked_until = 0
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         data += chunk
         end = data.rfind(b"\n")
-        if end > looked_at:
+        if end > checked_until:
             start = data.rfind(b"\n", 0, end) + 1
-            last = moment(data[start:end].split(b",")[0].decode("ascii", "replace"))
+            last = parse_time(data[start:end].split(b",")[0].decode("ascii", "replace"))
             if last is not None and last < since:
                 return data[: end + 1].decode("utf-8", "replace")
-            looked_at = end
+            checked_until = end
         if len(data) > MAX_LIST_BYTES:
-            raise SourceError(f"{answer.url.with_user(None)} is larger than such a list may be")
+            raise SourceError(
+                f"{response.url.with_user(None)} exceeds the size limit of change lists"
+            )
     return data.decode("utf-8", "replace")

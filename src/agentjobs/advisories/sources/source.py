@@ -1,4 +1,4 @@
-"""What every source of advisories gives, and the ways in which it can fail."""
+"""The protocol of advisory sources, their errors, and functions they share."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,22 +10,22 @@ import msgspec
 
 MAX_RECORD_BYTES = 4 * 1024**2
 MAX_ARCHIVE_BYTES = 2 * 1024**3
-# The list of changes of the largest ecosystem is a quarter of this.
+# Four times the change list of the largest ecosystem.
 MAX_LIST_BYTES = 64 * 1024**2
 BATCH_RECORDS = 200
 _BATCH_BYTES = 8 * 1024**2
 
 
 class SourceError(Exception):
-    """The source cannot be used now, in words for the operator; what is stored stays in use."""
+    """The source cannot be used now; the message is for the operator. Stored data stays in use."""
 
 
 class SourceNotFound(SourceError):
-    """The source is there, but not this part of it."""
+    """The source is available, but does not have the requested part."""
 
 
 class FeedWarning(msgspec.Struct, frozen=True):
-    """A part of a feed that was left out, and why."""
+    """A part of a feed that was left out, and the reason."""
 
     path: str
     reason: str
@@ -36,47 +36,47 @@ class Record(NamedTuple):
     content: bytes
 
 
-Piece = Record | FeedWarning
+FeedItem = Record | FeedWarning
 
 
-class Everything(NamedTuple):
-    """All records of an ecosystem. `mark` changes whenever they do.
+class FullFeed(NamedTuple):
+    """All records of an ecosystem. `revision` changes whenever they do.
 
-    Without `batches` they are those that had the mark which the caller knows.
+    `batches` is None if the revision is the one that the caller knows.
     """
 
-    mark: str | None
+    revision: str | None
     total: int | None = None
-    batches: AsyncIterator[list[Piece]] | None = None
+    batches: AsyncIterator[list[FeedItem]] | None = None
 
 
 class Source(Protocol):
-    """`name` tells sources apart and may be shown: it holds no credentials."""
+    """`name` identifies the source and has no credentials."""
 
     @property
     def name(self) -> str: ...
 
-    def everything(
-        self, ecosystem: str, known_mark: str | None
-    ) -> AbstractAsyncContextManager[Everything]:
-        """Raises SourceError, also while the batches are read."""
+    def full_feed(
+        self, ecosystem: str, known_revision: str | None
+    ) -> AbstractAsyncContextManager[FullFeed]:
+        """Raises SourceError, even while the batches are read."""
 
     async def changed_since(
-        self, ecosystem: str, since: datetime, most: int
+        self, ecosystem: str, since: datetime, limit: int
     ) -> Sequence[str] | None:
-        """Identifiers of records; None: there is no list of changes, or there are too many."""
+        """Ids of changed records; None if there is no change list or more than `limit` changes."""
 
-    def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[Piece]]:
-        """Raises SourceNotFound if one is missing: then the list of changes is of no use."""
+    def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[FeedItem]]:
+        """Raises SourceNotFound if a record is missing, so that the change list is unusable."""
 
 
-def in_batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-    """Small ones, so that neither a batch of large records nor one of many takes much memory."""
-    batch: list[Piece] = []
+def batch_items(items: Iterator[FeedItem]) -> Iterator[list[FeedItem]]:
+    """Batches limited in number and size, so that none takes much memory."""
+    batch: list[FeedItem] = []
     size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece.content) if isinstance(piece, Record) else 0
+    for item in items:
+        batch.append(item)
+        size += len(item.content) if isinstance(item, Record) else 0
         if len(batch) >= BATCH_RECORDS or size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -84,36 +84,36 @@ def in_batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
         yield batch
 
 
-def changed_ids(lines: Iterator[str], since: datetime, most: int) -> list[str] | None:
-    """Of a list of changes, newest first: identifiers down to `since`; None if there are more."""
-    found = []
+def read_changed_ids(lines: Iterator[str], since: datetime, limit: int) -> list[str] | None:
+    """The ids of a change list, newest first, until `since`; None if there are too many."""
+    ids = []
     for line in lines:
         time, _, name = line.strip().partition(",")
-        changed_at = moment(time)
+        changed_at = parse_time(time)
         if changed_at is None or not name:
             continue
         if changed_at < since:
             break
-        found.append(name.rpartition("/")[2])
-        if len(found) > most:
+        ids.append(name.rpartition("/")[2])
+        if len(ids) > limit:
             return None
-    return found
+    return ids
 
 
-def moment(text: str) -> datetime | None:
-    """None for what is no time."""
+def parse_time(text: str) -> datetime | None:
+    """None for an invalid time."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def grouped(ids: Sequence[str], size: int) -> Iterator[list[str]]:
+def chunk_ids(ids: Sequence[str], size: int) -> Iterator[list[str]]:
     rest = iter(ids)
     while group := list(islice(rest, size)):
         yield group
 
 
-# Called with how many records were read so far, and of how many if that is known.
-Note = Callable[[int, int | None], None]
+# Called with the number of records read so far, and the total if it is known.
+OnProgress = Callable[[int, int | None], None]

@@ -1,4 +1,4 @@
-"""`agentjobs advisories`: known vulnerabilities, where they come from and how current they are."""
+"""`agentjobs advisories`: known vulnerabilities and the state of their feeds."""
 
 import sys
 import time
@@ -29,19 +29,19 @@ advisories = typer.Typer(
 )
 
 HOW_TO_CONFIGURE = (
-    "No source of advisories is configured, so nothing is matched. Set AGENTJOBS_ADVISORIES_SOURCE "
-    "to a directory, a zip or an address in the layout of OSV's bucket "
-    "(https://osv-vulnerabilities.storage.googleapis.com is the public one)."
+    "No source of advisories is configured, so dependencies are not scanned. Set "
+    "AGENTJOBS_ADVISORIES_SOURCE to a directory, a zip or a URL in the layout of OSV's bucket "
+    "(the public one is https://osv-vulnerabilities.storage.googleapis.com)."
 )
-_SHOWN_WARNINGS = 5
-_MOST = 1_000
+_MAX_WARNINGS = 5
+_MAX_LIMIT = 1_000
 _BUSY_SECONDS = 0.5
 _PROGRESS_SECONDS = 2.0
 
 
 @advisories.command("sync")
 def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
-    """Fetch what is new, now; exit code 1 if a feed could not be refreshed."""
+    """Synchronize all feeds now; exits with 1 if a feed could not be refreshed."""
     settings = load_settings(data_dir)
     if not settings.advisories_source:
         from agentjobs.problems import Problem
@@ -56,25 +56,25 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
             await configure_feeds(admin.db, ecosystems, source.name)
             return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
 
-    done = with_store(data_dir, work)
+    results = with_store(data_dir, work)
     if json:
-        print_json({"feeds": done})
+        print_json({"feeds": results})
     else:
         columns = ("ecosystem", "result", "changed", "removed", "records")
-        print_table(columns, [[feed.get(name) for name in columns] for feed in done])
-    if any(feed["result"] == "failed" for feed in done):
+        print_table(columns, [[feed.get(name) for name in columns] for feed in results])
+    if any(feed["result"] == "failed" for feed in results):
         raise typer.Exit(1)
-    if not any(feed["records"] for feed in done):
+    if not any(feed["records"] for feed in results):
         from agentjobs.advisories.sources import redact_source
 
         source = redact_source(settings.advisories_source)
-        print_note(f"{source} holds no records of: {', '.join(settings.advisories_ecosystems)}.")
+        print_note(f"{source} has no records for: {', '.join(settings.advisories_ecosystems)}.")
         raise typer.Exit(1)
 
 
 @advisories.command("status")
 def show_status(data_dir: DataDir = None, json: Json = False) -> None:
-    """Show how current each ecosystem's advisories are, and what went wrong."""
+    """Show the state of each ecosystem's feed."""
     settings = load_settings(data_dir)
 
     async def work(admin: Admin) -> "list[Feed]":
@@ -93,7 +93,7 @@ def show_status(data_dir: DataDir = None, json: Json = False) -> None:
         columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
         print_table(columns, [[feed[name] for name in columns] for feed in documents])
         for feed in feeds:
-            _tell_warnings(feed.ecosystem, feed.warnings)
+            _print_warnings(feed.ecosystem, feed.warnings)
     if not settings.advisories_source:
         print_note(HOW_TO_CONFIGURE)
 
@@ -102,15 +102,15 @@ def show_status(data_dir: DataDir = None, json: Json = False) -> None:
 def search_advisories(
     text: Annotated[
         str,
-        typer.Argument(
-            metavar="TEXT", help="An identifier, an alias, a package, or words of the summary."
-        ),
+        typer.Argument(metavar="TEXT", help="An id, an alias, a package, or text of the summary."),
     ],
     ecosystem: Annotated[
         str | None,
-        typer.Option("--ecosystem", metavar="NAME", help="Only of this one, such as PyPI."),
+        typer.Option("--ecosystem", metavar="NAME", help="Only this ecosystem, such as PyPI."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="At most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Maximum number of results.")
+    ] = 100,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
@@ -118,26 +118,26 @@ def search_advisories(
     if ecosystem is not None:
         ecosystem = known_ecosystem(ecosystem)
     if not text.strip():
-        raise typer.BadParameter("say what to search for")
+        raise typer.BadParameter("enter text to search for")
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
         from agentjobs.advisories.rows import load_relatives, search
 
-        # One more than is shown, to know whether there is more.
-        found = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
-        relatives = await load_relatives(admin.db, found)
-        return [advisory_document(one, relatives[one.id]) for one in found]
+        # One more than shown, to know whether there are more.
+        records = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
+        relatives = await load_relatives(admin.db, records)
+        return [advisory_document(record, relatives[record.id]) for record in records]
 
-    found = with_store(data_dir, work)
-    documents, more = found[:limit], len(found) > limit
+    results = with_store(data_dir, work)
+    documents, has_more = results[:limit], len(results) > limit
     if json:
         print_json({"advisories": documents})
     else:
         columns = ("id", "severity", "packages", "aliases", "summary")
-        print_table(columns, [[cell(one[name]) for name in columns] for one in documents])
-    if more:
-        wider = f"add `--limit {min(2 * limit, _MOST)}`, or " if limit < _MOST else ""
-        print_note(f"There are more: {wider}be more precise.")
+        print_table(columns, [[cell(row[name]) for name in columns] for row in documents])
+    if has_more:
+        hint = f"add `--limit {min(2 * limit, _MAX_LIMIT)}`, or " if limit < _MAX_LIMIT else ""
+        print_note(f"There are more results: {hint}use a more specific search.")
     if not documents and not load_settings(data_dir).advisories_source:
         print_note(HOW_TO_CONFIGURE)
 
@@ -165,16 +165,16 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     from agentjobs.advisories.sync import sync_claimed
     from agentjobs.store.leases import ClaimLost
 
-    is_told = False
+    has_reported = False
     while (feed := await claim_feed(admin.db, ecosystem)) is None:
-        if not is_told:
-            print_note(f"{ecosystem}: a running service is at it; waiting for it")
-            is_told = True
+        if not has_reported:
+            print_note(f"{ecosystem}: waiting for a running service to finish")
+            has_reported = True
         await asyncio.sleep(_BUSY_SECONDS)
     progress = _Progress(ecosystem)
     hours = admin.settings.advisories_refresh_hours
     try:
-        result = await sync_claimed(admin.db, feed, source, hours, progress.note)
+        result = await sync_claimed(admin.db, feed, source, hours, progress.report)
     except (SourceError, ClaimLost) as error:
         reason = escape_line(str(error) or "another process took it over")
         print_note(f"{ecosystem}: not refreshed: {reason}")
@@ -186,26 +186,26 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
             "records": feed.records,
             "error": reason,
         }
-    _tell_warnings(ecosystem, result.warnings)
+    _print_warnings(ecosystem, result.warnings)
     return result_document(result)
 
 
 class _Progress:
-    """Now and then a line; nothing for what is quick."""
+    """Prints progress at intervals; nothing for a quick synchronization."""
 
     def __init__(self, ecosystem: str) -> None:
         self._ecosystem = ecosystem
         self._last = time.monotonic()
 
-    def note(self, done: int, total: int | None) -> None:
+    def report(self, done: int, total: int | None) -> None:
         if time.monotonic() - self._last >= _PROGRESS_SECONDS and sys.stderr is not None:
             self._last = time.monotonic()
             of_all = "" if total is None else f" of {total}"
             print_note(f"{self._ecosystem}: {done}{of_all} records")
 
 
-def _tell_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
-    for warning in warnings[:_SHOWN_WARNINGS]:
+def _print_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
+    for warning in warnings[:_MAX_WARNINGS]:
         print_note(f"{ecosystem}: {escape_line(warning.path)}: {escape_line(warning.reason)}")
-    if len(warnings) > _SHOWN_WARNINGS:
-        print_note(f"{ecosystem}: and {len(warnings) - _SHOWN_WARNINGS} more warnings")
+    if len(warnings) > _MAX_WARNINGS:
+        print_note(f"{ecosystem}: and {len(warnings) - _MAX_WARNINGS} more warnings")

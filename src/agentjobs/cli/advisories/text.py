@@ -1,4 +1,4 @@
-"""Advisories and their feeds as commands show them; reads and changes nothing."""
+"""Formats advisories and feeds for commands."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,12 +48,12 @@ def feed_document(feed: "Feed") -> dict[str, Any]:
 
 
 def advisory_document(advisory: "Advisory", relatives: "Sequence[Advisory]" = ()) -> dict[str, Any]:
-    """`relatives` are other records of the same faults: they may rate what this one does not."""
+    """`relatives` are other records of the vulnerability, which may have its severity."""
     from agentjobs.advisories.matching import describe_affected, fixed_versions
     from agentjobs.advisories.severity import severity_of
 
     severity = severity_of(advisory, relatives)
-    packages = sorted({(one.ecosystem, one.name) for one in advisory.affected})
+    packages = sorted({(item.ecosystem, item.name) for item in advisory.affected})
     return {
         "id": advisory.id,
         "aliases": advisory.aliases,
@@ -77,7 +77,7 @@ def advisory_document(advisory: "Advisory", relatives: "Sequence[Advisory]" = ()
 
 def cell(value: Any) -> Any:
     if isinstance(value, list):
-        names = [f"{one['ecosystem']}/{one['name']}" for one in value]
+        names = [f"{package['ecosystem']}/{package['name']}" for package in value]
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return ", ".join(value) if isinstance(value, tuple) else escape_line(str(value))
 
@@ -85,7 +85,7 @@ def cell(value: Any) -> Any:
 def known_ecosystem(name: str) -> str:
     from agentjobs.settings.registries import ECOSYSTEMS
 
-    known = {one.lower(): one for one in ECOSYSTEMS}
+    known = {ecosystem.lower(): ecosystem for ecosystem in ECOSYSTEMS}
     if name.lower() not in known:
-        raise typer.BadParameter(f"{name!r} is none of: {', '.join(ECOSYSTEMS)}")
+        raise typer.BadParameter(f"{name!r} is not one of: {', '.join(ECOSYSTEMS)}")
     return known[name.lower()]
