@@ -1,8 +1,9 @@
-"""Runs `agentjobs` as a real process: one command to its end, or a service while a test lasts."""
+"""Runs `agentjobs` in its own process: one command to its end, or a service during a test."""
 
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,9 @@ from typing import Any, Self
 import pytest
 
 from agentjobs.cli.main import main
+from tests.support import preloaded_cli
 
 PROGRAM = (sys.executable, "-m", "agentjobs.cli.main")
-_COMMAND_SECONDS = 60
 _STOP_SECONDS = 40
 
 
@@ -53,25 +54,17 @@ class CommandLine:
         other.settings = {**self.settings, **settings}
         return other
 
-    def log_of(self, process: "subprocess.Popen[str]") -> str:
-        """What it has said on stderr until now."""
+    def log_of(self, process: preloaded_cli.ForkedProcess) -> str:
+        """What the process has written to stderr so far."""
         return Path(self._log_names[process.pid]).read_text()
 
     def __call__(self, *arguments: str, typed: str = "") -> Answer:
-        done = subprocess.run(
-            [*PROGRAM, *arguments],
-            env=self.environment,
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_SECONDS,
-            check=False,
-        )
+        done = preloaded_cli.run(arguments, self.environment, typed)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator["RunningService"]:
-        """A service that has said its base address."""
+        """A service that has printed its base URL."""
         with self.started(*arguments) as process:
             assert process.stdout is not None
             base_url = process.stdout.readline().strip()
@@ -79,29 +72,23 @@ class CommandLine:
             yield RunningService(base_url, process)
 
     @contextmanager
-    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """A process that is stopped at the end, and killed if need be."""
-        with tempfile.NamedTemporaryFile("wb", delete=False, dir=self.data_dir.parent) as log:
-            process = subprocess.Popen(
-                [*PROGRAM, *arguments],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                # A file takes as much as a service says; a pipe that nobody reads would stop it.
-                stderr=log,
-                text=True,
-            )
+    def started(self, *arguments: str) -> Iterator[preloaded_cli.ForkedProcess]:
+        """A process that is stopped at the end, and killed if it does not stop."""
+        with tempfile.NamedTemporaryFile("w", delete=False, dir=self.data_dir.parent) as log:
+            # A service can write any amount to a file; a pipe that nobody reads would block it.
+            process = preloaded_cli.start(arguments, self.environment, log)
+        assert process.stdout is not None
         self._log_names[process.pid] = log.name
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.terminate()
+            process.send_signal(signal.SIGTERM)
             try:
-                process.communicate(timeout=_STOP_SECONDS)
+                process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.communicate()
+                process.wait(_STOP_SECONDS)
+            process.stdout.close()
 
 
 class CommandLineInside(CommandLine):
@@ -128,7 +115,7 @@ class CommandLineInside(CommandLine):
 @dataclass(frozen=True)
 class RunningService:
     base_url: str
-    process: "subprocess.Popen[str]"
+    process: preloaded_cli.ForkedProcess
 
 
 def until(condition: Callable[[], bool], seconds: float = 120) -> None:

@@ -3,6 +3,9 @@
 import shutil
 import signal
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,47 +18,85 @@ from tests.support.cli_process import (
     until,
 )
 
-AGENTS = """
+AGENTS = "".join(
+    f"""
 [[agents]]
 id = "write-{word}"
 name = "Writes {word}"
 command = ["sh", "-c", "echo {word} > app.py; echo wrote {word}"]
 """
+    for word in ("one", "two")
+)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A running service with one connected repository, as an admin and a client use it."""
+
+    service: RunningService
+    admin: CommandLine
+    client: CommandLine
+    repo: str
+
+    def create_job(self, agent: str, *options: str):
+        return self.client(
+            "jobs", "create", "--repo", self.repo, "--agent", agent, "--wait", *options
+        )
 
 
 @pytest.fixture
 def agentjobs(tmp_path, sqlite_template, capsys):
-    data_dir = tmp_path / "data"
+    return CommandLineInside(capsys, new_data_dir(tmp_path, sqlite_template))
+
+
+@pytest.fixture(scope="module")
+def up(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[tuple[RunningService, Path]]:
+    """One `agentjobs up`, and its data directory."""
+    data_dir = new_data_dir(tmp_path_factory.mktemp("up"), sqlite_template)
+    (data_dir / "agentjobs.toml").write_text(AGENTS)
+    with CommandLine(data_dir).running("up", "--port", "0") as service:
+        yield service, data_dir
+
+
+@pytest.fixture
+def shop(up: tuple[RunningService, Path], tmp_path: Path, capsys) -> Shop:
+    service, data_dir = up
+    admin = CommandLineInside(capsys, data_dir)
+    client = as_client(admin, service)
+    repo = f"acme/{tmp_path.name.lower()}"[:60]
+    connect(admin, client, tmp_path / "shop", repo)
+    return Shop(service, admin, client, repo)
+
+
+def new_data_dir(parent: Path, sqlite_template: Path) -> Path:
+    data_dir = parent / "data"
     data_dir.mkdir(mode=0o700)
     shutil.copy(sqlite_template, data_dir / "agentjobs.db")
-    return CommandLineInside(capsys, data_dir)
-
-
-def declare_agents(agentjobs: CommandLine, *words: str) -> None:
-    tables = "".join(AGENTS.format(word=word) for word in words)
-    (agentjobs.data_dir / "agentjobs.toml").write_text(tables)
+    return data_dir
 
 
 def as_client(agentjobs: CommandLine, service: RunningService) -> CommandLine:
-    """The same command line with the service's address and a key of its own."""
+    """The same command line with the service's address and a new key."""
     key = agentjobs("keys", "create").out.strip()
     return agentjobs.with_settings(AGENTJOBS_URL=service.base_url, AGENTJOBS_API_KEY=key)
 
 
-def connect(agentjobs: CommandLine, client: CommandLine, directory, files) -> None:
-    make_repository(directory, files)
-    assert agentjobs("repos", "connect", str(directory), "--name", "acme/shop").exit_code == 0
+def connect(agentjobs: CommandLine, client: CommandLine, directory: Path, name: str) -> None:
+    make_repository(directory, {"app.py": "import os\nx=1\n"})
+    assert agentjobs("repos", "connect", str(directory), "--name", name).exit_code == 0
     address = f"{client.settings['AGENTJOBS_URL']}/repos"
     headers = {"Authorization": f"Bearer {client.settings['AGENTJOBS_API_KEY']}"}
 
     def is_ready() -> bool:
-        (repo,) = httpx.get(address, headers=headers).json()["repos"]
-        return repo["index_status"] == "ready"
+        repos = httpx.get(address, headers=headers).json()["repos"]
+        return {"ready"} == {repo["index_status"] for repo in repos if repo["full_name"] == name}
 
     until(is_ready)
 
 
-def test_up_says_where_it_is_and_how_to_make_a_key_and_stops_when_asked(agentjobs):
+def test_up_prints_its_address_and_how_to_create_a_key_and_stops_on_sigterm(agentjobs):
     with agentjobs.running("up", "--port", "0") as service:
         assert service.base_url.startswith("http://127.0.0.1:")
         assert service.base_url.endswith("/v1")
@@ -64,8 +105,8 @@ def test_up_says_where_it_is_and_how_to_make_a_key_and_stops_when_asked(agentjob
         assert httpx.get(f"{root}/readyz").status_code == 200
         assert service.process.stdout.readline().startswith(f"{root}/sign-in?token=")
         service.process.send_signal(signal.SIGTERM)
-        out, _ = service.process.communicate(timeout=30)
-        assert (service.process.returncode, out) == (0, "")
+        assert service.process.stdout.read() == ""
+        assert service.process.wait(30) == 0
         assert "agentjobs keys create" in agentjobs.log_of(service.process)
 
 
@@ -88,103 +129,84 @@ def test_an_agent_file_that_cannot_be_used_stops_the_start_with_line_and_reason(
     assert "command" in refused.err
 
 
-def test_a_job_goes_from_the_command_line_to_a_merged_pull_request(agentjobs, tmp_path):
-    with agentjobs.running("up", "--port", "0") as service:
-        client = as_client(agentjobs, service)
-        connect(agentjobs, client, tmp_path / "shop", {"app.py": "import os\nx=1\n"})
-        made = client("jobs", "create", "--repo", "acme/shop", "--agent", "lint-fixer", "--wait")
-        assert made.exit_code == 0, made.err
-        root = service.base_url.removesuffix("/v1")
-        assert made.out == f"{root}/default/acme/shop/pulls/1\n"
+def test_a_job_goes_from_the_command_line_to_a_merged_pull_request(shop):
+    admin, client = shop.admin, shop.client
+    created = shop.create_job("lint-fixer")
+    assert created.exit_code == 0, created.err
+    root = shop.service.base_url.removesuffix("/v1")
+    assert created.out == f"{root}/default/{shop.repo}/pulls/1\n"
 
-        (job,) = client("jobs", "list", "--json").document["jobs"]
-        assert (job["status"], job["pr_number"]) == ("completed", 1)
-        assert client("jobs", "show", job["job_id"], "--json").document["pr_url"] == job["pr_url"]
-        log = client("jobs", "logs", job["job_id"])
-        assert log.out != ""
-        assert client("jobs", "logs", job["job_id"], "--follow").out == log.out
-        finished = client("jobs", "cancel", job["job_id"])
-        assert finished.exit_code == 2
-        assert "job_finished" in finished.err
+    (job,) = client("jobs", "list", "--repo", shop.repo, "--json").document["jobs"]
+    assert (job["status"], job["pr_number"]) == ("completed", 1)
+    assert client("jobs", "show", job["job_id"], "--json").document["pr_url"] == job["pr_url"]
+    log = client("jobs", "logs", job["job_id"])
+    assert log.out != ""
+    assert client("jobs", "logs", job["job_id"], "--follow").out == log.out
+    finished = client("jobs", "cancel", job["job_id"])
+    assert finished.exit_code == 2
+    assert "job_finished" in finished.err
 
-        shown = agentjobs("pulls", "show", "acme/shop", "1").out
-        assert "-import os" in shown
-        assert "+x = 1" in shown
-        merged = agentjobs("pulls", "merge", "acme/shop", "1", "--json").document
-        assert merged["state"] == "merged"
-        assert len(merged["merge_commit"]) == 40
+    shown = admin("pulls", "show", shop.repo, "1").out
+    assert "-import os" in shown
+    assert "+x = 1" in shown
+    merged = admin("pulls", "merge", shop.repo, "1", "--json").document
+    assert merged["state"] == "merged"
+    assert len(merged["merge_commit"]) == 40
 
 
-def test_a_merge_with_conflicts_exits_1_and_names_the_files(agentjobs, tmp_path):
-    declare_agents(agentjobs, "one", "two")
-    with agentjobs.running("up", "--port", "0") as service:
-        client = as_client(agentjobs, service)
-        connect(agentjobs, client, tmp_path / "shop", {"app.py": "zero\n"})
-        for word in ("one", "two"):
-            made = client(
-                "jobs", "create", "--repo", "acme/shop", "--agent", f"write-{word}", "--wait"
-            )
-            assert made.exit_code == 0, made.err
-        assert agentjobs("pulls", "merge", "acme/shop", "1").exit_code == 0
-        refused = agentjobs("pulls", "merge", "acme/shop", "2")
-        assert (refused.exit_code, refused.out) == (1, "app.py\n")
-        assert "app.py" in refused.err
-        found = agentjobs("pulls", "list", "--repo", "acme/shop", "--json").document["pulls"]
-        assert [(pull["number"], pull["state"]) for pull in found] == [(2, "open"), (1, "merged")]
-        assert agentjobs("pulls", "close", "acme/shop", "2").exit_code == 0
+def test_a_merge_with_conflicts_exits_1_and_names_the_files(shop):
+    for word in ("one", "two"):
+        created = shop.create_job(f"write-{word}")
+        assert created.exit_code == 0, created.err
+    assert shop.admin("pulls", "merge", shop.repo, "1").exit_code == 0
+    refused = shop.admin("pulls", "merge", shop.repo, "2")
+    assert (refused.exit_code, refused.out) == (1, "app.py\n")
+    assert "app.py" in refused.err
+    pulls = shop.admin("pulls", "list", "--repo", shop.repo, "--json").document["pulls"]
+    assert [(pull["number"], pull["state"]) for pull in pulls] == [(2, "open"), (1, "merged")]
+    assert shop.admin("pulls", "close", shop.repo, "2").exit_code == 0
+
+    no_changes = shop.create_job("write-one")
+    assert (no_changes.exit_code, no_changes.out) == (1, "")
+    assert "no_changes" in no_changes.err
 
 
-def test_a_job_that_fails_makes_waiting_fail(agentjobs, tmp_path):
-    declare_agents(agentjobs, "same")
-    with agentjobs.running("up", "--port", "0") as service:
-        client = as_client(agentjobs, service)
-        connect(agentjobs, client, tmp_path / "shop", {"app.py": "same\n"})
-        made = client("jobs", "create", "--repo", "acme/shop", "--agent", "write-same", "--wait")
-        assert (made.exit_code, made.out) == (1, "")
-        assert "no_changes" in made.err
-        refused = client("jobs", "create", "--repo", "acme/none", "--agent", "write-same")
-        assert (refused.exit_code, refused.out) == (2, "")
-        assert "repo_not_connected" in refused.err
+def test_creating_a_job_for_an_unknown_repository_fails(shop):
+    refused = shop.client("jobs", "create", "--repo", "acme/none", "--agent", "write-one")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert "repo_not_connected" in refused.err
 
 
-def test_a_draft_is_merged_only_when_it_is_ready_and_its_review_is_asked_for_once(
-    agentjobs, tmp_path
-):
-    with agentjobs.running("up", "--port", "0") as service:
-        client = as_client(agentjobs, service)
-        connect(agentjobs, client, tmp_path / "shop", {"app.py": "import os\n"})
-        made = client(
-            *("jobs", "create", "--repo", "acme/shop", "--agent", "lint-fixer", "--wait", "--json"),
-            *("--set", "draft=true", "--set", "title=42"),
-        )
-        job_id = made.document["job_id"]
-        refused = agentjobs("pulls", "merge", "acme/shop", "1")
-        assert refused.exit_code == 2
-        assert "pulls ready" in refused.err
-        for _ in range(2):
-            ready = agentjobs("pulls", "ready", "acme/shop", "1", "--json").document
-            assert (ready["draft"], ready["title"]) == (False, "42")
-        events = httpx.get(
-            f"{service.base_url}/jobs/{job_id}/events",
-            headers={"Authorization": f"Bearer {client.settings['AGENTJOBS_API_KEY']}"},
-        ).json()["events"]
-        assert [each["event"] for each in events][-2:] == ["job.completed", "pr.review_requested"]
-        assert agentjobs("pulls", "merge", "acme/shop", "1").exit_code == 0
+def test_a_draft_is_merged_only_when_it_is_ready_and_review_is_requested_once(shop):
+    options = ("--json", "--set", "draft=true", "--set", "title=42")
+    job_id = shop.create_job("write-one", *options).document["job_id"]
+    refused = shop.admin("pulls", "merge", shop.repo, "1")
+    assert refused.exit_code == 2
+    assert "pulls ready" in refused.err
+    for _ in range(2):
+        ready = shop.admin("pulls", "ready", shop.repo, "1", "--json").document
+        assert (ready["draft"], ready["title"]) == (False, "42")
+    events = httpx.get(
+        f"{shop.service.base_url}/jobs/{job_id}/events",
+        headers={"Authorization": f"Bearer {shop.client.settings['AGENTJOBS_API_KEY']}"},
+    ).json()["events"]
+    assert [event["event"] for event in events][-2:] == ["job.completed", "pr.review_requested"]
+    assert shop.admin("pulls", "merge", shop.repo, "1").exit_code == 0
 
 
-def test_serve_and_worker_are_the_two_halves_over_postgresql(tmp_path, postgres_url, capsys):
+def test_serve_and_worker_share_the_work_over_postgresql(tmp_path, postgres_url, capsys):
     server = CommandLineInside(capsys, tmp_path / "server", AGENTJOBS_DATABASE_URL=postgres_url)
     with server.running("serve", "--port", "0") as service:
         root = service.base_url.removesuffix("/v1")
-        remote = CommandLine(
-            tmp_path / "elsewhere",
+        worker = CommandLine(
+            tmp_path / "worker",
             AGENTJOBS_DATABASE_URL=postgres_url,
             AGENTJOBS_PUBLIC_URL=root,
         )
         client = as_client(server, service)
-        connect(server, client, tmp_path / "shop", {"app.py": "import os\n"})
-        with remote.started("worker", "--slots", "1"):
-            made = client(
+        connect(server, client, tmp_path / "shop", "acme/shop")
+        with worker.started("worker", "--slots", "1"):
+            created = client(
                 "jobs", "create", "--repo", "acme/shop", "--agent", "lint-fixer", "--wait"
             )
-            assert (made.exit_code, made.out) == (0, f"{root}/default/acme/shop/pulls/1\n")
+            assert (created.exit_code, created.out) == (0, f"{root}/default/acme/shop/pulls/1\n")
