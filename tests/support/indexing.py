@@ -1,4 +1,4 @@
-"""A git repository that tests index with the real process."""
+"""A git repository that tests index."""
 
 import os
 import subprocess
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from agentjobs.inventory.index import child
 from agentjobs.inventory.index.process import SpareChild, run_child
 from agentjobs.inventory.index.wire import Request, Result
 from tests.support.workspace import ENVIRONMENT, run_git
@@ -69,9 +72,21 @@ class IndexSetup:
         timeout_seconds: float = TIMEOUT_SECONDS,
         spare: SpareChild | None = None,
     ) -> Result:
-        """`after` is the commit of the stored index."""
+        """Index in a new process; `after` is the commit of the stored index."""
         self.progress.clear()
-        request = Request(
+        request = self._request(commit, after, memory_mib)
+        return await run_child(
+            request, timeout_seconds, lambda *at: self.progress.append(at), spare
+        )
+
+    def index_in_process(self, commit: str, *, after: str = "") -> Result:
+        """The same index without a new process, whose start takes most of the time."""
+        responses = list(child._respond(self._request(commit, after, MEMORY_MIB)))
+        (result,) = msgspec.convert(responses, type=list[Result])
+        return result
+
+    def _request(self, commit: str, after: str, memory_mib: int) -> Request:
+        return Request(
             "index",
             str(self.git_dir),
             commit,
@@ -79,9 +94,6 @@ class IndexSetup:
             memory_mib,
             repo_id="repo_one",
             indexed_commit=after,
-        )
-        return await run_child(
-            request, timeout_seconds, lambda *at: self.progress.append(at), spare
         )
 
 
